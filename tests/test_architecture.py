@@ -586,6 +586,8 @@ NUMBERS = {
     "operators/ml/support_vectors.py:LEAST_SHARE": "libsvm's algorithm",
     "operators/ml/support_vectors.py:SWEEPS": "libsvm's algorithm",
     "operators/ml/support_vectors.py:TOLERANCE": "libsvm's algorithm",
+    "operators/compared_strings.py:FACTORS": "odd numbers of a hash",
+    "operators/term_counts.py:LARGEST": "the range of a type",
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
     "program/storage.py:BEFORE": "a time before the program",
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",

@@ -70,7 +70,7 @@ def test_what_is_refused_is_not_compatible() -> None:
 
 @BACKENDS
 def test_a_sequence_is_a_list(backend: type[CBackend]) -> None:
-    given = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])
+    given = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1, 3])
     length = helper.make_tensor_value_info("n", TensorProto.INT64, [])
     node = helper.make_node("SequenceLength", ["s"], ["n"])
     made = helper.make_model(helper.make_graph([node], "g", [given], [length]))

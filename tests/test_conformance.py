@@ -24,6 +24,7 @@ from popgraph.conformance.groups import GROUPS, group_of
 from popgraph.conformance.outcome import Computed, Status, differences, outcome
 from popgraph.conformance.report import counts, group_rows, host_lines
 from popgraph.conformance.workers import outcomes
+from tests.sampling import share
 
 LONG = 300.0
 """Seconds that nothing here takes."""
@@ -127,22 +128,24 @@ def test_wrong_answers_and_all_other_ends_are_told() -> None:
 
 
 MIXED = """
-<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (float[4] y, seq(float[4]) list)
+<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (float[4] y, float[4] z)
 {
     y = Exp (x)
-    list = SequenceConstruct (x)
+    words = Cast <to = 8> (x)
+    z = Cast <to = 1> (words)
 }
 """
 BRANCH = """
-<ir_version: 9, opset_import: ["" : 18]> graph (bool take, float[4] x) => (seq(float[4]) z)
+<ir_version: 9, opset_import: ["" : 18]> graph (bool take, float[4] x) => (float[4] z)
 {
     z = If (take) <
-        then_branch = g () => (seq(float[4]) s) { y = Exp (x) s = SequenceConstruct (y, y) },
-        else_branch = g () => (seq(float[4]) t) { t = SequenceConstruct (x, x) }
+        then_branch = g () => (float[4] s) { u = Cast <to = 8> (x) s = Cast <to = 1> (u) },
+        else_branch = h () => (float[4] t) { v = Cast <to = 8> (x) t = Cast <to = 1> (v) }
     >
 }
 """
-LISTED = '<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (seq(float[4]) z)'
+WORDS = '<ir_version: 9, opset_import: ["" : 18]> graph (float[4] x) => (float[4] z)'
+WRITTEN = "{ words = Cast <to = 8> (x) z = Cast <to = 1> (words) }"
 """What Python must compute, with and without something for C, and no names of it anywhere."""
 
 
@@ -158,23 +161,35 @@ def test_what_computes_a_test_is_counted() -> None:
         outcome(one, CBackend)
         for one in (
             case("test_strnormalizer_nostopwords_nochangecase"),
-            own_case("test_list", f"{LISTED} {{ z = SequenceConstruct (x, x) }}", [x], [[x, x]]),
-            own_case("test_mixed", MIXED, [x], [x + 1, [x]]),
-            own_case("test_branch", BRANCH, [np.array(False), x], [[x, x]]),
+            own_case("test_words", f"{WORDS} {WRITTEN}", [x], [x]),
+            own_case("test_mixed", MIXED, [x], [x + 1, x]),
+            own_case("test_branch", BRANCH, [np.array(False), x], [x]),
             case("test_relu"),
         )
     ]
     assert [each.status for each in found] == [Status.PASSED] * 5
     host, other, mixed, branch, plain = found
     assert (host.computed, host.in_python) == (Computed.HOST, ("StringNormalizer",))
-    assert (other.computed, other.in_python) == (Computed.HOST, ("SequenceConstruct",))
-    assert (mixed.computed, mixed.in_python) == (Computed.MIXED, ("SequenceConstruct",))
+    assert (other.computed, other.in_python) == (Computed.HOST, ("Cast",))
+    assert (mixed.computed, mixed.in_python) == (Computed.MIXED, ("Cast",))
     assert (plain.computed, plain.in_python) == (Computed.C, ())
-    assert branch.computed == Computed.HOST and branch.in_python == ("If", "SequenceConstruct")
+    assert branch.computed == Computed.HOST and branch.in_python == ("Cast", "If")
     heading, *_, row = group_rows(found)
     counted = dict(zip(heading, row, strict=True))
     assert [counted[each] for each in Computed] == ["1", "1", "3"]
     assert " + ".join(Computed) in " ".join(host_lines(found))
+
+
+def test_sequences_and_optionals_are_compiled() -> None:
+    """Python hands their tensors to programs, and computes nothing of them."""
+    cases = [
+        one
+        for one in all_cases()
+        if one.is_here and group_of(one.model) == "sequences and optionals"
+    ]
+    found = [outcome(one, CBackend) for one in share("cases of sequences", cases, 4)]
+    assert len(cases) == 42 and found
+    assert {(one.status, one.computed) for one in found} == {(Status.PASSED, Computed.C)}
 
 
 def test_what_numpy_computes_is_no_claim_about_c() -> None:

@@ -22,6 +22,12 @@ RECORD = Path(__file__).parents[1] / "docs" / "operators.json"
 ELSEWHERE = {
     "ai.onnx.preview.training.Gradient": "passes/test_derivatives.py",
     "ai.graphcore.PackedDataBlock": "popart/test_popart_sequences.py",
+    "Optional": "test_sequences.py",
+    **dict.fromkeys(
+        (f"Sequence{name}" for name in ("At", "Construct", "Erase", "Insert", "Map")),
+        "test_sequences.py",
+    ),
+    **dict.fromkeys(("ConcatFromSequence", "SplitToSequence"), "test_sequences.py"),
     **dict.fromkeys(
         (f"ai.graphcore.Replicated{name}" for name in ("AllGather", "AllReduce", "ReduceScatter")),
         "passes/test_spread_replicas.py",

@@ -14,6 +14,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.interface import Backend, Case, Key, check_threads
 from popgraph.backends.registry import DEFAULT, backend_named
 from popgraph.background import Backlog
+from popgraph.compiler.container_models import ContainerModel, Lengths
 from popgraph.compiler.generalize import (
     GRAPHCORE,
     SMALL,
@@ -28,7 +29,12 @@ from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.containers import input_types, model_of
+from popgraph.dialects.onnx.open_containers import (
+    open_containers,
+    opened_inputs,
+    opened_outputs,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.hosted import HostedExecutable, HostedModel, Role
@@ -126,9 +132,15 @@ class BuildRequest:
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
         load_operators(self.module)
+        if self._holds_containers:
+            return self._of_containers()
+        return self._of_tensors(kept)
+
+    def _of_tensors(self, kept: Kept = unkept) -> Runner:
+        """The module as something to call with tensors alone."""
         if level_of(self.module) == ONNX and not self.settled:
             settle_constants(self.module, self.compilation, self.options)
-            return replace(self, settled=True).runner(kept)
+            return replace(self, settled=True)._of_tensors(kept)
         if self.settled and self._hosted():
             return Runner(self.steps(), backlog=self.backlog)
         overriding = self._overriding()
@@ -150,6 +162,44 @@ class BuildRequest:
     def _hosted(self) -> list[OnnxOp]:
         """The nodes that cut the model into several programs."""
         return host_nodes(self.module, trained=self.options.training is not None)
+
+    @property
+    def _holds_containers(self) -> bool:
+        """Whether sequences or optionals of tensors are among the inputs or outputs."""
+        if level_of(self.module) != ONNX or self.options.training is not None:
+            return False
+        return bool(opened_inputs(self.module) or opened_outputs(self.module))
+
+    def _of_containers(self) -> Runner:
+        """A runner that opens sequences and optionals, and runs models of their tensors."""
+        module, graph = self.module.clone(), model_of(self.module).graph
+        self.compilation.weights.own()
+        inputs, outputs = opened_inputs(module), opened_outputs(module)
+
+        def make(lengths: Lengths) -> Runner:
+            request = replace(self, module=module).copied()
+            open_containers(request.module, lengths)
+            return request._of_tensors()
+
+        def otherwise() -> Runner:
+            return Runner(replace(self, module=module).copied().steps(in_python=True))
+
+        names = graph.input_names, graph.output_names
+        made = ContainerModel(inputs, outputs, *names, make, otherwise)
+        runner = Runner(made, backlog=self.backlog)
+        if inputs:
+            verify(module)
+            self._refuse_unknown()
+        else:
+            runner.open = made.only.open
+        return runner
+
+    def _refuse_unknown(self) -> None:
+        """An error for nodes for whose operators there is nothing."""
+        if self.role.whole:
+            refused = unknown_operators(self.module, self.compilation.weights)
+            if refused:
+                raise together(refused)
 
     @property
     def runs_to_sizes(self) -> bool:
@@ -210,8 +260,14 @@ class BuildRequest:
         chosen = self.options
         return bool(chosen.training or chosen.variables or chosen.extra_outputs)
 
-    def steps(self, reason: NeedsHostError | None = None) -> HostedModel:
-        """Segments that are compiled, and nodes that Python computes; the module is changed."""
+    def steps(
+        self, reason: NeedsHostError | None = None, *, in_python: bool = False
+    ) -> HostedModel:
+        """
+        Segments that are compiled, and nodes that Python computes; the module is changed.
+
+        Sequences and optionals are held `in_python` if it is not known how many tensors they have.
+        """
         if self.options.training is not None:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
@@ -220,12 +276,10 @@ class BuildRequest:
             )
         verify(self.module)
         weights = self.compilation.weights
-        refused = unknown_operators(self.module, weights) if self.role.whole else []
-        if refused:
-            raise together(refused)
+        self._refuse_unknown()
         weights.own()
         maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
-        return HostedModel(self.module, weights, maker, reason)
+        return HostedModel(self.module, weights, maker, reason, in_python=in_python)
 
     def _start(self, module: ModuleOp, role: Role) -> Runner:
         return self.piece(module, role).runner()

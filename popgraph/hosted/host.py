@@ -14,6 +14,7 @@ from popgraph.backends.base import ComputedBy
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
 from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.open_containers import is_opened
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
@@ -83,8 +84,8 @@ class Host(Interpreter):
 
     def _made(self, graph: Graph) -> Part | None:
         piece = piece_of(self.model, graph)
-        types = input_types(piece.module).values()
-        if host_nodes(piece.module) or any(type_ == UNKNOWN for type_ in types):
+        values = [*input_types(piece.module).values(), *(one.type for one in graph.yielded)]
+        if host_nodes(piece.module) or any(map(_is_python, values)):
             return None
         around = graph.parent_op()
         turns = isinstance(around, OnnxOp) and around.op_type in TURNS
@@ -106,6 +107,11 @@ class Host(Interpreter):
             self._drawing[key] = Part(alone(self.model, op, types), role, self._maker)
         made = self._drawing[key].run(values, None)
         return [None if value is None else made.get(value) for value in op.output_values()]
+
+
+def _is_python(type_: Attribute) -> bool:
+    """Whether nothing is known of a value, or another number of tensors in every iteration."""
+    return type_ == UNKNOWN or is_opened(type_)
 
 
 def _drawable(value: Any) -> Any:

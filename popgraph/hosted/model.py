@@ -64,19 +64,25 @@ class HostedModel:
         store: WeightStore,
         maker: Maker,
         reason: NeedsHostError | None = None,
+        *,
+        in_python: bool = False,
     ) -> None:
-        """`reason` is why the model is no program."""
+        """
+        `reason` is why the model is no program.
+
+        With `in_python`, no program is made of nodes that take or give sequences and optionals.
+        """
         # No line of the pipeline, which each segment has for itself, once the model is cut: nodes
         # inside functions have to be seen before. There, normalize dissolves functions.
         inline_functions(module, store, model_of(module).functions)
         number_labels(module)
         if reason is not None:
             infer_shapes(module, store)
-        steps = partition(module, store)
+        steps = partition(module, store, in_python=in_python)
         self._model = model_of(module)
         self._host = Host(self._model, store, maker)
         self._maker = maker
-        self._hosted = set(python_nodes(module))
+        self._hosted = set(python_nodes(module, in_python=in_python))
         self._deciding: set[OnnxOp] = set()
         self._changing = Lock()
         self._splits: dict[Segment, list[Step]] = {}

@@ -102,7 +102,7 @@ without_gradient(
 )
 
 
-@lowers(*COMPARISONS)
+@lowers(*(COMPARISONS.keys() - {"Equal"}))
 def compare(node: Node) -> Lowered:
     lhs, rhs = alike(node[0], second(node))
     return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])
@@ -122,7 +122,7 @@ def is_infinite(node: Node) -> Lowered:
 
 
 @lowers("Nop", "TensorRemap", "PrintTensor", domain=GRAPHCORE)
-@lowers("Identity", "OptionalGetElement")
+@lowers("Identity")
 def identity(node: Node) -> Lowered:
     return node[0]
 

@@ -13,6 +13,7 @@ from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import ConstantOp
+from popgraph.operators.elements import is_held
 from popgraph.operators.node import Node
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import prod
@@ -112,6 +113,8 @@ def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
     """
     shape = static_shape(declared.type)
-    if shape is None or shape == shape_of(value) or not prod(shape) == prod(shape_of(value)) == 1:
+    if is_held(value) or shape is None or shape == shape_of(value):
+        return value
+    if not prod(shape) == prod(shape_of(value)) == 1:
         return value
     return ReshapeOp(value, shape=shape).result

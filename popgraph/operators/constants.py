@@ -123,12 +123,6 @@ def compute_identity(node: NodeView, x: Any) -> Any:
     return list(x) if isinstance(x, list) else np.array(plain(x))
 
 
-@lowers("OptionalHasElement")
-def optional_has_element(node: Node) -> Lowered:
-    """The operand is a tensor or absent; the host computes on optionals."""
-    return node.literal(np.array(node.optional(0) is not None))
-
-
 @requires("Range")
 def require_range(node: NodeView) -> Complaints:
     for index in range(3):

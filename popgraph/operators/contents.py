@@ -10,13 +10,14 @@ arithmetic ai.graphcore BitwiseXnor Nop TensorRemap PrintTensor Fmod Remainder I
 arithmetic ai.graphcore ScaledAdd Scale CopyVarUpdate Gelu GeluErf Swish
 arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsNaN Neg Exp Log Add
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
-arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Equal Greater
-arithmetic ai.onnx GreaterOrEqual Less LessOrEqual IsInf Identity OptionalGetElement Pow Mod Mean
-arithmetic ai.onnx PRelu Softplus LeakyRelu Elu Celu Selu Shrink Gelu Clip Cast CastLike BitShift
-arithmetic ai.onnx BitCast
+arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh
+arithmetic ai.onnx GreaterOrEqual Greater LessOrEqual Less IsInf Identity Pow Mod Mean PRelu
+arithmetic ai.onnx Softplus LeakyRelu Elu Celu Selu Shrink Gelu Clip Cast CastLike BitShift BitCast
 attention ai.onnx Attention LinearAttention RotaryEmbedding CausalConvWithState
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
-constants ai.onnx Constant ConstantOfShape Shape Size Identity OptionalHasElement Range EyeLike
+compared_strings ai.onnx Equal
+compared_strings ai.popgraph Strings
+constants ai.onnx Constant ConstantOfShape Shape Size Identity Range EyeLike
 control ai.graphcore Call
 control ai.onnx If Loop
 convolution ai.graphcore MultiConv
@@ -26,8 +27,6 @@ dynamic_slices ai.graphcore Init DynamicSlice DynamicUpdate DynamicAdd DynamicZe
 dynamic_slices ai.graphcore PackedDataBlock
 einsum ai.onnx Einsum
 grids ai.onnx GridSample AffineGrid
-host_sequences ai.onnx SequenceConstruct SequenceEmpty SequenceLength SequenceAt SequenceErase
-host_sequences ai.onnx SequenceInsert SplitToSequence ConcatFromSequence
 images ai.onnx ImageDecoder CenterCropPad
 lookups ai.graphcore GroupedGather
 lookups ai.onnx Gather GatherElements GatherND ReverseSequence OneHot
@@ -92,6 +91,9 @@ scattering ai.graphcore ScatterReduce
 scattering ai.onnx Scatter ScatterElements ScatterND TensorScatter
 selections ai.onnx NonZero Compress NonMaxSuppression Unique
 selections ai.popgraph NonZero Compress NonMaxSuppression Unique
+sequences ai.onnx SequenceConstruct SequenceEmpty SequenceLength SequenceAt SequenceErase
+sequences ai.onnx SequenceInsert SplitToSequence ConcatFromSequence Optional OptionalHasElement
+sequences ai.onnx OptionalGetElement
 signals ai.onnx DFT STFT MelWeightMatrix BlackmanWindow HammingWindow HannWindow
 sorting ai.graphcore Sort ReduceMedian Bucketize
 sorting ai.onnx TopK

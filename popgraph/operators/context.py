@@ -47,6 +47,8 @@ class LoweringContext(ABC):
     """Weights that training leaves as they are."""
     replicas: int = 1
     """Of how many this is one."""
+    checked: bool = True
+    """Whether positions that data brings are checked; else the nearest is taken."""
     straight_through: bool = False
     """Whether gradients pass what is quantized and read back."""
     drops: bool = False

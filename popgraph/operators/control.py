@@ -13,10 +13,11 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.inference import unchanged
-from popgraph.dialects.onnx.types import describe, static_shape
+from popgraph.dialects.onnx.types import OptType, SeqType, describe, static_shape
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.operators.bodies import check_outputs, close, given_tensor, in_declared_shape
+from popgraph.operators.elements import described, flat, packed
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
@@ -38,10 +39,10 @@ def call(node: Node) -> Lowered:
 
 
 def _chooses_types(op: OnnxOp) -> Sequence[int]:
-    """The condition decides the structure where the branches give different types."""
+    """The condition decides the structure where the branches give different types or lengths."""
     (then,), (otherwise,) = (op.graphs()[name] for name in ("then_branch", "else_branch"))
     pairs = zip(then.yielded, otherwise.yielded, strict=False)
-    return (0,) if any(one.type != other.type for one, other in pairs) else ()
+    return (0,) if any(one.type != other.type or holds(one) for one, other in pairs) else ()
 
 
 @lowers("If", structural=_chooses_types)
@@ -59,11 +60,19 @@ def if_(node: Node) -> Lowered:
         branch.end(variables)
     blocks = [branch.block for branch in branches]
     captured = close(blocks)
-    results = iter(gc.CondOp(predicate, captured, *map(Region, blocks)).outputs)
-    made = [next(results) if node.wants(index) else None for index in range(node.output_count)]
-    for variable, value in zip(variables, results, strict=True):
+    like = branches[0].given
+    results = gc.CondOp(predicate, captured, *map(Region, blocks)).outputs
+    count = len(flat(like))
+    given = iter(packed(results[:count], like))
+    made = [next(given) if node.wants(index) else None for index in range(node.output_count)]
+    for variable, value in zip(variables, results[count:], strict=True):
         node.lowering.update(variable, value)
     return made
+
+
+def holds(value: SSAValue) -> bool:
+    """Whether a value is a sequence or an optional."""
+    return isinstance(value.type, SeqType | OptType)
 
 
 def _truth(node: Node, index: int) -> SSAValue:
@@ -97,7 +106,7 @@ class _Branch:
         """Yields what the branch gives, and what these variables are behind it."""
         after = [self.moved.get(one, self._lowering.current(one)) for one in variables]
         with ImplicitBuilder(self.block):
-            YieldOp([*self.given, *after])
+            YieldOp([*flat(self.given), *after])
 
 
 def _check_typed(node: Node, graph: Graph) -> None:
@@ -121,8 +130,8 @@ def _check_branches(node: Node, *branches: _Branch) -> None:
     for name, one, other in zip(names, first, second, strict=True):
         if one.type != other.type:
             raise NeedsHostError(
-                f"output {name!r} of If is {describe(one.type)} in one branch "
-                f"and {describe(other.type)} in the other",
+                f"output {name!r} of If is {described(one)} in one branch "
+                f"and {described(other)} in the other",
                 hint="where data decide, both branches give one type: pad, reshape or cast; "
                 "or make the condition constant",
             )
@@ -132,9 +141,14 @@ def _check_branches(node: Node, *branches: _Branch) -> None:
 
 
 def _counts_rows(op: OnnxOp) -> Sequence[int]:
-    """Where there is a row for each turn, what says how many there are decides the structure."""
-    states = len(op.input_values()) - 2
-    return (0, 1) if any(op.output_values()[states:]) else ()
+    """
+    The inputs that count iterations decide the structure if each of these gives a row.
+
+    A sequence that is carried may grow in each, too.
+    """
+    count = len(op.input_values()) - 2
+    states, rows = op.output_values()[:count], op.output_values()[count:]
+    return (0, 1) if any(rows) or any(holds(one) for one in states if one is not None) else ()
 
 
 @lowers("Loop", structural=_counts_rows)

@@ -34,6 +34,7 @@ from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Bounds, Lowered, bounds, lowers, requires
 from popgraph.support import dtypes, shapes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape, prod
 
@@ -363,3 +364,33 @@ def linear_taps(node: Node, at: SSAValue, size: int) -> list[Tap]:
         clamped = gc.MinOp(gc.MaxOp(place, low), high)
         found.append(Tap(cast(clamped, dtypes.BY_NAME["i64"]), weight, inside))
     return found
+
+
+def found_by_key(node: Node, x: SSAValue, keys: Array, values: Array, default: Array) -> SSAValue:
+    """`values[i]` where `x` is `keys[i]`, the first of equal ones; else the default."""
+    is_nan = keys != keys
+    sorted_keys, first = np.unique(keys[~is_nan], return_index=True)
+    result: SSAValue = gc.BroadcastOp(node.literal(default), shape=shape_of(x)).result
+    if len(sorted_keys):
+        table, found = node.literal(sorted_keys), node.literal(values[~is_nan][first])
+        place = _bisected(node, x, table, len(sorted_keys))
+        hit = gc.CompareOp(gc.GatherOp(table, place, axis=0), x, predicate="eq")
+        result = gc.WhereOp(hit, gc.GatherOp(found, place, axis=0), result).result
+    if is_nan.any():
+        value = node.literal(values[is_nan][0])
+        result = gc.WhereOp(gc.IsNanOp(x), value, result).result
+    return result
+
+
+def _bisected(node: Node, x: SSAValue, keys: SSAValue, count: int) -> SSAValue:
+    """The place of the last key that is not above each element, or 0."""
+
+    def whole(number: int) -> SSAValue:
+        return node.literal(np.array(number, np.uint64))
+
+    place: SSAValue = gc.BroadcastOp(whole(0), shape=shape_of(x)).result
+    for bit in reversed(range((count - 1).bit_length())):
+        further = gc.MinOp(gc.AddOp(place, whole(1 << bit)), whole(count - 1))
+        key = gc.GatherOp(keys, further, axis=0)
+        place = gc.WhereOp(gc.CompareOp(key, x, predicate="le"), further, place).result
+    return place

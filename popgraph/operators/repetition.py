@@ -21,6 +21,7 @@ from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.operators.bodies import close, discard
 from popgraph.operators.context import Moved
 from popgraph.operators.data_sizes import Extent
+from popgraph.operators.elements import described, flat, is_held, packed
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
@@ -195,7 +196,7 @@ class Repetition:
     def _check_types(self, turn: Turn) -> None:
         """An error for a state that changes its element type."""
         for name, old, new in zip(self.states, self.carried, turn.carried, strict=True):
-            if dtype_of(old) != dtype_of(new):
+            if not (is_held(old) or is_held(new)) and dtype_of(old) != dtype_of(new):
                 raise TypeMismatchError(
                     f"the state {name!r} of {self.node.op.op_type} is {describe(old.type)} "
                     f"before a turn and {describe(new.type)} after it",
@@ -210,7 +211,7 @@ class Repetition:
             if old.type != new.type:
                 return NeedsHostError(
                     f"the state {name!r} of {self.node.op.op_type} changes from "
-                    f"{describe(old.type)} to {describe(new.type)} in a turn",
+                    f"{described(old)} to {described(new)} in a turn",
                     hint=f"the number of turns must be known, and {most} at most; "
                     "or let the state keep its shape",
                 )
@@ -237,7 +238,7 @@ class _Trial:
 
     def __init__(self, repetition: Repetition) -> None:
         self.repetition = repetition
-        states = [value.type for value in repetition.carried]
+        states = [value.type for value in flat(repetition.carried)]
         rows = map(row_type, repetition.scanned)
         self.block = Block(arg_types=[NUMBER, *states, *rows])
         self.moved: Moved = {}
@@ -245,16 +246,18 @@ class _Trial:
 
     def lowered(self, steering: Steering) -> Turn:
         number, *rest = self.block.args
-        count = len(self.repetition.carried)
+        carried = self.repetition.carried
+        count = len(flat(carried))
         self.repetition.node.lowering.trips[number] = steering.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
-            turn = self.repetition.body(number, rest[:count], rest[count:])
+            turn = self.repetition.body(number, packed(rest[:count], carried), rest[count:])
         self._name(number, rest[:count], rest[count:])
         return turn
 
     def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
         """Arguments that the body gave no name in IR text."""
-        named = ["turn", *map(hint, self.repetition.states)]
+        pairs = zip(self.repetition.states, self.repetition.carried, strict=False)
+        named = ["turn", *(hint(name) for name, value in pairs for _ in flat([value]))]
         variables = ["variable"] * (1 + len(states) - len(named))
         names = [*named, *variables, *["row" for _ in rows]]
         for value, name in zip((number, *states, *rows), names, strict=True):
@@ -270,19 +273,19 @@ class _Trial:
             go = literal(np.array(True))
         with ImplicitBuilder(self.block):
             first = [] if go is None else [turn.go or literal(np.array(True))]
-            YieldOp([*first, *turn.carried, *turn.rows])
+            YieldOp([*first, *flat(turn.carried), *turn.rows])
         captured = close([self.block])
         loop = gc.LoopOp(
             steering.trips,
             Region(self.block),
-            carried=self.repetition.carried,
+            carried=flat(self.repetition.carried),
             scanned=self.repetition.scanned,
             captured=captured,
             go=go,
             limit=steering.limit,
             reverse=steering.reverse,
         )
-        finals, stacked = loop.finals, loop.stacked
+        finals, stacked = packed(loop.finals, self.repetition.carried), loop.stacked
         if asks and stacked:
             sizes, extents = self.repetition.node.lowering.data_sizes, {0: Extent(_counted(loop))}
             return finals, [sizes.bounded(rows, extents) for rows in stacked]

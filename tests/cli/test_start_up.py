@@ -184,7 +184,7 @@ def test_a_cold_training_imports_only_what_a_small_network_needs(tmp_path: Path)
     model.write_text(MODEL)
     found = imported(tmp_path, TRAINING, str(model))
     assert not found & UNUSED
-    assert len([name for name in found if name.startswith("popgraph")]) < 645
+    assert len([name for name in found if name.startswith("popgraph")]) < 647
     assert len([name for name in found if name.startswith("onnx")]) < 45
 
 
@@ -225,7 +225,7 @@ def test_a_cold_run_imports_only_what_a_small_network_needs(tmp_path: Path) -> N
     """About 480 modules of this package, and none of those for training or other operators."""
     found = imported(tmp_path, COLD_RUN, dense(tmp_path, 1))
     assert not found & (UNUSED | {"lark", "popgraph.engine", "popgraph.training"})
-    assert len([name for name in found if name.startswith("popgraph")]) < 495
+    assert len([name for name in found if name.startswith("popgraph")]) < 496
     assert len([name for name in found if name.startswith("onnx")]) < 35
 
 

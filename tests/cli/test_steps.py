@@ -19,10 +19,10 @@ graph host(x: f32[3, 4]) -> (places, s, aside) {
     aside = Exp(x)
 }
 """
-SEQUENCE = """opset 18
-graph parts(x: f32[6, 4]) -> (y) {
-    parts = SplitToSequence(Exp(x), axis=0, keepdims=0)
-    y = Neg(SequenceAt(parts, 0))
+STRINGS = """opset 18
+graph words(x: f32[6, 4]) -> (y) {
+    words = Cast(Exp(x), to=8)
+    y = Neg(Cast(words, to=f32))
 }
 """
 FIRST = (
@@ -31,8 +31,8 @@ FIRST = (
 )
 SECOND = "// step 2, compiled: Transpose, GatherND, ReduceSum; places: i64[2, ?], a: f32[3, 4] -> s"
 PYTHON = (
-    "// step 2, in Python: SplitToSequence ('parts' is sequence(f32[4])); "
-    "parts/1: f32[6, 4] -> parts: sequence(f32[4])"
+    "// step 2, in Python: Cast ('words' is string[6, 4]); "
+    "words/1: f32[6, 4] -> words: string[6, 4]"
 )
 ROUNDED = 2e-5
 """How far a sum of numbers of six digits may lie from their rounded sum."""
@@ -55,7 +55,7 @@ def shown(text: str, folder: Path, command: str, *arguments: str) -> str:
 def test_print_lists_the_steps_of_a_model(tmp_path: Path) -> None:
     lines = shown(HOST, tmp_path, "print").splitlines()
     assert lines[0] == FIRST and lines[1].startswith(SECOND) and lines[2] == "builtin.module {"
-    assert PYTHON in shown(SEQUENCE, tmp_path, "print").splitlines()
+    assert PYTHON in shown(STRINGS, tmp_path, "print").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_print_shows_every_segment(level: str, first: str, third: str, tmp_path:
 
 
 def test_print_runs_nothing_where_all_sizes_are_known(tmp_path: Path) -> None:
-    text = shown(SEQUENCE, tmp_path, "print", "--at", "graphcore")
+    text = shown(STRINGS, tmp_path, "print", "--at", "graphcore")
     assert "graphcore.exp" in text and "graphcore.neg" in text and "made-up" not in text
 
 
@@ -86,8 +86,8 @@ def test_print_runs_nothing_where_all_sizes_are_known(tmp_path: Path) -> None:
 def test_profile_times_each_step(threads: str, tmp_path: Path) -> None:
     files = tmp_path / "p.json", tmp_path / "p.html"
     forms = ["--json", str(files[0]), "--html", str(files[1])]
-    text = shown(SEQUENCE, tmp_path, "profile", "--rounds", "2", "--threads", threads, *forms)
-    assert "step 2: SplitToSequence in Python" in text
+    text = shown(STRINGS, tmp_path, "profile", "--rounds", "2", "--threads", threads, *forms)
+    assert "step 2: Cast in Python" in text
     calls = json.loads(files[0].read_text())["calls"]
     assert [call["kind"] for call in calls] == ["segment", "host", "host", "segment"]
     assert calls[1]["microseconds"] > 0 and "net.pgraph:3" in calls[1]["source"]
@@ -98,7 +98,7 @@ def test_profile_times_each_step(threads: str, tmp_path: Path) -> None:
         for part in ("microseconds", "share"):
             whole = pytest.approx(call[part], rel=ROUNDED)
             assert sum(inner[part] for inner in inside) == whole
-    assert "SplitToSequence in Python" in files[1].read_text()
+    assert "Cast in Python" in files[1].read_text()
 
 
 def test_steps_of_strings_cannot_be_profiled(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> 
 
 
 def test_ops_lists_what_python_computes() -> None:
-    result = CliRunner().invoke(app, ["ops", "sequenceat"])
-    assert result.output.startswith("SequenceAt") and "host step" in result.output
+    result = CliRunner().invoke(app, ["ops", "stringconcat"])
+    assert result.output.startswith("StringConcat") and "host step" in result.output
     result = CliRunner().invoke(app, ["ops", "nonzero"])
     assert result.output.startswith("NonZero") and "up to a bound" in result.output
 

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as npst
 from onnx import ModelProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+import popgraph
 from popgraph.backends.reference.onnx_level import run_onnx
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.program import WeightStore
@@ -287,6 +288,11 @@ def test_terms_are_counted(drawn: tuple[Array, dict[str, Any]]) -> None:
     # The reference takes the weight of a column for that of an n-gram.
     weighted = "weights" in attributes and attributes["mode"] != "TF"
     check("TfIdfVectorizer", x, but="onnx.reference" if weighted else "", **attributes)
+    if x.dtype == np.int64:  # Of numbers, programs count them.
+        proto = model("TfIdfVectorizer", [x], **attributes)
+        run = popgraph.compile(proto, backend="reference")
+        assert alike([run(x0=x)["y0"]], _by_popgraph(proto, {"x0": x}))
+        assert not run.computed_by.in_python
 
 
 NUMERALS = st.one_of(

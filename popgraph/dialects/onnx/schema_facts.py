@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
+from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, defs, helper
 from onnx.defs import OpSchema
 
 from popgraph.dialects.element_types import from_ir, is_number
@@ -13,7 +13,7 @@ from popgraph.dialects.onnx.typeproto import from_text
 
 Schema: TypeAlias = OpSchema
 
-NOT_COMPILED = frozenset({"string", "c64", "c128", "seq", "optional", "map", "sparse_tensor"})
+NOT_COMPILED = frozenset({"string", "c64", "c128", "map", "sparse_tensor"})
 """Types with which the host computes, whatever the operator."""
 
 
@@ -61,10 +61,11 @@ def _body(schema: Schema, whole: bool) -> FunctionProto | None:
         node.attribute.extend(
             one.default_value for one in schema.attributes.values() if one.default_value.name
         )
+        examples = {OpSchema.AttrType.INT: 1, OpSchema.AttrType.GRAPH: _graph(len(inputs))}
         node.attribute.extend(
-            helper.make_attribute(name, 1)
+            helper.make_attribute(name, examples[one.type])
             for name, one in schema.attributes.items()
-            if one.required and one.type == OpSchema.AttrType.INT
+            if one.required and one.type in examples
         )
         data = schema.get_context_dependent_function_with_opset_version(
             schema.context_dependent_function_opset_versions[-1],
@@ -76,12 +77,24 @@ def _body(schema: Schema, whole: bool) -> FunctionProto | None:
     return FunctionProto.FromString(data) if data else None
 
 
+def _graph(count: int) -> GraphProto:
+    """A graph with this number of inputs; it gives the first."""
+    names = [f"x{number}" for number in range(count)]
+    inputs = [helper.make_tensor_value_info(name, helper.TensorProto.FLOAT, [2]) for name in names]
+    output = helper.make_tensor_value_info("y", helper.TensorProto.FLOAT, [2])
+    return helper.make_graph(
+        [helper.make_node("Identity", names[:1], ["y"])], "g", inputs, [output]
+    )
+
+
 def _is_needed(formal: OpSchema.FormalParameter) -> bool:
     return bool(formal.option == OpSchema.FormalParameterOption.Single)
 
 
 def _example(types: set[str]) -> TypeProto:
     """A type of three dimensions that an input takes."""
+    if all(one.startswith("seq(") for one in types):
+        return helper.make_sequence_type_proto(_example({one[len("seq(") : -1] for one in types}))
     chosen = "tensor(float)" if "tensor(float)" in types else min(types)
     element = chosen.removeprefix("tensor(").removesuffix(")").upper()
     return helper.make_tensor_type_proto(getattr(helper.TensorProto, element, 1), [2, 2, 2])
@@ -92,11 +105,16 @@ BETWEEN_WORDS_AND_NUMBERS = {("ai.onnx.ml", "CategoryMapper")}
 
 
 def is_of_containers(schema: Schema) -> bool:
-    """Whether it cannot be had without a sequence, an optional, a map or strings."""
+    """Whether it cannot be had without a map or strings."""
     if (schema.domain, schema.name) in BETWEEN_WORDS_AND_NUMBERS:
         return True
     formals = [*schema.inputs, *schema.outputs]
-    return any(NOT_COMPILED.issuperset(map(_name, formal.types)) for formal in formals)
+    return any(all(map(_is_of_python, formal.types)) for formal in formals)
+
+
+def _is_of_python(text: str) -> bool:
+    """Whether a type is one with which the host computes, or a sequence of such."""
+    return _name(text.removeprefix("seq(")) in NOT_COMPILED
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:

@@ -16,9 +16,13 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.onnx.host_values import holds_text, plain
+from popgraph.dialects.onnx.open_containers import code_points
 from popgraph.dialects.onnx.types import STRING, MapType
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
+from popgraph.operators.compared_strings import all_equal, hashes_of
+from popgraph.operators.elements import codes_of, is_strings
+from popgraph.operators.lookups import found_by_key
 from popgraph.operators.ml.scores import F32, F64, computed_in, constant, reals
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
@@ -189,40 +193,37 @@ LISTS: dict[str, Any] = {
 
 @lowers("LabelEncoder", domain=ML)
 def label_encoder(node: Node) -> Lowered:
-    """`values[i]` where the input is `keys[i]`, the first of equal ones; else the default."""
+    """The value of each key, the first of equal ones; else the default."""
+    if is_strings(node[0]):
+        return _labels_of_strings(node)
     keys, values, default = _table(node)
     if keys.dtype != node.dtype.numpy:
         raise TypeMismatchError(
             f"LabelEncoder has keys of {keys.dtype} for an input of {node.dtype.numpy}",
             hint="give the keys in the attribute of the input's type",
         )
-    x, is_nan = node[0], keys != keys
-    sorted_keys, first = np.unique(keys[~is_nan], return_index=True)
-    other = node.literal(np.asarray(default, values.dtype))
-    result: SSAValue = gc.BroadcastOp(other, shape=node.shape).result
-    if len(sorted_keys):
-        table, found = node.literal(sorted_keys), node.literal(values[~is_nan][first])
-        place = _bisected(node, x, table, len(sorted_keys))
-        hit = gc.CompareOp(gc.GatherOp(table, place, axis=0), x, predicate="eq")
-        result = gc.WhereOp(hit, gc.GatherOp(found, place, axis=0), result).result
-    if is_nan.any():
-        value = node.literal(values[is_nan][0])
-        result = gc.WhereOp(gc.IsNanOp(x), value, result).result
-    return result
+    return found_by_key(node, node[0], keys, values, np.asarray(default, values.dtype))
 
 
-def _bisected(node: Node, x: SSAValue, keys: SSAValue, count: int) -> SSAValue:
-    """The place of the last key that is not above each element, or 0."""
-
-    def whole(number: int) -> SSAValue:
-        return node.literal(np.array(number, np.uint64))
-
-    place: SSAValue = gc.BroadcastOp(whole(0), shape=shape_of(x)).result
-    for bit in reversed(range((count - 1).bit_length())):
-        further = gc.MinOp(gc.AddOp(place, whole(1 << bit)), whole(count - 1))
-        key = gc.GatherOp(keys, further, axis=0)
-        place = gc.WhereOp(gc.CompareOp(key, x, predicate="le"), further, place).result
-    return place
+def _labels_of_strings(node: Node) -> SSAValue:
+    """A hash of the code points is looked up for the only key that a string may be."""
+    keys, values, default = _table(node)
+    codes = codes_of(node[0])
+    width = shape_of(codes)[-1]
+    first = {key: at for at, key in reversed([*enumerate(keys.tolist())]) if len(key) <= width}
+    table = code_points(np.array([*first, ""], object), width)
+    hashes, powers = hashes_of(table[:-1])
+    last = len(shape_of(codes)) - 1
+    digits = gc.MulOp(cast(codes, dtypes.BY_NAME["u64"]), node.literal(powers))
+    hashed = gc.ReduceSumOp(digits, axes=[last], keepdims=False)
+    none = len(first)
+    place = found_by_key(node, hashed.result, hashes, np.arange(none), np.array(none))
+    found = gc.GatherOp(node.literal(table), place, axis=0)
+    is_there = gc.CompareOp(place, node.literal(np.array(none)), predicate="lt")
+    is_key = gc.AndOp(all_equal(node, found, codes), is_there)
+    own = np.asarray(default, values.dtype)
+    given = node.literal(np.array([*values[[*first.values()]], own], values.dtype))
+    return gc.WhereOp(is_key, gc.GatherOp(given, place, axis=0), node.literal(own)).result
 
 
 @computes("LabelEncoder", domain=ML)

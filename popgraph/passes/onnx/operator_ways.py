@@ -17,7 +17,7 @@ from popgraph.dialects.onnx.schema_facts import (
     types_of,
 )
 from popgraph.operators.record import defined_operators, lowered_operators, lowering_of
-from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES, LOOKED_UP
+from popgraph.passes.onnx.partition import BOUNDED, DATA_DECIDE_SIZES
 from popgraph.support.extensions import bringer
 
 
@@ -100,11 +100,11 @@ def way_of(schema: Schema) -> Way:
         return Way.LOWERING
     if schema.domain == "" and schema.name in BOUNDED:
         return Way.BOUNDED
-    if schema.domain == "" and schema.name in DATA_DECIDE_SIZES | LOOKED_UP:
+    if schema.domain == "" and schema.name in DATA_DECIDE_SIZES:
         return Way.HOST
-    if is_of_containers(schema):
-        return Way.HOST
-    return Way.FUNCTION if _has_body(schema) else Way.NONE
+    if _has_body(schema):
+        return Way.FUNCTION
+    return Way.HOST if is_of_containers(schema) else Way.NONE
 
 
 def _has_body(schema: Schema) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
@@ -15,6 +15,7 @@ from popgraph.dialects.onnx.expansion import inline
 from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
+from popgraph.dialects.onnx.open_containers import compares_strings
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import (
     STRING,
@@ -38,9 +39,6 @@ DATA_DECIDE_SIZES = frozenset(
 
 BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
 """Operators of these that programs compute up to a bound, with the actual shape."""
-
-LOOKED_UP = frozenset({"TfIdfVectorizer"})
-"""ONNX's operators on numbers or strings that look up what they find in a table of theirs."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,8 @@ def is_branch(op: OnnxOp) -> bool:
 
 def host_node(op: OnnxOp) -> bool:
     """Whether no program of static sizes computes a node."""
+    if compares_strings(op):
+        return False
     values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
     arguments = [value for block in op.walk_blocks() for value in block.args]
     return any(_is_of_python(inner) for inner in op.walk()) or any(
@@ -97,7 +97,7 @@ def host_node(op: OnnxOp) -> bool:
 
 def _is_of_python(op: Operation) -> bool:
     found = op.op_type if isinstance(op, OnnxOp) and op.domain == "" else ""
-    return found in DATA_DECIDE_SIZES | LOOKED_UP
+    return found in DATA_DECIDE_SIZES
 
 
 def is_bounded(op: Operation) -> bool:
@@ -112,8 +112,7 @@ def why_hosted(op: OnnxOp) -> str:
     for inner in op.walk():
         if _is_of_python(inner):
             assert isinstance(inner, OnnxOp)
-            data = inner.op_type in DATA_DECIDE_SIZES
-            why = "the data decide the size of its result" if data else "it looks up in a table"
+            why = "the data decide the size of its result"
             return why if inner is op else f"in one of its graphs is {inner.op_type}: {why}"
     values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
     arguments = [value for block in op.walk_blocks() for value in block.args]
@@ -124,16 +123,24 @@ def why_hosted(op: OnnxOp) -> str:
 
 
 def _is_container(type_: Attribute) -> bool:
-    """Whether a value is no dense tensor of numbers."""
-    return (
-        isinstance(type_, SeqType | OptType | MapType | SparseType)
-        or getattr(type_, "element_type", None) == STRING
-    )
+    """Whether a value is something else than dense tensors of numbers, or a sequence of them."""
+    if isinstance(type_, SeqType | OptType):
+        return _is_container(type_.element)
+    is_other = isinstance(type_, MapType | SparseType)
+    return is_other or getattr(type_, "element_type", None) == STRING
 
 
-def python_nodes(module: ModuleOp) -> list[OnnxOp]:
-    """The nodes of a model that Python computes."""
-    return [op for op in host_nodes(module) if not is_bounded(op)]
+def python_nodes(module: ModuleOp, *, in_python: bool = False) -> list[OnnxOp]:
+    """The nodes of a model that Python computes; if sequences are `in_python`, with theirs."""
+    hosted = [op for op in host_nodes(module) if not is_bounded(op)]
+    held = [op for op in model_of(module).graph.nodes if in_python and any(_containers(op))]
+    return [*dict.fromkeys([*hosted, *held])]
+
+
+def _containers(op: OnnxOp) -> Iterator[SSAValue]:
+    """The sequences and optionals that a node takes or gives, or that are inside it."""
+    values = (one for inner in op.walk() for one in (*inner.operands, *inner.results))
+    return (one for one in values if isinstance(one.type, SeqType | OptType))
 
 
 def host_nodes(module: ModuleOp, *, trained: bool = False) -> list[OnnxOp]:
@@ -179,7 +186,7 @@ def _is_host(op: OnnxOp, functions: set[tuple[str, str, str]], trained: bool) ->
     return is_here or any(_key(inner) in functions for inner in op.walk())
 
 
-def partition(module: ModuleOp, store: WeightStore) -> list[Step]:
+def partition(module: ModuleOp, store: WeightStore, *, in_python: bool = False) -> list[Step]:
     """
     What runs in order: as few segments as there can be, and the nodes between them.
 
@@ -188,13 +195,13 @@ def partition(module: ModuleOp, store: WeightStore) -> list[Step]:
     inline_functions(module, store, _host_functions(model_of(module)))
     model = model_of(module)
     nodes = [op for op in model.graph.nodes if not is_literal(op)]
-    return steps_of(model, nodes, set(python_nodes(module)))
+    return steps_of(model, nodes, set(python_nodes(module, in_python=in_python)))
 
 
 def steps_of(
     model: Model,
     nodes: Sequence[OnnxOp],
-    hosted: Container[OnnxOp],
+    hosted: Set[OnnxOp],
     deciding: Container[OnnxOp] = (),
 ) -> list[Step]:
     """
@@ -202,9 +209,13 @@ def steps_of(
 
     The `hosted` ones are steps of their own; a segment begins before one that is `deciding`: its
     operands, which decide its structure, are known by then. Another one begins after results that
-    a program gives up to a bound: they are cut between both.
+    a program gives up to a bound: they are cut between both. No sequence goes from step to step:
+    Python computes all nodes that have a part in one that would.
     """
     levels = _levels(nodes, hosted, deciding)
+    while more := _sharing(nodes, hosted, levels) - hosted:
+        hosted = hosted | more
+        levels = _levels(nodes, hosted, deciding)
     steps: list[Step] = []
     for level in range(max(levels.values(), default=0) + 1):
         here = [op for op in nodes if levels[op] == level]
@@ -214,6 +225,22 @@ def steps_of(
             bounded = {op for op in compiled if is_bounded(op)}
             steps.append(_segment(model, compiled, deciding, bounded))
     return steps
+
+
+def _sharing(
+    nodes: Sequence[OnnxOp], hosted: Set[OnnxOp], levels: Mapping[Operation, int]
+) -> set[OnnxOp]:
+    """The nodes that take or give sequences which do not stay within one segment."""
+    shared: dict[SSAValue, list[OnnxOp]] = {}
+    for op in nodes:
+        for value in _containers(op):
+            shared.setdefault(value, []).append(op)
+    return {
+        op
+        for ops in shared.values()
+        if not hosted.isdisjoint(ops) or len({levels[op] for op in ops}) > 1
+        for op in ops
+    }
 
 
 def inline_functions(

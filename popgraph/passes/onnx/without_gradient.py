@@ -45,9 +45,6 @@ def flow(row: Row, slopes: Mapping[str, str]) -> Flow:
     return Flow.ALL
 
 
-FLOATS = {"tensor(float)", "tensor(double)", "tensor(float16)"}
-
-
 def reason(row: Row) -> str:
     """Why an operator has no gradient; nothing for one that has."""
     record = record_of(row.domain, row.name)
@@ -66,13 +63,16 @@ def reason(row: Row) -> str:
             return ""
 
 
+FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
+
+
 def _is_of_floats(row: Row) -> bool:
-    """Whether it takes floats and gives some, as its latest schema says."""
+    """Whether it takes floats and gives some, of sequences too, as its latest schema says."""
     known = [one for one in SCHEMAS if (one.domain, one.name) == (row.domain, row.name)]
     if not known or row.name == "If":
         return True
     schema = max(known, key=lambda one: one.since_version)
     return all(
-        any(FLOATS & set(one.types) for one in formals)
+        any(name in text for one in formals for text in one.types for name in FLOATS)
         for formals in (schema.inputs, schema.outputs)
     )

@@ -15,6 +15,7 @@ from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.options import CONSTANT, VARIABLE, Options
 from popgraph.passes.replication import Replication
 from popgraph.support.errors import PassError
+from popgraph.support.index_checks import ERROR
 from popgraph.support.tuning import Tuning
 
 WEIGHTS = (CONSTANT, VARIABLE)
@@ -30,7 +31,8 @@ class OnnxToGraphcore(Pass):
     `frozen`, and for Dropout unless `dropout`. `constants`: initializers that are no variables in
     any case. `extra_outputs`: ONNX tensors that are to be outputs as well. `straight_through`:
     gradients pass what is rounded to integers and read back. `first_stream`: where the streams of
-    random numbers begin. `replicas`: of how many this is one. Shapes must be known.
+    random numbers begin. `replicas`: of how many this is one. `indices`: positions in sequences
+    that data brings are checked ("error"), or the "nearest" is taken. Shapes must be known.
     """
 
     name = "onnx-to-graphcore"
@@ -45,6 +47,7 @@ class OnnxToGraphcore(Pass):
     frozen: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
     replicas: int = 1
+    indices: str = ERROR
     tuning: Tuning = Tuning()
 
     @classmethod
@@ -59,6 +62,7 @@ class OnnxToGraphcore(Pass):
             frozen=options.frozen,
             constants=() if options.variables else options.frozen,
             replicas=(options.replicas or Replication()).total,
+            indices=options.indices or ERROR,
             tuning=options.tuning,
         )
 
@@ -79,6 +83,7 @@ class OnnxToGraphcore(Pass):
             frozen=frozenset(self.frozen),
             constants=frozenset(self.constants),
             replicas=self.replicas,
+            checked=self.indices == ERROR,
             straight_through=self.straight_through,
             drops=self.training and self.dropout,
             streams=count(self.first_stream),

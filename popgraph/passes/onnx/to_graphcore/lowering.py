@@ -18,6 +18,7 @@ from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.custom import OWN
 from popgraph.dialects.onnx.inference import Inference
+from popgraph.dialects.onnx.open_containers import ABSENT, code_points, element_name, length_name
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import (
@@ -29,6 +30,13 @@ from popgraph.dialects.program import (
 )
 from popgraph.operators.bodies import discard, drop_unused, in_declared_shape, show_as
 from popgraph.operators.context import LoweringContext, Moved
+from popgraph.operators.elements import (
+    elements_of,
+    is_held,
+    is_nothing,
+    is_strings,
+    strings,
+)
 from popgraph.operators.node import Node
 from popgraph.operators.record import as_values, lowering_of, structural_operands
 from popgraph.operators.sized_by_data import bounded, check_followed, has_bounds
@@ -194,7 +202,8 @@ class Lowering(LoweringContext):
         """
         if not self.naming:
             return value
-        told_apart = self.training and name in self.wanted and is_float(value)
+        is_tensor = not is_held(value)
+        told_apart = self.training and name in self.wanted and is_tensor and is_float(value)
         if told_apart and value in self.named:
             value = ReshapeOp(value, shape=shape_of(value)).result
         self.named.add(value)
@@ -219,7 +228,9 @@ class Lowering(LoweringContext):
         if isinstance(op.value, TensorAttr):
             literal = op.value.held
             if isinstance(literal, StringTensorAttr):
-                return  # an operator that uses it says that it is not supported
+                with self.at_home():
+                    self.values[op.result] = strings(self.literal(code_points(literal.array)))
+                return
         else:
             literal = self.weights.attribute(op.array(self.weights))
         is_float = element_types.from_ir(literal.type.element_type).is_float
@@ -343,12 +354,26 @@ class Lowering(LoweringContext):
             UpdateOp(variable, value)
         outputs: dict[str, SSAValue] = {}
         for name, value in zip(source.output_names, source.yielded, strict=True):
-            outputs[name] = self._input(value)
+            outputs |= self._told(name, self._input(value))
         for name in extra_outputs:
-            outputs.setdefault(name, self._named(name))
+            if name not in outputs:
+                outputs |= self._told(name, self._named(name))
         for name, value in outputs.items():
             self.data_sizes.check_given(value, name)
         ReturnOp(list(outputs.values()), list(outputs))
+
+    def _told(self, name: str, value: SSAValue) -> dict[str, SSAValue]:
+        """What a program gives for a value: itself, or each element of a sequence."""
+        if not is_held(value):
+            return {name: value}
+        if is_strings(value):
+            raise UnsupportedError(
+                f"output {name!r} is of strings", hint="PopGraph computes with tensors of numbers"
+            )
+        elements = elements_of(value)
+        length = ABSENT if is_nothing(value) else len(elements)
+        parts = {element_name(name, place): one for place, one in enumerate(elements)}
+        return {length_name(name): self.literal(np.array(length)), **parts}
 
     def _named(self, name: str) -> SSAValue:
         if name not in self.names and name in self.hidden:

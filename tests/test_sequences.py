@@ -1,0 +1,369 @@
+"""Tests sequences and optionals of tensors, which are compiled: programs know their elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import popgraph
+from popgraph.operators import sequences
+from popgraph.support.errors import IndicesError, RunError
+from tests.gradients import Sample, Slope
+
+BACKENDS = pytest.mark.parametrize("backend", ["c", "reference"])
+
+
+def parsed(text: str, opset: int = 18) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : {opset}]> {text}')
+
+
+# What goes in and comes out
+
+LISTS = """g (seq(float[N, 3]) s, optional(float[3]) o, float[3] x) => (seq(float[N, 3]) t, y, z) {
+    has = OptionalHasElement(o)
+    y = If (has) <
+        then_branch = one () => (float[3] a) { a = OptionalGetElement(o) },
+        else_branch = two () => (float[3] b) { b = Neg(x) }
+    >
+    row = Unsqueeze(x, zero)
+    t = SequenceInsert(s, row)
+    z = ConcatFromSequence<axis = 0>(t)
+}"""
+
+
+@BACKENDS
+def test_lists_go_in_and_come_out(backend: str) -> None:
+    """The number of tensors and their shapes, and what an optional holds, decide the program."""
+    model = parsed(LISTS)
+    model.graph.initializer.append(numpy_helper.from_array(np.zeros(1, np.int64), "zero"))
+    run = popgraph.compile(model, backend=backend)
+    x = np.arange(3, dtype=np.float32)
+    for count, optional in ((0, None), (2, x + 1), (1, None), (2, None)):
+        given = [np.full((place + 1, 3), place, np.float32) for place in range(count)]
+        found = run(s=given, o=optional, x=x)
+        assert len(found["t"]) == count + 1
+        for one, wanted in zip(found["t"], [*given, x[None]], strict=True):
+            np.testing.assert_array_equal(one, wanted)
+        np.testing.assert_array_equal(found["z"], np.concatenate([*given, x[None]]))
+        np.testing.assert_array_equal(found["y"], -x if optional is None else optional)
+    assert not run.computed_by.in_python
+    with pytest.raises(RunError, match="input 's' is a sequence, not ndarray"):
+        run(s=x, o=None, x=x)
+    with pytest.raises(RunError, match="input 's' is missing"):
+        run(o=None, x=x)
+
+
+@BACKENDS
+def test_after_many_lengths_python_holds_the_sequence(backend: str) -> None:
+    run = popgraph.compile(
+        parsed("g (seq(float[2]) s) => (seq(float[2]) t, int64 n) { "
+               "t = SequenceErase(s) n = SequenceLength(s) }"),
+        backend=backend,
+    )  # fmt: skip
+    for count in range(1, 14):
+        found = run(s=[np.full(2, place, np.float32) for place in range(count)])
+        assert found["n"] == count and [one[0] for one in found["t"]] == [*range(count - 1)]
+    assert run.computed_by.in_python == {"SequenceErase", "SequenceLength"}
+
+
+STEPS = """g (float[6, 2] x) => (float[K] y, int64 n, seq(int64) pieces) {
+    parts = SplitToSequence<axis = 0>(x, three)
+    first = SequenceAt(parts, zero)
+    found = NonZero(first)
+    column = Gather<axis = 0>(found, zero)
+    pieces = SplitToSequence<axis = 0, keepdims = 0>(column)
+    n = SequenceLength(pieces)
+    more = SequenceInsert(parts, first)
+    last = ConcatFromSequence<axis = 0>(more)
+    y = ReduceSum<keepdims = 0>(last, one)
+}"""
+
+
+def with_numbers(model: onnx.ModelProto, **numbers: Any) -> onnx.ModelProto:
+    """The model with these initializers."""
+    model.graph.initializer.extend(
+        numpy_helper.from_array(np.array(value), name) for name, value in numbers.items()
+    )
+    return model
+
+
+@BACKENDS
+def test_sequences_before_and_after_a_size_that_data_decide(backend: str) -> None:
+    """Each is known where its program is made."""
+    run = popgraph.compile(with_numbers(parsed(STEPS), zero=0, one=[1], three=3), backend=backend)
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    for shift in (0, 1, 3):
+        found, moved = run(x=x - shift), x - shift
+        rows, _ = np.nonzero(moved[:3])
+        assert found["n"] == len(rows) and [*found["pieces"]] == [*rows]
+        np.testing.assert_allclose(found["y"], [*moved.sum(1), *moved[:3].sum(1)])
+    assert not run.computed_by.in_python
+
+
+CROSSING = """g (float[3] x, float[3] c) => (seq(float[K]) t, int64 n) {
+    s = SequenceConstruct(x, c)
+    chosen = Compress<axis = 0>(x, flags)
+    t = SequenceInsert(s, chosen)
+    n = SequenceLength(t)
+    flags = Cast<to = 9>(c)
+}"""
+
+
+@BACKENDS
+def test_no_sequence_goes_from_step_to_step(backend: str) -> None:
+    """Python holds one that begins before a size is known and goes on after it."""
+    text = CROSSING.replace("    flags = Cast<to = 9>(c)\n", "").replace(
+        "    s =", "    flags = Cast<to = 9>(c)\n    s ="
+    )
+    run = popgraph.compile(parsed(text), backend=backend)
+    x = np.arange(3, dtype=np.float32)
+    for c in (x, x - 1, np.zeros(3, np.float32)):
+        found = run(x=x, c=c)
+        assert found["n"] == 3
+        np.testing.assert_array_equal(found["t"][2], x[c != 0])
+    assert run.computed_by.in_python <= {"SequenceConstruct", "SequenceInsert", "SequenceLength"}
+
+
+# Positions
+
+
+AT = """g (float[{shape}] x, int64 i, float[{other}] w) => (y) {{
+    s = SequenceConstruct(x, w, x)
+    {op}
+}}"""
+OPS = {
+    "at": "y = SequenceAt(s, i)",
+    "erase": "t = SequenceErase(s, i) y = ConcatFromSequence<axis = 0>(t)",
+    "insert": "v = Neg(x) t = SequenceInsert(s, v, i) y = ConcatFromSequence<axis = 0>(t)",
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("other", [2, 3])
+def test_positions_are_known_when_a_model_runs(op: str, other: int, backend: str) -> None:
+    """Of tensors of one shape, data decide; of others, a program is made for each position."""
+    run = popgraph.compile(parsed(AT.format(shape=2, other=other, op=OPS[op])), backend=backend)
+    x, w = np.array([1, 2], np.float32), np.arange(3, 3 + other, dtype=np.float32)
+    assert run.structural == (() if other == 2 else ("i",))
+    last = 3 if op == "insert" else 2
+    for i in range(-3, last + 1):
+        wanted = [x, w, x]
+        if op == "insert":
+            wanted.insert(i, -x)
+        elif op == "erase":
+            del wanted[i]
+        found = run(x=x, i=np.array(i), w=w)["y"]
+        np.testing.assert_array_equal(
+            found, wanted[i] if op == "at" else np.concatenate(wanted), err_msg=str(i)
+        )
+    assert not run.computed_by.in_python
+    for i in (-4, last + 1):
+        with pytest.raises(RunError if other == 3 else IndicesError, match=f"position {i} is out"):
+            run(x=x, i=np.array(i), w=w)
+
+
+def test_the_nearest_position_can_be_taken() -> None:
+    model = parsed(AT.format(shape=2, other=2, op=OPS["at"]))
+    x, w = np.ones(2, np.float32), np.zeros(2, np.float32)
+    run = popgraph.compile(model, backend="reference", indices="nearest")
+    assert run(x=x, i=np.array(9), w=w)["y"][0] == 1 and run(x=w, i=np.array(-9), w=x)["y"][0] == 0
+
+
+# Gradients
+
+
+GRADIENTS = {
+    "split": """g (float[4, 3] x, float[3] w) => (y) {
+        s = SplitToSequence<axis = 0, keepdims = 0>(x)
+        a = SequenceAt(s, two)
+        m = Mul(a, w)
+        t = SequenceInsert(s, m, two)
+        y = ConcatFromSequence<axis = 1, new_axis = 1>(t)
+    }""",
+    "position of data": """g (float[4, 3] x, float[3] w) => (y) {
+        s = SplitToSequence<axis = 0, keepdims = 0>(x)
+        flat = ReduceSum(x)
+        big = ArgMax<keepdims = 0, axis = 0>(flat)
+        column = ReduceSum<keepdims = 0>(x, one)
+        place = ArgMax<keepdims = 0, axis = 0>(column)
+        a = SequenceAt(s, place)
+        y = Mul(a, w)
+    }""",
+    "optional": """g (float[3] x, float[3] w) => (y) {
+        o = Optional(x)
+        a = OptionalGetElement(o)
+        y = Mul(a, w)
+    }""",
+    "map": """g (float[3] x, float[3] w) => (y) {
+        s = SequenceConstruct(x, w)
+        t = SequenceMap(s, w) <body = b (float[3] p, float[3] q) => (float[3] r) {
+            r = Mul(p, q)
+        }>
+        y = ConcatFromSequence<axis = 0>(t)
+    }""",
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_pass_sequences(name: str) -> None:
+    """Each is the slope that central differences find."""
+    model = with_numbers(parsed(GRADIENTS[name]), two=2, one=[1])
+    shapes = {info.name: [one.dim_value for one in info.type.tensor_type.shape.dim]
+              for info in model.graph.input}  # fmt: skip
+    generator = np.random.default_rng(3)
+    arrays = {key: generator.normal(size=shape) for key, shape in shapes.items()}
+    assert set(Sample(name, model, arrays).wide.slopes().values()) == {Slope.YES}
+
+
+# Programs of sequences
+
+
+@dataclass
+class Writer:
+    """The text of a model of nodes on sequences, and what goes in."""
+
+    lengths: list[int] = field(default_factory=list)
+    """The rows of each tensor that the sequence has."""
+    lines: list[str] = field(default_factory=list)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    """The positions that are constants."""
+    inputs: dict[str, Any] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+    sequence: str = ""
+
+    def add(self, node: str) -> str:
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"{name} = {node}")
+        return name
+
+    def position(self, at: int, most: int, is_known: bool) -> tuple[str, int]:
+        """One from the start or from the end; so many are legal from the start."""
+        name, size = f"p{len(self.lines)}", len(self.lengths)
+        found = at % (size + most) - size
+        (self.numbers if is_known else self.inputs)[name] = np.array(found)
+        return name, found
+
+    def tensor(self, rows: int) -> str:
+        """Another one each time."""
+        name, factor = f"x{rows}", f"c{len(self.lines)}"
+        self.numbers[factor] = np.array(1 + len(self.lines), np.float32)
+        self.inputs.setdefault(name, np.arange(rows * 3, dtype=np.float32).reshape(rows, 3) + rows)
+        return self.add(f"Mul({name}, {factor})")
+
+    def begin(self, rows: list[int]) -> None:
+        self.lengths = list(rows)
+        tensors = ", ".join(self.tensor(one) for one in rows)
+        self.sequence = self.add(
+            f"SequenceConstruct({tensors})" if rows else "SequenceEmpty<dtype = 1>()"
+        )
+
+    def step(self, kind: str, at: int, is_known: bool, rows: int) -> None:
+        """One more node, if the sequence as it is admits it."""
+        s, size = self.sequence, len(self.lengths)
+        match kind:
+            case "append":
+                self.lengths.append(rows)
+                self.sequence = self.add(f"SequenceInsert({s}, {self.tensor(rows)})")
+            case "insert" if size:
+                # onnx.reference puts what goes to the end in front: only an absent position does.
+                place, found = self.position(at, size, is_known)
+                self.lengths.insert(found, rows)
+                self.sequence = self.add(f"SequenceInsert({s}, {self.tensor(rows)}, {place})")
+            case "erase" if size:
+                place, found = self.position(at, size, is_known)
+                del self.lengths[found]
+                self.sequence = self.add(f"SequenceErase({s}, {place})")
+            case "drop" if size:
+                self.lengths.pop()
+                self.sequence = self.add(f"SequenceErase({s})")
+            case "at" if size:
+                place, _ = self.position(at, size, is_known)
+                self.outputs.append(self.add(f"SequenceAt({s}, {place})"))
+            case "length":
+                self.outputs.append(self.add(f"SequenceLength({s})"))
+            case "concat" if size:
+                self.outputs.append(self.add(f"ConcatFromSequence<axis = -2>({s})"))
+            case "stack" if len(set(self.lengths)) == 1:
+                self.outputs.append(self.add(f"ConcatFromSequence<axis = -1, new_axis = 1>({s})"))
+            case "split" if size:
+                whole = self.add(f"ConcatFromSequence<axis = 0>({s})")
+                self.numbers[f"n{len(self.lines)}"] = np.array(rows)
+                self.sequence = self.add(f"SplitToSequence<axis = 0>({whole}, n{len(self.lines)})")
+                total = sum(self.lengths)
+                self.lengths = [min(rows, total - start) for start in range(0, total, rows)]
+
+    def model(self) -> onnx.ModelProto:
+        """With the sequence as the last output."""
+        kinds = {np.dtype("f4"): "float", np.dtype("i8"): "int64"}
+        given = [
+            f"{kinds[value.dtype]}[{', '.join(map(str, value.shape))}] {name}".replace("[]", "")
+            for name, value in self.inputs.items()
+        ]
+        inputs, outputs = ", ".join(given), ", ".join([*self.outputs, self.sequence])
+        return with_numbers(
+            parsed(f"g ({inputs}) => ({outputs}) {{ {chr(10).join(self.lines)} }}"), **self.numbers
+        )
+
+
+KINDS = ("append", "insert", "erase", "drop", "at", "length", "concat", "stack", "split")
+Steps = list[tuple[str, int, bool, int]]
+ROWS = st.sampled_from([2, 2, 1])
+STEP = st.tuples(st.sampled_from(KINDS), st.integers(0, 20), st.booleans(), ROWS)
+PROGRAMS = st.lists(STEP, min_size=1, max_size=6)
+ALIKE = [(kind, at, False, 2) for at, kind in enumerate(("insert", "at", "erase", "stack"), 1)]
+
+
+def agree(first: list[int], steps: Steps, backend: str) -> None:
+    """What a program gives is what onnx.reference does."""
+    writer = Writer()
+    writer.begin(first)
+    for step in steps:
+        writer.step(*step)
+    model = writer.model()
+    run = popgraph.compile(model, backend=backend)
+    found = run(writer.inputs)
+    names = [*writer.outputs, writer.sequence]
+    wanted = ReferenceEvaluator(model).run(names, writer.inputs)
+    for name, one in zip(names, wanted, strict=True):
+        assert isinstance(found[name], list) == isinstance(one, list)
+        assert len(found[name]) == len(one) if isinstance(one, list) else True
+        both = zip(found[name], one, strict=True) if isinstance(one, list) else [(found[name], one)]
+        for mine, theirs in both:
+            np.testing.assert_array_equal(mine, theirs, err_msg=name, strict=True)
+    assert not run.computed_by.in_python
+
+
+@example([2, 2, 2], ALIKE)
+@given(st.lists(ROWS, max_size=3), PROGRAMS)
+def test_fuzz_programs_of_sequences(first: list[int], steps: Steps) -> None:
+    agree(first, steps, "reference")
+
+
+@settings(max_examples=max(3, settings.default.max_examples // 10))
+@example([2, 2, 2], ALIKE)
+@given(st.lists(ROWS, max_size=3), PROGRAMS)
+def test_fuzz_programs_of_sequences_in_c(first: list[int], steps: Steps) -> None:
+    agree(first, steps, "c")
+
+
+def test_the_fuzz_finds_what_is_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position that data bring, of which a negative one is taken for one from the start."""
+    right = sequences.run_time_position
+
+    def wrong(*arguments: Any, **more: Any) -> Any:
+        where: Any = right(*arguments, **more).owner
+        return where.operands[2]
+
+    monkeypatch.setattr(sequences, "run_time_position", wrong)
+    agree([2, 2, 2], [("at", 4, False, 2)], "reference")
+    with pytest.raises(AssertionError):
+        agree([2, 2, 2], [("erase", 1, False, 2)], "reference")
