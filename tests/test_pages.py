@@ -33,7 +33,7 @@ def noting(domain, name):
 
 record.enter = noting
 contents = import_module("popgraph.operators.contents")
-listed = {(page, *key) for key, one in record.RECORDS.items() for page in one.pages}
+listed = {(one.page, *key) for key, one in record.RECORDS.items()}
 rooms = [f"popgraph.operators{room}" for room in ("", ".microsoft", ".ml")]
 for room in rooms:
     for one in pkgutil.iter_modules(import_module(room).__path__, f"{room}."):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial, reduce
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +19,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
+from popgraph.dialects.onnx.host_values import plain
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import TypeConflict
@@ -30,6 +32,7 @@ from popgraph.operators.record import (
     STEPS,
     Lowered,
     chooses,
+    computes,
     lowers,
     mends,
     requires,
@@ -125,6 +128,12 @@ def is_infinite(node: Node) -> Lowered:
 @lowers("Identity")
 def identity(node: Node) -> Lowered:
     return node[0]
+
+
+@computes("Identity")
+def compute_identity(node: NodeView, x: Any) -> Any:
+    """A copy: PyTorch's exporter shares equal weights by such nodes."""
+    return list(x) if isinstance(x, list) else np.array(plain(x))
 
 
 def alike(*values: SSAValue) -> list[Operand]:

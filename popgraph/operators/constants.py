@@ -14,7 +14,6 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx.host_values import plain
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS
@@ -115,12 +114,6 @@ def size(node: Node) -> Lowered:
 @computes("Size")
 def compute_size(node: NodeView, x: Any) -> Array:
     return np.array(np.prod(np.shape(x), dtype=np.int64))
-
-
-@computes("Identity")
-def compute_identity(node: NodeView, x: Any) -> Any:
-    """A copy: PyTorch's exporter shares equal weights by such nodes."""
-    return list(x) if isinstance(x, list) else np.array(plain(x))
 
 
 @requires("Range")

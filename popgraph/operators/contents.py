@@ -10,14 +10,14 @@ arithmetic ai.graphcore BitwiseXnor Nop TensorRemap PrintTensor Fmod Remainder I
 arithmetic ai.graphcore ScaledAdd Scale CopyVarUpdate Gelu GeluErf Swish
 arithmetic ai.onnx And BitwiseAnd Or BitwiseOr Xor BitwiseXor Not BitwiseNot IsNaN Neg Exp Log Add
 arithmetic ai.onnx Sum Sub Mul Div Max Min Where Sign Floor Ceil Round Abs Relu Sqrt Reciprocal Sin
-arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh
-arithmetic ai.onnx GreaterOrEqual Greater LessOrEqual Less IsInf Identity Pow Mod Mean PRelu
-arithmetic ai.onnx Softplus LeakyRelu Elu Celu Selu Shrink Gelu Clip Cast CastLike BitShift BitCast
+arithmetic ai.onnx Cos Tan Atan Erf Tanh Sigmoid Asin Acos Sinh Cosh Asinh Acosh Atanh Less
+arithmetic ai.onnx GreaterOrEqual LessOrEqual Greater IsInf Identity Pow Mod Mean PRelu Softplus
+arithmetic ai.onnx LeakyRelu Elu Celu Selu Shrink Gelu Clip Cast CastLike BitShift BitCast
 attention ai.onnx Attention LinearAttention RotaryEmbedding CausalConvWithState
 collectives ai.graphcore ReplicatedAllReduce ReplicatedReduceScatter ReplicatedAllGather
 compared_strings ai.onnx Equal
 compared_strings ai.popgraph Strings
-constants ai.onnx Constant ConstantOfShape Shape Size Identity Range EyeLike
+constants ai.onnx Constant ConstantOfShape Shape Size Range EyeLike
 control ai.graphcore Call
 control ai.onnx If Loop
 convolution ai.graphcore MultiConv

@@ -55,8 +55,8 @@ class Operator:
 
     domain: str
     name: str
-    pages: list[str] = field(default_factory=list)
-    """The modules that are still to be imported."""
+    page: str = ""
+    """The module that says all this, until it is imported."""
     require: Requirement | None = None
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The words that its attributes may be, by their names."""
@@ -76,10 +76,6 @@ class Operator:
     without_gradient: str = ""
     """Why it has no gradient, if so."""
 
-    @property
-    def key(self) -> Key:
-        return self.domain, self.name
-
 
 RECORDS: dict[Key, Operator] = {}
 """Those that pages and extensions have entered so far."""
@@ -94,7 +90,8 @@ def list_pages(package: str, table: str) -> None:
         module, domain, *names = line.split()
         for name in names:
             record = enter("" if domain == "ai.onnx" else domain, name)
-            record.pages.append(f"{package}.{module}")
+            assert not record.page, f"{name} has two pages"
+            record.page = f"{package}.{module}"
 
 
 def enter(domain: str, name: str) -> Operator:
@@ -106,8 +103,9 @@ def record_of(domain: str, name: str) -> Operator | None:
     """The record of an operator, with what its page says."""
     import_module(_TABLE)
     found = RECORDS.get((domain, name))
-    while found is not None and found.pages:
-        import_module(found.pages.pop())
+    if found is not None and found.page:
+        import_module(found.page)  # Another thread waits here until it is whole.
+        found.page = ""
     return found
 
 
