@@ -33,6 +33,7 @@ from popgraph.operators.record import (
     Lowered,
     chooses,
     computes,
+    follows_data_sizes,
     lowers,
     mends,
     requires,
@@ -470,3 +471,16 @@ def bit_cast(node: Node) -> Lowered:
 
 without_gradient("BitCast", "it is about the bits of numbers, which have no slope")
 lowers("BitwiseXnor", domain=GRAPHCORE)(lambda node: gc.NotOp(gc.XorOp(node[0], node[1])))
+
+follows_data_sizes(
+    "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr "
+    "BitwiseXor Cast CastLike Ceil Celu Clip Cos Cosh Div Elu Erf Exp Floor Gelu Greater "
+    "GreaterOrEqual Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mod Mul "
+    "Neg Not Or PRelu Pow Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Sqrt Sub "
+    "Sum Tan Tanh Where Xor",
+)
+
+follows_data_sizes(
+    "Atan2 Expm1 Fmod Gelu GeluErf Log1p NearbyInt Nop Remainder Round Scale ScaledAdd Swish",
+    domain=GRAPHCORE,
+)

@@ -11,7 +11,7 @@ from popgraph.dialects.onnx.open_containers import STRINGS
 from popgraph.operators.arithmetic import cast, compare
 from popgraph.operators.elements import codes_of, is_strings, strings
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers
+from popgraph.operators.record import Lowered, follows_data_sizes, lowers
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 
@@ -59,3 +59,6 @@ def all_equal(node: Node, one: Operand, other: Operand) -> SSAValue:
     different = cast(gc.CompareOp(one, other, predicate="ne"), I64)
     count = gc.ReduceSumOp(different, axes=[len(shape_of(different)) - 1], keepdims=False)
     return gc.CompareOp(count, node.literal(np.array(0)), predicate="eq").result
+
+
+follows_data_sizes("Equal")

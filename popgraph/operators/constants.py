@@ -27,6 +27,7 @@ from popgraph.operators.record import (
     STRUCTURE,
     Lowered,
     computes,
+    follows_data_sizes,
     lowers,
     requires,
     without_gradient,
@@ -185,3 +186,5 @@ def eye_like(node: Node) -> Lowered:
 
 
 without_gradient("EyeLike", "only the shape of its input counts")
+
+follows_data_sizes("Shape Size")

@@ -36,7 +36,14 @@ from popgraph.operators.lookups import linear_taps, looked_up
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.pooling import Windows, one_per_axis, room_for_one
-from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
+from popgraph.operators.record import (
+    GRAPHCORE,
+    Lowered,
+    chooses,
+    follows_data_sizes,
+    lowers,
+    requires,
+)
 from popgraph.support import dtypes, shapes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
@@ -430,3 +437,6 @@ def columns_to_image(node: Node) -> Lowered:
     if not is_bool:
         return result
     return gc.CompareOp(result, node.scalar(0, dtype_of(result)), predicate="ne")
+
+
+follows_data_sizes("Conv")

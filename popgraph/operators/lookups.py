@@ -32,7 +32,15 @@ from popgraph.operators.complaints import (
 )
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Bounds, Lowered, bounds, lowers, requires
+from popgraph.operators.record import (
+    GRAPHCORE,
+    Bounds,
+    Lowered,
+    bounds,
+    follows_data_sizes,
+    lowers,
+    requires,
+)
 from popgraph.support import dtypes, shapes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
@@ -394,3 +402,8 @@ def _bisected(node: Node, x: SSAValue, keys: SSAValue, count: int) -> SSAValue:
         key = gc.GatherOp(keys, further, axis=0)
         place = gc.WhereOp(gc.CompareOp(key, x, predicate="le"), further, place).result
     return place
+
+
+follows_data_sizes("Gather GatherElements GatherND OneHot")
+
+follows_data_sizes("CheckIndices", domain=CHECK_INDICES[0])

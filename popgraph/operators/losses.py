@@ -36,6 +36,7 @@ from popgraph.operators.record import (
     Lowered,
     bounds,
     chooses,
+    follows_data_sizes,
     lowers,
     requires,
     without_gradient,
@@ -244,3 +245,6 @@ def _reduced(node: Node, labels: _Labels, loss: Operand) -> SSAValue:
     elif how == "sum":
         loss = gc.ReduceSumOp(loss, axes=(0,), keepdims=False)
     return cast(loss, dtypes.BY_ONNX.get(node.integer("outDataType"), node.dtype))
+
+
+follows_data_sizes("Detach IdentityLoss L1 Nll", domain=GRAPHCORE)

@@ -25,7 +25,7 @@ from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import at_least, differ, of_rank, shown, stretches
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, lowers, requires
+from popgraph.operators.record import Lowered, follows_data_sizes, lowers, requires
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
 
@@ -199,3 +199,6 @@ def _picked(values: Operand, chosen: Operand, axis: int) -> Operand:
     """The row or column that is chosen; 0 where nothing is."""
     of_these = gc.WhereOp(chosen, values, scalar(0, values))
     return gc.ReduceSumOp(of_these, axes=[axis], keepdims=True)
+
+
+follows_data_sizes("Gemm MatMul")

@@ -35,7 +35,14 @@ from popgraph.operators.complaints import (
 )
 from popgraph.operators.linear_forms import LinearForm, computed, linear_form
 from popgraph.operators.node import Node
-from popgraph.operators.record import GRAPHCORE, Lowered, chooses, lowers, requires
+from popgraph.operators.record import (
+    GRAPHCORE,
+    Lowered,
+    chooses,
+    follows_data_sizes,
+    lowers,
+    requires,
+)
 from popgraph.operators.sized_by_data import reshaped_by_data
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
@@ -547,3 +554,6 @@ def _beyond(node: Node, diagonal: SSAValue, upper: bool) -> Operand:
     row, column = (gc.IotaOp(shape=shape, axis=axis, dtype=I64) for axis in (0, 1))
     number = gc.CastOp(reshaped(diagonal, ()), to=I64)
     return gc.CompareOp(gc.SubOp(column, row), number, predicate="ge" if upper else "le")
+
+
+follows_data_sizes("Concat Flatten Reshape Slice Split Squeeze Transpose Unsqueeze")

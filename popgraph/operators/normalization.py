@@ -27,6 +27,7 @@ from popgraph.operators.record import (
     GRAPHCORE,
     STEPS,
     Lowered,
+    follows_data_sizes,
     lowers,
     requires,
     without_gradient,
@@ -388,3 +389,6 @@ def channels_and_window(node: NodeView) -> Complaints:
 def local_response(node: Node) -> Lowered:
     numbers = {name: node.real(name) for name in ("alpha", "beta", "bias")}
     return gc.LrnOp(node[0], size=node.integer("size"), **numbers)
+
+
+follows_data_sizes("LayerNormalization LogSoftmax Softmax")

@@ -26,7 +26,15 @@ from popgraph.operators.complaints import MOST, PADDING, at_least, differ, liste
 from popgraph.operators.lookups import from_start
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Bounds, Lowered, bounds, chooses, lowers, requires
+from popgraph.operators.record import (
+    Bounds,
+    Lowered,
+    bounds,
+    chooses,
+    follows_data_sizes,
+    lowers,
+    requires,
+)
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -395,3 +403,6 @@ def _placed(node: Node, image: SSAValue) -> Operand:
         )
     none = [0] * len(have)
     return gc.PadOp(image, low=none, high=high, interior=none, value=0.0)
+
+
+follows_data_sizes("AveragePool GlobalAveragePool GlobalMaxPool MaxPool")

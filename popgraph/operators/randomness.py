@@ -29,6 +29,7 @@ from popgraph.operators.record import (
     DRAWN,
     GRAPHCORE,
     Lowered,
+    follows_data_sizes,
     lowers,
     requires,
     without_gradient,
@@ -210,3 +211,5 @@ def bernoulli(node: Node) -> Lowered:
 
 
 without_gradient("Bernoulli RandomNormalLike RandomUniformLike", DRAWN)
+
+follows_data_sizes("Dropout")

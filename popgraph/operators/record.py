@@ -132,6 +132,12 @@ def mends(*names: str) -> Callable[[Mending], Mending]:
     return register
 
 
+def follows_data_sizes(names: str, domain: str = "") -> None:
+    """Notes that steps of training compute operators on tensors whose sizes data decide."""
+    for name in names.split():
+        enter(domain, name).follows_data_sizes = True
+
+
 def without_gradient(names: str, why: str, domain: str = "") -> None:
     """Notes why operators have no gradient."""
     for name in names.split():

@@ -18,7 +18,7 @@ from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import axes_of, in_range, one_element
 from popgraph.operators.movement import sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, as_values, lowers, requires
+from popgraph.operators.record import Lowered, as_values, follows_data_sizes, lowers, requires
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import reduced
@@ -217,3 +217,9 @@ def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> lis
     number = float(neutral) if dtype_of(value).is_float else neutral
     padded = gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
     return [sliced(padded, {axis: (most - by, shape[axis], 1)}) for by in ways]
+
+
+follows_data_sizes(
+    "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
+    "ReduceMin ReduceProd ReduceSum ReduceSumSquare",
+)

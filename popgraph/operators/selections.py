@@ -24,7 +24,7 @@ from popgraph.operators.arithmetic import cast
 from popgraph.operators.lookups import never_negative, whole
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, computes, lowers
+from popgraph.operators.record import Lowered, computes, follows_data_sizes, lowers
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError
@@ -439,3 +439,6 @@ def compute_unique(node: NodeView, x: Array) -> tuple[Array, ...]:
     if words is not None:
         values = words[values]
     return values, *(numbers.astype(np.int64) for numbers in (first, back, counts))
+
+
+follows_data_sizes("NonZero Compress Unique")

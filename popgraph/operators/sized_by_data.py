@@ -11,6 +11,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.custom import OWN
+from popgraph.dialects.onnx.record import record_of
 from popgraph.operators.context import LoweringContext
 from popgraph.operators.data_sizes import DataSizes, Extents, extents_of, number_of
 from popgraph.operators.node import Node
@@ -18,40 +19,14 @@ from popgraph.operators.record import lowering_of
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import Shape
 
-_FOLLOWED = """
-ai.onnx Abs Acos Acosh Add And ArgMax ArgMin Asin Asinh Atan Atanh AveragePool BitShift BitwiseAnd
-ai.onnx BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Concat Conv Cos Cosh Div
-ai.onnx Dropout Elu Equal Erf Exp Flatten Floor Gather GatherElements GatherND Gelu Gemm
-ai.onnx GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual Identity IsInf IsNaN
-ai.onnx LayerNormalization LeakyRelu Less
-ai.onnx LessOrEqual Log LogSoftmax MatMul Max MaxPool Mean Min Mod Mul Neg Not OneHot Or PRelu Pow
-ai.onnx Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
-ai.onnx ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round Selu Shape Sigmoid Sign Sin Sinh
-ai.onnx Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Tan Tanh Transpose Unsqueeze Where
-ai.onnx Xor NonZero Compress Unique
-ai.graphcore Atan2 Detach Expm1 Fmod Gelu GeluErf IdentityLoss L1 Log1p NearbyInt Nll Nop Remainder
-ai.graphcore Round Scale ScaledAdd Swish
-ai.popgraph CheckIndices
-"""
-
-FOLLOWED = frozenset(
-    ("" if domain == "ai.onnx" else domain, name)
-    for domain, *names in map(str.split, _FOLLOWED.strip().splitlines())
-    for name in names
-)
-"""
-Operators whose lowering asks for no size that data decide, but by the operations it is made of.
-
-`EyeLike`, say, is a constant of the size of its input, which no operation takes.
-"""
-
 
 def check_followed(op: OnnxOp, inputs: Sequence[SSAValue | None], sizes: DataSizes) -> None:
     """An error for a node on a tensor whose size data decide, unless that is computed with."""
     if not any(value is not None and sizes.of(value) for value in inputs):
         return
     is_mask_of_nothing = op.op_type == "Dropout" and len(op.output_names) > 1
-    if (op.domain, op.op_type) not in FOLLOWED or is_mask_of_nothing:
+    record = record_of(op.domain, op.op_type)
+    if record is None or not record.follows_data_sizes or is_mask_of_nothing:
         raise UnsupportedError(
             f"data decide the size of an input of {op.op_type}, and no gradient of that is known",
             hint="in training, elements that data select can be computed with one by one, "

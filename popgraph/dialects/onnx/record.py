@@ -66,6 +66,12 @@ class Operator:
     """From a node, with graphcore values as its operands, to graphcore values."""
     structural: Structural = ()
     """The operands whose elements its lowering must know."""
+    follows_data_sizes: bool = False
+    """
+    Whether its lowering reads no size that data decide, but by the operations that it makes.
+
+    `EyeLike`, say, is a constant of the size of its input, which no operation takes.
+    """
     compute: HostFunction | None = None
     """The NumPy function that computes it, where Python does."""
     define: Definition | None = None
