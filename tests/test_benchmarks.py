@@ -314,7 +314,7 @@ def test_docstrings_of_thresholds_say_what_is_recorded() -> None:
     from thresholds import EVIDENCE, RECORD, THRESHOLDS, UNFELT, with_evidence
 
     record = json.loads(RECORD.read_text())
-    source = (FOLDER.parent / "popgraph/passes/tuning.py").read_text()
+    source = (FOLDER.parent / "popgraph/support/tuning.py").read_text()
     assert with_evidence(source, record) == source
     for name in THRESHOLDS:
         wanted = EVIDENCE if record["thresholds"][name]["felt"] else UNFELT

@@ -166,7 +166,7 @@ class DataSizes:
             return None
         return np.asarray(op.evaluate(*there)[op.results.index(value)])
 
-    def rename(self, replaced: Mapping[SSAValue, SSAValue]) -> None:
+    def substitute(self, replaced: Mapping[SSAValue, SSAValue]) -> None:
         """Follows values that others have replaced, such as constants."""
         if not self.known or not replaced:
             return
@@ -199,7 +199,7 @@ class DataSizes:
                 (old,) = op.results
                 replaced[old] = found
                 old.replace_all_uses_with(found)
-                self.rename({old: found})
+                self.substitute({old: found})
                 Rewriter.erase_op(op)
                 continue
             for result in op.results:

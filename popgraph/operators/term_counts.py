@@ -19,7 +19,7 @@ from popgraph.operators.arithmetic import cast
 from popgraph.operators.lookups import found_by_key
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
-from popgraph.operators.record import Lowered, computes, lowers
+from popgraph.operators.record import Lowered, chooses, computes, lowers
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
@@ -28,6 +28,9 @@ from popgraph.support.shapes import prod
 I64, F32 = dtypes.BY_NAME["i64"], dtypes.BY_NAME["f32"]
 LARGEST = 1 << 62
 """N-grams have smaller numbers, so that none is negative."""
+
+
+chooses("TfIdfVectorizer", mode=("TF", "IDF", "TFIDF"))
 
 
 @lowers("TfIdfVectorizer")

@@ -359,6 +359,11 @@ _POOLS = (
 )
 """What no pool is."""
 
+TERMS: dict[str, Any] = {
+    "mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0,
+    "ngram_counts": [0], "ngram_indexes": [0, 1], "pool_int64s": [3, 5],
+}  # fmt: skip
+
 NODES: dict[str, tuple[Broken, ...]] = {
     # graphs inside nodes
     "If": (
@@ -435,8 +440,27 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "Where": (row("f32[2] f32[2] f32[2]"), row("bool[2] f32[3] f32[3]")),
     "Clip": (row("f32[2] f32[2]"), row("f32[2] i32[]"), row("bool[2]")),
     "Identity": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
+    "Optional": (row("f32[2] f32[2]"),),
     "OptionalGetElement": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
     "OptionalHasElement": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
+    "ConcatFromSequence": (row("f32[4]", axis=0), row("f32[4]")),
+    "SequenceAt": (row("f32[4] i64=0"),),
+    "SequenceConstruct": (row("f32[4] i64[4]"),),
+    "SequenceEmpty": (row("f32[4]"), row("", dtype=99)),
+    "SequenceErase": (row("f32[4] i64=0"),),
+    "SequenceInsert": (row("f32[4] f32[4]"),),
+    "SequenceLength": (row("f32[4]"),),
+    "SplitToSequence": (
+        row("f32[4] i64{3, 3}"),
+        row("f32[4] i64{-1, 5}"),
+        row("f32[4] i64=0"),
+        row("f32[4]", axis=1),
+    ),
+    "TfIdfVectorizer": (
+        row("f32[4]", **TERMS),
+        row("i64[4]", **{**TERMS, "mode": "none"}),
+        row("i64[4]"),
+    ),
     "Cast": (row("f32[2]"), row("f32[2]", to=99), row("f32[2]", to=0), row("f32[2]", to="f32")),
     "CastLike": (row("f32[2]"), row("f32[2] f32[2]", saturate=3)),
     "SwiGLU": (row("f32[2, 3] f32[2, 4]", opset=28), row("bool[2] bool[2]", opset=28)),

@@ -292,7 +292,7 @@ class Lowering(LoweringContext):
         for new in made:
             _locate(new, op)
         folded = self._folded(made, op)
-        self.data_sizes.rename(folded)
+        self.data_sizes.substitute(folded)
         return [value if value is None else folded.get(value, value) for value in outputs]
 
     def _sized(
