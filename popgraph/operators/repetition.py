@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +21,15 @@ from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.operators.bodies import close, discard
 from popgraph.operators.context import Moved
 from popgraph.operators.data_sizes import Extent
-from popgraph.operators.elements import described, flat, is_held, packed
+from popgraph.operators.elements import (
+    described,
+    extended,
+    flat,
+    is_held,
+    packed,
+    rows_as_elements,
+    types_of,
+)
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
@@ -70,11 +78,13 @@ class Repetition:
     states: Sequence[str]
     """The names of what is carried."""
     row_names: Sequence[str]
+    appended: Mapping[str, SSAValue] = field(default_factory=dict)
+    """Sequences to which the last rows are appended, by their names."""
 
     def results(self, steering: Steering) -> Results:
         """What comes of it, built where operations are being built."""
         if not steering.trips and not self.row_names:
-            return self.carried, []
+            return self.carried, [*self.appended.values()]
         trial = _Trial(self)
         try:
             turn = trial.lowered(steering)
@@ -85,7 +95,8 @@ class Repetition:
             return self._unrolled(steering, error, asks=True)
         if not steering.trips:
             trial.discard()
-            return self.carried, [self._nothing(row) for row in turn.rows]
+            nothing = [self._nothing(row) for row in turn.rows[: len(self.row_names)]]
+            return self.carried, [*nothing, *self.appended.values()]
         goes_on = self._known_go(turn)
         if goes_on is False:
             steering = replace(steering, trips=min(steering.trips, 1))
@@ -123,7 +134,8 @@ class Repetition:
 
     def _is_bounded(self, steering: Steering) -> bool:
         """Whether rows have a static bound, up to which a step of training computes."""
-        return self.node.lowering.training and steering.trips != UNBOUNDED
+        is_known = steering.trips != UNBOUNDED
+        return self.node.lowering.training and is_known and not self.appended
 
     def _nothing(self, row: SSAValue) -> SSAValue:
         """The rows of no turns."""
@@ -175,9 +187,12 @@ class Repetition:
 
     def _stacked(self, turns: Sequence[Sequence[SSAValue]]) -> list[SSAValue]:
         """The rows of all turns."""
+        columns = list(zip(*turns, strict=True))
+        tensors = zip(self.row_names, columns, strict=False)
+        grown = zip(self.appended.values(), columns[len(self.row_names) :], strict=True)
         return [
-            self._one_tensor(name, parts)
-            for name, parts in zip(self.row_names, zip(*turns, strict=True), strict=True)
+            *(self._one_tensor(name, parts) for name, parts in tensors),
+            *(extended(first, parts) for first, parts in grown),
         ]
 
     def _one_tensor(self, name: str, parts: Sequence[SSAValue]) -> SSAValue:
@@ -218,8 +233,10 @@ class Repetition:
         return None
 
     def _unknown_count(self) -> UnsupportedError:
+        states = [f"state {name!r}" for name in self.appended]
+        first, *_ = [f"output {name!r}" for name in self.row_names] + states
         return NeedsHostError(
-            f"output {self.row_names[0]!r} of {self.node.op.op_type} has a row for each turn, "
+            f"{first} of {self.node.op.op_type} has a row for each turn, "
             "and data decide how many there are",
             hint="the number of turns must be known when the model is compiled; "
             "or carry a tensor of a fixed size, and write into it",
@@ -238,7 +255,7 @@ class _Trial:
 
     def __init__(self, repetition: Repetition) -> None:
         self.repetition = repetition
-        states = [value.type for value in flat(repetition.carried)]
+        states = types_of(repetition.carried)
         rows = map(row_type, repetition.scanned)
         self.block = Block(arg_types=[NUMBER, *states, *rows])
         self.moved: Moved = {}
@@ -247,7 +264,7 @@ class _Trial:
     def lowered(self, steering: Steering) -> Turn:
         number, *rest = self.block.args
         carried = self.repetition.carried
-        count = len(flat(carried))
+        count = len(types_of(carried))
         self.repetition.node.lowering.trips[number] = steering.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
             turn = self.repetition.body(number, packed(rest[:count], carried), rest[count:])
@@ -257,7 +274,7 @@ class _Trial:
     def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
         """Arguments that the body gave no name in IR text."""
         pairs = zip(self.repetition.states, self.repetition.carried, strict=False)
-        named = ["turn", *(hint(name) for name, value in pairs for _ in flat([value]))]
+        named = ["turn", *(hint(name) for name, value in pairs for _ in types_of([value]))]
         variables = ["variable"] * (1 + len(states) - len(named))
         names = [*named, *variables, *["row" for _ in rows]]
         for value, name in zip((number, *states, *rows), names, strict=True):
@@ -289,7 +306,11 @@ class _Trial:
         if asks and stacked:
             sizes, extents = self.repetition.node.lowering.data_sizes, {0: Extent(_counted(loop))}
             return finals, [sizes.bounded(rows, extents) for rows in stacked]
-        return finals, stacked
+        appended = self.repetition.appended.values()
+        start = len(stacked) - len(appended)
+        grown = zip(appended, stacked[start:], strict=True)
+        longer = [extended(first, [rows_as_elements(rows)]) for first, rows in grown]
+        return finals, [*stacked[:start], *longer]
 
 
 def _counted(loop: gc.LoopOp) -> SSAValue:
