@@ -286,6 +286,38 @@ def test_a_loop_appends_to_two_sequences(backend: str) -> None:
     assert not as_in_onnx(model, backend).computed_by.in_python
 
 
+SEVERAL = {
+    "two": "m = SequenceInsert(p0, row) p = SequenceInsert(m, h)",
+    "in a loop": """l, p = Loop(seven, true, row, p0) <
+        body = inner (int64 j, bool on, float[2, 3] a, seq(float) b0) => (ons, c, b) {
+            ons = Identity(on)
+            c = Mul(a, factor)
+            b = SequenceInsert(b0, c)
+        }
+    >""",
+    "in a loop and after it": """l, m = Loop(seven, true, row, p0) <
+        body = inner (int64 j, bool on, float[2, 3] a, seq(float) b0) => (ons, c, b) {
+            ons = Identity(on)
+            c = Mul(a, factor)
+            b = SequenceInsert(b0, c)
+        }
+    > p = SequenceInsert(m, l)""",
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", SEVERAL)
+def test_an_iteration_appends_several_elements(name: str, backend: str) -> None:
+    model = looping(
+        "y = ConcatFromSequence<axis = 1>(t) z = SequenceAt(t, i) n = SequenceLength(t)",
+        FIRST[1],
+        body=SEVERAL[name],
+        outputs="y, z, n",
+    )
+    run = as_in_onnx(model, backend)
+    assert not run.computed_by.in_python and not run.structural
+
+
 def test_a_sequence_of_a_loop_is_given() -> None:
     assert not as_in_onnx(looping("", FIRST[1], outputs="t")).computed_by.in_python
 
@@ -304,7 +336,7 @@ def test_the_number_of_appended_elements_comes_with_a_call() -> None:
 UNLIKE = {
     "different shapes": "z = Sub(k, k) o = Cast<to = 7>(go) r = Range(z, k, o) "
     "f = Cast<to = 1>(r) p = SequenceInsert(p0, f)",
-    "two appended": "m = SequenceInsert(p0, row) p = SequenceInsert(m, h)",
+    "two shapes": "f = Flatten<axis = 0>(h) m = SequenceInsert(p0, row) p = SequenceInsert(m, f)",
     "at the front": "z = Sub(k, k) p = SequenceInsert(p0, row, z)",
     "length read": "n = SequenceLength(p0) f = Cast<to = 1>(n) r = Mul(row, f) "
     "p = SequenceInsert(p0, r)",

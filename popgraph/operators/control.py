@@ -21,7 +21,7 @@ from popgraph.dialects.onnx.types import STRING, OptType, SeqType, describe, sta
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.operators.bodies import check_outputs, close, given_tensor, in_declared_shape
-from popgraph.operators.elements import described, element, flat, packed, sequence, types_of
+from popgraph.operators.elements import described, flat, packed, sequence, types_of
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
@@ -191,7 +191,7 @@ class _State:
     is_kept: bool
     """Whether no iteration changes it."""
     is_appended: bool
-    """Whether it is a sequence to which each iteration appends one tensor, and which none reads."""
+    """Whether it is a sequence that no iteration reads, but each appends tensors to."""
 
     @property
     def is_carried(self) -> bool:
@@ -199,21 +199,29 @@ class _State:
 
 
 def _is_appended(argument: SSAValue, place: int) -> bool:
-    """Whether a body gives a sequence it gets, with one more tensor at the end, and no more."""
-    value, appends = argument, 0
-    while len(uses := list(value.uses)) == 1:
+    """Whether a body only appends to a sequence, itself or by a loop in it."""
+    value: SSAValue | None = argument
+    appends = False
+    while value is not None and len(uses := list(value.uses)) == 1:
         op = uses[0].operation
         if isinstance(op, Yield):
-            return appends == 1 and uses[0].index == place
-        if not isinstance(op, SchemaOp) or op.domain or uses[0].index:
+            return appends and uses[0].index == place
+        if not isinstance(op, SchemaOp) or op.domain:
             return False
-        if op.op_type == "SequenceInsert":
-            if len(op.operands) > 2 or not _is_of_numbers(op.operands[1]):
+        at = op.input_values().index(value)
+        match op.op_type:
+            case "Identity":
+                value = op.results[0]
+            case "SequenceInsert" if len(op.operands) == 2 and _is_of_numbers(op.operands[1]):
+                value, appends = op.results[0], True
+            case "Loop" if at > 1:
+                (body,) = op.graphs()["body"]
+                state = next(iter(body.block.args[at:]), None)
+                if state is None or not _is_appended(state, at - 1):
+                    return False
+                value, appends = next(iter(op.output_values()[at - 2 :]), None), True
+            case _:
                 return False
-            appends += 1
-        elif op.op_type != "Identity":
-            return False
-        (value,) = op.results
     return False
 
 
@@ -328,7 +336,7 @@ class _Loop:
         moved = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_carried]
         grown = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_appended]
         stacked = [tensor(1 + len(states) + index) for index in self.wanted]
-        return Turn(self._go(made), moved, [*stacked, *(element(one, 0) for one in grown)])
+        return Turn(self._go(made), moved, [*stacked, *grown])
 
     def _go(self, made: Sequence[SSAValue | None]) -> SSAValue | None:
         if self.node.optional(1) is not None:

@@ -25,6 +25,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx.types import STRING, describe
 from popgraph.operators.movement import reshaped, sliced
@@ -87,6 +88,31 @@ def inserted(value: SSAValue, place: int, parts: Sequence[SSAValue]) -> SSAValue
                     hint="all tensors of a sequence have one element type: use Cast",
                 )
     return sequence([*parts_of(value, 0, place), *parts, *parts_of(value, place)])
+
+
+def joined(value: SSAValue, axis: int, *, is_new: bool) -> SSAValue:
+    """The tensors of a sequence as one, along an axis that they have or that is new."""
+    parts = [_along(part, axis, is_new) for part in parts_of(value)]
+    return gc.ConcatOp(parts, axis=axis).result if len(parts) > 1 else parts[0]
+
+
+def _along(part: SSAValue, axis: int, is_new: bool) -> SSAValue:
+    """A part of a sequence: an element, or rows that become neighbours along an axis."""
+    rows = rows_in(part)
+    if rows is None:
+        return _with_axis(part, axis) if is_new else part
+    count, *shape = shape_of(rows)
+    order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
+    moved = gc.TransposeOp(rows, perm=order).result if axis else rows
+    if is_new:
+        return moved
+    return reshaped(moved, (*shape[:axis], count * shape[axis], *shape[axis + 1 :]))
+
+
+def _with_axis(value: SSAValue, axis: int) -> SSAValue:
+    """A tensor with one more axis, of size 1."""
+    shape = shape_of(value)
+    return reshaped(value, (*shape[:axis], 1, *shape[axis:]))
 
 
 def nothing() -> SSAValue:

@@ -26,7 +26,9 @@ from popgraph.operators.elements import (
     extended,
     flat,
     is_held,
+    joined,
     packed,
+    parts_of,
     rows_as_elements,
     types_of,
 )
@@ -44,6 +46,7 @@ class Turn:
     """Whether there is another turn; None if the body has no say in it."""
     carried: Sequence[SSAValue]
     rows: Sequence[SSAValue]
+    """The tensors to stack, then the sequences to append."""
 
 
 Body: TypeAlias = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Turn]
@@ -79,7 +82,7 @@ class Repetition:
     """The names of what is carried."""
     row_names: Sequence[str]
     appended: Mapping[str, SSAValue] = field(default_factory=dict)
-    """Sequences to which the last rows are appended, by their names."""
+    """Sequences that each iteration appends to, by their names."""
 
     def results(self, steering: Steering) -> Results:
         """What comes of it, built where operations are being built."""
@@ -192,7 +195,10 @@ class Repetition:
         grown = zip(self.appended.values(), columns[len(self.row_names) :], strict=True)
         return [
             *(self._one_tensor(name, parts) for name, parts in tensors),
-            *(extended(first, parts) for first, parts in grown),
+            *(
+                extended(first, [part for one in sequences for part in parts_of(one)])
+                for first, sequences in grown
+            ),
         ]
 
     def _one_tensor(self, name: str, parts: Sequence[SSAValue]) -> SSAValue:
@@ -229,6 +235,13 @@ class Repetition:
                     f"{described(old)} to {described(new)} in a turn",
                     hint=f"the number of turns must be known, and {most} at most; "
                     "or let the state keep its shape",
+                )
+        for name, new in zip(self.appended, turn.rows[len(self.row_names) :], strict=True):
+            if len(set(types_of([new]))) != 1:
+                return NeedsHostError(
+                    f"{self.node.op.op_type} appends {described(new)} of different shapes to the "
+                    f"state {name!r} in a turn",
+                    hint=f"the number of turns must be known, and {most} at most",
                 )
         return None
 
@@ -290,7 +303,9 @@ class _Trial:
             go = literal(np.array(True))
         with ImplicitBuilder(self.block):
             first = [] if go is None else [turn.go or literal(np.array(True))]
-            YieldOp([*first, *flat(turn.carried), *turn.rows])
+            start = len(self.repetition.row_names)
+            appended = [joined(one, 0, is_new=True) for one in turn.rows[start:]]
+            YieldOp([*first, *flat(turn.carried), *turn.rows[:start], *appended])
         captured = close([self.block])
         loop = gc.LoopOp(
             steering.trips,
@@ -306,11 +321,14 @@ class _Trial:
         if asks and stacked:
             sizes, extents = self.repetition.node.lowering.data_sizes, {0: Extent(_counted(loop))}
             return finals, [sizes.bounded(rows, extents) for rows in stacked]
-        appended = self.repetition.appended.values()
-        start = len(stacked) - len(appended)
-        grown = zip(appended, stacked[start:], strict=True)
-        longer = [extended(first, [rows_as_elements(rows)]) for first, rows in grown]
-        return finals, [*stacked[:start], *longer]
+        grown = zip(self.repetition.appended.values(), stacked[start:], strict=True)
+        return finals, [*stacked[:start], *(_appended(first, rows) for first, rows in grown)]
+
+
+def _appended(first: SSAValue, rows: SSAValue) -> SSAValue:
+    """A sequence, and what each iteration appends to it."""
+    trips, count, *shape = shape_of(rows)
+    return extended(first, [rows_as_elements(reshaped(rows, (trips * count, *shape)))])
 
 
 def _counted(loop: gc.LoopOp) -> SSAValue:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,10 @@ from popgraph.operators.elements import (
     element,
     inserted,
     is_nothing,
+    joined,
     nothing,
     parts_of,
     rows_as_elements,
-    rows_in,
     sequence,
     size_of,
     types_of,
@@ -51,30 +51,40 @@ def _where_shapes_differ(index: int) -> Callable[[OnnxOp], Sequence[int]]:
     return found
 
 
-def _shapes(value: SSAValue, assumed: Iterable[SSAValue] = ()) -> set[Shape | None]:
+def _shapes(value: SSAValue, assumed: Collection[SSAValue] = ()) -> set[Shape | None]:
     """
     The shapes of the tensors of a sequence; a tensor is one of them.
 
     A type alone does not say them if tensors are appended to a sequence that is empty at first.
     `assumed` are the states of loops around it, which have no other shapes than their results.
     """
-    if value in assumed:
-        return set()
-    shape, op = static_shape(getattr(value.type, "element", value.type)), value.owner
-    if shape is None and isinstance(op, SchemaOp) and isinstance(value.type, SeqType):
+    found = set[Shape | None]()
+    while value not in assumed:
+        shape, op = static_shape(getattr(value.type, "element", value.type)), value.owner
+        is_unknown = shape is None and isinstance(value.type, SeqType)
+        if not is_unknown or not isinstance(op, SchemaOp) or op.domain:
+            return {*found, shape}
         match op.op_type:
             case "SequenceEmpty":
-                return set()
+                return found
             case "SequenceInsert":
-                return _shapes(op.operands[0], assumed) | _shapes(op.operands[1], assumed)
+                found.add(static_shape(op.operands[1].type))
+                value = op.operands[0]
             case "SequenceErase" | "Identity":
-                return _shapes(op.operands[0], assumed)
+                value = op.operands[0]
             case "Loop":
                 (body,), at = op.graphs()["body"], op.output_values().index(value)
-                first, state = op.input_values()[2 + at], body.block.args[2 + at]
-                before = {None} if first is None else _shapes(first, assumed)
-                return before | _shapes(body.yielded[1 + at], {state, *assumed})
-    return {shape}
+                states = zip(
+                    op.input_values()[2:], body.block.args[2:], body.yielded[1:], strict=False
+                )
+                first, argument, new = next(islice(states, at, None), (None, None, None))
+                if first is None or argument is None or new is None:
+                    return {None}
+                found |= _shapes(new, {argument, *assumed})
+                value = first
+            case _:
+                return {None}
+    return found
 
 
 @lowers("SequenceConstruct")
@@ -174,7 +184,7 @@ def concat(node: Node) -> Lowered:
     first = types_of([node[0]])[0]
     assert isinstance(first, TensorType)
     axis = node.axis(node.integer("axis"), len(first.get_shape()) + is_new)
-    return _joined(node[0], axis, is_new)
+    return joined(node[0], axis, is_new=is_new)
 
 
 # Optionals
@@ -245,33 +255,7 @@ def _stacked(node: Node, held: SSAValue) -> SSAValue:
             "that are not all of one shape",
             hint="make the position constant, or pad the tensors to one shape",
         )
-    return _joined(held, 0, is_new=True)
-
-
-def _joined(held: SSAValue, axis: int, is_new: bool) -> SSAValue:
-    """All elements along an axis."""
-    parts = [_along(part, axis, is_new) for part in parts_of(held)]
-    return gc.ConcatOp(parts, axis=axis).result if len(parts) > 1 else parts[0]
-
-
-def _along(part: SSAValue, axis: int, is_new: bool) -> SSAValue:
-    """A part of a sequence: an element, or rows that become neighbours along an axis."""
-    rows = rows_in(part)
-    if rows is None:
-        return _with_axis(part, axis) if is_new else part
-    count, *shape = shape_of(rows)
-    order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
-    moved = gc.TransposeOp(rows, perm=order).result if axis else rows
-    if is_new:
-        return moved
-    return reshaped(moved, (*shape[:axis], count * shape[axis], *shape[axis + 1 :]))
-
-
-def _with_axis(value: SSAValue, axis: int) -> SSAValue:
-    """A tensor with one more axis, of size 1."""
-    assert isinstance(value.type, TensorType)
-    shape = shape_of(value)
-    return SSAValue.get(gc.ReshapeOp(value, shape=(*shape[:axis], 1, *shape[axis:])))
+    return joined(held, 0, is_new=True)
 
 
 def _reordered(node: Node, held: SSAValue, order: Operand) -> SSAValue:
