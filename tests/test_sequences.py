@@ -10,13 +10,14 @@ import onnx
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import popgraph
 from popgraph.operators import sequences
 from popgraph.support.errors import IndicesError, RunError
 from tests.gradients import Sample, Slope
+from tests.passes.test_onnx_to_graphcore import lowered
 
 BACKENDS = pytest.mark.parametrize("backend", ["c", "reference"])
 
@@ -178,10 +179,201 @@ def test_the_nearest_position_can_be_taken() -> None:
     assert run(x=x, i=np.array(9), w=w)["y"][0] == 1 and run(x=w, i=np.array(-9), w=x)["y"][0] == 0
 
 
+# Loops that append
+
+
+LOOP = """g (float[2, 3] x, float[2, 3] w, int64 i) => ({outputs}) {{
+    s = {first}
+    numbers = SequenceEmpty<dtype = 7>()
+    last, {t} = Loop(count, true, x, {s}) <
+        body = turn (int64 k, bool go, float[2, 3] h, {states}) => (goes, after, {appended}) {{
+            goes = Identity(go)
+            scale = Cast<to = 1>(k)
+            moved = Mul(h, factor)
+            after = Add(moved, w)
+            row = Mul(after, scale)
+            {body}
+        }}
+    >
+    {after}
+}}"""
+APPENDS = "p1 = SequenceInsert(p0, row) p = Identity(p1)"
+AFTER = {
+    "concat": "y = ConcatFromSequence<axis = 0>(t)",
+    "concat the columns": "y = ConcatFromSequence<axis = -1>(t)",
+    "stack": "y = ConcatFromSequence<axis = 1, new_axis = 1>(t)",
+    "at": "y = SequenceAt(t, i)",
+    "at the last": "y = SequenceAt(t, minus)",
+    "length": "y = SequenceLength(t)",
+    "erase": "e = SequenceErase(t, seven) y = ConcatFromSequence<axis = 0>(e)",
+    "insert": "e = SequenceInsert(t, x, seven) y = ConcatFromSequence<axis = 0>(e)",
+    "move": "e = SequenceErase(t, i) f = SequenceInsert(e, x, i) "
+    "y = ConcatFromSequence<axis = 0>(f)",
+    "an element of an insertion": "e = SequenceInsert(t, x) y = SequenceAt(e, seven)",
+}
+FIRST = ["SequenceEmpty()", "SequenceConstruct(w, x)"]
+NUMBERS = {"true": True, "factor": np.float32(0.5), "minus": -1, "seven": 7}
+
+
+def looping(
+    after: str,
+    first: str = FIRST[0],
+    *,
+    body: str = APPENDS,
+    outputs: str = "y",
+    names: str = "p",
+    second: str = "",
+    count: int = 100,
+) -> onnx.ModelProto:
+    """A Loop as PyTorch exports one that appends to lists."""
+    text = LOOP.format(
+        outputs=outputs,
+        first=first,
+        body=body,
+        after=after,
+        appended=", ".join(names),
+        states=", ".join(filter(None, ["seq(float) p0", second])),
+        s="s, numbers" if second else "s",
+        t="t, u" if second else "t",
+    )
+    return with_numbers(parsed(text), **NUMBERS, count=count)
+
+
+def as_in_onnx(model: onnx.ModelProto, backend: str = "c", **more: Any) -> popgraph.Runner:
+    """The compiled model, which gives what onnx.reference does."""
+    x, w = np.random.default_rng(2).normal(size=(2, 2, 3)).astype(np.float32)
+    run = popgraph.compile(model, backend=backend)
+    for i in (5, -3):
+        feed = {"x": x, "w": w, "i": np.array(i), **more}
+        wanted = ReferenceEvaluator(model).run(None, feed)
+        for one, other in zip(run(feed).values(), wanted, strict=True):
+            assert isinstance(one, list) == isinstance(other, list)
+            pairs = zip(one, other, strict=True) if isinstance(one, list) else [(one, other)]
+            for mine, theirs in pairs:
+                np.testing.assert_allclose(mine, theirs, 1e-5, 1e-5, strict=True)
+    return run
+
+
+@BACKENDS
+@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("after", AFTER)
+def test_a_loop_appends_to_a_sequence(after: str, first: str, backend: str) -> None:
+    run = as_in_onnx(looping(AFTER[after], first), backend)
+    assert not run.computed_by.in_python and not run.structural
+
+
+def test_elements_that_a_loop_appends_are_rows_of_one_tensor() -> None:
+    """No iteration and no element adds an operation, unless an element is read."""
+    for after in AFTER.values():
+        few, many = (
+            sum(1 for _ in lowered(looping(after, FIRST[1], count=count))[0].walk())
+            for count in (100, 1000)
+        )
+        assert few == many < 60
+    run = as_in_onnx(looping(AFTER["concat"], count=1000))
+    assert not run.computed_by.in_python
+
+
+@BACKENDS
+def test_a_loop_appends_to_two_sequences(backend: str) -> None:
+    model = looping(
+        "y = ConcatFromSequence<axis = 0>(t) z = SequenceAt(u, i)",
+        body=f"{APPENDS} q = SequenceInsert(q0, k)",
+        outputs="y, z, last",
+        names="pq",
+        second="seq(int64) q0",
+    )
+    assert not as_in_onnx(model, backend).computed_by.in_python
+
+
+SEVERAL = {
+    "two": "m = SequenceInsert(p0, row) p = SequenceInsert(m, h)",
+    "in a loop": """l, p = Loop(seven, true, row, p0) <
+        body = inner (int64 j, bool on, float[2, 3] a, seq(float) b0) => (ons, c, b) {
+            ons = Identity(on)
+            c = Mul(a, factor)
+            b = SequenceInsert(b0, c)
+        }
+    >""",
+    "in a loop and after it": """l, m = Loop(seven, true, row, p0) <
+        body = inner (int64 j, bool on, float[2, 3] a, seq(float) b0) => (ons, c, b) {
+            ons = Identity(on)
+            c = Mul(a, factor)
+            b = SequenceInsert(b0, c)
+        }
+    > p = SequenceInsert(m, l)""",
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("name", SEVERAL)
+def test_an_iteration_appends_several_elements(name: str, backend: str) -> None:
+    model = looping(
+        "y = ConcatFromSequence<axis = 1>(t) z = SequenceAt(t, i) n = SequenceLength(t)",
+        FIRST[1],
+        body=SEVERAL[name],
+        outputs="y, z, n",
+    )
+    run = as_in_onnx(model, backend)
+    assert not run.computed_by.in_python and not run.structural
+
+
+def test_a_sequence_of_a_loop_is_given() -> None:
+    assert not as_in_onnx(looping("", FIRST[1], outputs="t")).computed_by.in_python
+
+
+def test_the_number_of_appended_elements_comes_with_a_call() -> None:
+    text = "y = ConcatFromSequence<axis = 0>(t) z = SequenceLength(t)"
+    model = looping(text, FIRST[1], outputs="y, z")
+    kept = [one for one in model.graph.initializer if one.name != "count"]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    model.graph.input.append(helper.make_tensor_value_info("count", TensorProto.INT64, ()))
+    for count in (0, 1, 70, 200):
+        assert not as_in_onnx(model, count=np.array(count)).computed_by.in_python
+
+
+UNLIKE = {
+    "different shapes": "z = Sub(k, k) o = Cast<to = 7>(go) r = Range(z, k, o) "
+    "f = Cast<to = 1>(r) p = SequenceInsert(p0, f)",
+    "two shapes": "f = Flatten<axis = 0>(h) m = SequenceInsert(p0, row) p = SequenceInsert(m, f)",
+    "at the front": "z = Sub(k, k) p = SequenceInsert(p0, row, z)",
+    "length read": "n = SequenceLength(p0) f = Cast<to = 1>(n) r = Mul(row, f) "
+    "p = SequenceInsert(p0, r)",
+    "a condition": """z = Constant<value_int = 3>() few = Less(k, z)
+        p = If (few) <
+            then_branch = a () => (seq(float) pa) { pa = SequenceInsert(p0, row) },
+            else_branch = b () => (seq(float) pb) { pb = Identity(p0) }
+        >""",
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_loop_uses_a_sequence_otherwise(name: str) -> None:
+    """Few iterations are unrolled; Python computes many."""
+    few, many = (
+        looping("", FIRST[1], body=UNLIKE[name], outputs="t", count=count) for count in (6, 65)
+    )
+    assert not as_in_onnx(few).computed_by.in_python
+    assert "Loop" in as_in_onnx(many).computed_by.in_python
+
+
 # Gradients
 
 
 GRADIENTS = {
+    "appended by a loop": """g (float[4, 3] x, float[3] w) => (y) {
+        s = SequenceConstruct(x)
+        last, t = Loop(many, true, x, s) <
+            body = turn (int64 k, bool go, h, p) => (goes, after, q) {
+                goes = Identity(go)
+                moved = Mul(h, w)
+                after = Sin(moved)
+                q = SequenceInsert(p, moved)
+            }
+        >
+        y = ConcatFromSequence<axis = 1>(t)
+    }""",
     "split": """g (float[4, 3] x, float[3] w) => (y) {
         s = SplitToSequence<axis = 0, keepdims = 0>(x)
         a = SequenceAt(s, two)
@@ -216,7 +408,7 @@ GRADIENTS = {
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_pass_sequences(name: str) -> None:
     """Each is the slope that central differences find."""
-    model = with_numbers(parsed(GRADIENTS[name]), two=2, one=[1])
+    model = with_numbers(parsed(GRADIENTS[name]), two=2, one=[1], many=70, true=True)
     shapes = {info.name: [one.dim_value for one in info.type.tensor_type.shape.dim]
               for info in model.graph.input}  # fmt: skip
     generator = np.random.default_rng(3)

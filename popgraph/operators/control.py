@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.inference import unchanged
-from popgraph.dialects.onnx.types import OptType, SeqType, describe, static_shape
+from popgraph.dialects.onnx.op import Yield
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.types import STRING, OptType, SeqType, describe, static_shape
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.operators.bodies import check_outputs, close, given_tensor, in_declared_shape
-from popgraph.operators.elements import described, flat, packed
+from popgraph.operators.elements import described, flat, packed, sequence, types_of
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
@@ -62,7 +66,7 @@ def if_(node: Node) -> Lowered:
     captured = close(blocks)
     like = branches[0].given
     results = gc.CondOp(predicate, captured, *map(Region, blocks)).outputs
-    count = len(flat(like))
+    count = len(types_of(like))
     given = iter(packed(results[:count], like))
     made = [next(given) if node.wants(index) else None for index in range(node.output_count)]
     for variable, value in zip(variables, results[count:], strict=True):
@@ -166,16 +170,69 @@ def loop(node: Node) -> Lowered:
     if found is not None:
         return found
     finals, rows = made.repetition().results(steering)
-    last, stacked = iter(finals), dict(zip(made.wanted, rows, strict=True))
+    last, grown = iter(finals), iter(rows[len(made.wanted) :])
+    stacked = dict(zip(made.wanted, rows, strict=False))
     return [
-        *(old if is_kept else next(last) for old, is_kept in made.states()),
+        *(
+            one.first if one.is_kept else next(grown) if one.is_appended else next(last)
+            for one in made.states
+        ),
         *(stacked.get(index) for index in range(made.row_count)),
     ]
 
 
 @dataclass(frozen=True)
+class _State:
+    """A state of a Loop."""
+
+    name: str
+    first: SSAValue
+    """Before the first iteration."""
+    is_kept: bool
+    """Whether no iteration changes it."""
+    is_appended: bool
+    """Whether it is a sequence that no iteration reads, but each appends tensors to."""
+
+    @property
+    def is_carried(self) -> bool:
+        return not (self.is_kept or self.is_appended)
+
+
+def _is_appended(argument: SSAValue, place: int) -> bool:
+    """Whether a body only appends to a sequence, itself or by a loop in it."""
+    value: SSAValue | None = argument
+    appends = False
+    while value is not None and len(uses := list(value.uses)) == 1:
+        op = uses[0].operation
+        if isinstance(op, Yield):
+            return appends and uses[0].index == place
+        if not isinstance(op, SchemaOp) or op.domain:
+            return False
+        at = op.input_values().index(value)
+        match op.op_type:
+            case "Identity":
+                value = op.results[0]
+            case "SequenceInsert" if len(op.operands) == 2 and _is_of_numbers(op.operands[1]):
+                value, appends = op.results[0], True
+            case "Loop" if at > 1:
+                (body,) = op.graphs()["body"]
+                state = next(iter(body.block.args[at:]), None)
+                if state is None or not _is_appended(state, at - 1):
+                    return False
+                value, appends = next(iter(op.output_values()[at - 2 :]), None), True
+            case _:
+                return False
+    return False
+
+
+def _is_of_numbers(value: SSAValue) -> bool:
+    type_ = value.type
+    return isinstance(type_, TensorType | UnrankedTensorType) and type_.element_type != STRING
+
+
+@dataclass(frozen=True)
 class _Loop:
-    """A Loop and its body: what is carried from turn to turn, what is kept, what is stacked."""
+    """A Loop and its body: what is carried, what is kept, what is stacked, what is appended."""
 
     node: Node
     graph: Graph
@@ -205,15 +262,29 @@ class _Loop:
             )
         check_outputs(self.node, self.graph, len(self.graph.yielded) - 1)
 
-    def states(self) -> Iterator[tuple[SSAValue, bool]]:
-        """The states before the first turn, and whether all turns leave them as they are."""
-        arguments, yielded = self.graph.block.args[2:], self.graph.yielded[1:]
-        for old, argument, new in zip(self.first, arguments, yielded, strict=False):
-            yield old, unchanged(new) is argument
+    @cached_property
+    def states(self) -> list[_State]:
+        names, arguments = self.graph.input_names[2:], self.graph.block.args[2:]
+        yielded = self.graph.yielded[1:]
+        return [
+            _State(name, first, unchanged(new) is argument, _is_appended(argument, place))
+            for place, (name, first, argument, new) in enumerate(
+                zip(names, self.first, arguments, yielded, strict=False), 1
+            )
+        ]
 
     @property
-    def carried(self) -> list[SSAValue]:
-        return [old for old, is_kept in self.states() if not is_kept]
+    def carried(self) -> list[_State]:
+        return [one for one in self.states if one.is_carried]
+
+    @property
+    def appended(self) -> list[_State]:
+        return [one for one in self.states if one.is_appended]
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each iteration gives a row: then their number is a part of a shape."""
+        return bool(self.wanted or self.appended)
 
     def steering(self) -> Steering:
         """How many turns there are, by what stands outside the body."""
@@ -221,7 +292,7 @@ class _Loop:
         if self.node.optional(1) is None:
             return Steering(trips, limit)
         go = _truth(self.node, 1)
-        if self.wanted and trips:
+        if self.has_rows and trips:
             self.node.array(1, "the condition")
         known = self.node.lowering.array(go)
         if known is None:
@@ -232,7 +303,7 @@ class _Loop:
         """The trip count, and the same as a limit if it is known at run time only."""
         if self.node.optional(0) is None:
             return UNBOUNDED, None
-        if self.wanted:  # they have a row for each turn: their number is part of a shape
+        if self.has_rows:
             self.node.array(0, "the trip count")
         known = self.node.lowering.array(self.node[0])
         if known is not None:
@@ -241,13 +312,10 @@ class _Loop:
 
     def repetition(self) -> Repetition:
         start = len(self.first)
-        names = [
-            name
-            for name, (_, is_kept) in zip(self.graph.input_names[2:], self.states(), strict=True)
-            if not is_kept
-        ]
+        firsts, names = [one.first for one in self.carried], [one.name for one in self.carried]
         rows = [self.node.op.output_names[start + index] for index in self.wanted]
-        return Repetition(self.node, self.body, self.carried, [], names, rows)
+        appended = {one.name: one.first for one in self.appended}
+        return Repetition(self.node, self.body, firsts, [], names, rows, appended)
 
     def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
         """One turn. That there is one means that the condition before it was true."""
@@ -258,16 +326,17 @@ class _Loop:
             for value, argument in zip(numbers, self.graph.block.args, strict=False)
         ]
         given = iter(carried)
-        states = [old if is_kept else next(given) for old, is_kept in self.states()]
+        empty = sequence([])
+        states = [
+            empty if one.is_appended else one.first if one.is_kept else next(given)
+            for one in self.states
+        ]
         made = self.node.lowering.place(self.graph, [*steers, *states])
-        kept = [is_kept for _, is_kept in self.states()]
-        moved = [1 + index for index, is_kept in enumerate(kept) if not is_kept]
-        stacked = [1 + len(kept) + index for index in self.wanted]
-        return Turn(
-            self._go(made),
-            [given_tensor(self.node, self.graph, made, index) for index in moved],
-            [given_tensor(self.node, self.graph, made, index) for index in stacked],
-        )
+        tensor = partial(given_tensor, self.node, self.graph, made)
+        moved = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_carried]
+        grown = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_appended]
+        stacked = [tensor(1 + len(states) + index) for index in self.wanted]
+        return Turn(self._go(made), moved, [*stacked, *grown])
 
     def _go(self, made: Sequence[SSAValue | None]) -> SSAValue | None:
         if self.node.optional(1) is not None:

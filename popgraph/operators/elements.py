@@ -3,7 +3,8 @@ Sequences and optionals while a graph is lowered: lists of values that are known
 
     s = SequenceConstruct(a, b); y = SequenceAt(s, 1)  ->  s = elements(a, b); y = b
 
-No operation computes a sequence: whatever reads one takes its elements. An optional is what it
+No operation computes a sequence: whatever reads one takes its elements. Elements that are the rows
+of one tensor, as a loop appends them, stay in it until one of them is read. An optional is what it
 holds, or nothing.
 """
 
@@ -12,19 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, NoneType, TupleType
+from xdsl.dialects.builtin import ArrayAttr, NoneType, TensorType, TupleType
 from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    operand_def,
     result_def,
     traits_def,
     var_operand_def,
 )
 from xdsl.traits import Pure
 
-from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx.types import STRING, describe
+from popgraph.operators.movement import reshaped, sliced
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
 
 
 @irdl_op_definition
@@ -40,11 +46,73 @@ class ElementsOp(IRDLOperation):
         super().__init__(operands=[elements], result_types=[type_])
 
 
-def sequence(elements: Iterable[Operand]) -> SSAValue:
-    """A sequence of these tensors."""
-    values = [SSAValue.get(one) for one in elements]
-    types = [cast(TypeAttribute, one.type) for one in values]
+@irdl_op_definition
+class RowsOp(IRDLOperation):
+    """The rows of a tensor as elements: an operand of `onnx.elements` that is several of them."""
+
+    name = "onnx.rows"
+    rows = operand_def(TensorType)
+    held = result_def(TupleType)
+    traits = traits_def(Pure())
+
+    def __init__(self, rows: SSAValue) -> None:
+        count, *shape = shape_of(rows)
+        row = TensorType(cast(TensorType[Attribute], rows.type).element_type, shape)
+        super().__init__(operands=[rows], result_types=[TupleType(ArrayAttr([row] * count))])
+
+
+def sequence(parts: Iterable[Operand]) -> SSAValue:
+    """A sequence of these tensors; a part may be `rows_as_elements`."""
+    values = [SSAValue.get(one) for one in parts]
+    types = [cast(TypeAttribute, type_) for type_ in types_of(values)]
     return ElementsOp(values, TupleType(ArrayAttr(types))).held
+
+
+def rows_as_elements(rows: Operand) -> SSAValue:
+    """All rows of a tensor, as a part of a sequence."""
+    return RowsOp(SSAValue.get(rows)).held
+
+
+def extended(value: SSAValue, parts: Sequence[SSAValue]) -> SSAValue:
+    """A sequence with more at its end."""
+    return inserted(value, size_of(value), parts)
+
+
+def inserted(value: SSAValue, place: int, parts: Sequence[SSAValue]) -> SSAValue:
+    """A sequence with more in front of a place; an error if element types differ."""
+    for first in map(_dtype_of, parts_of(value)[:1]):
+        for other in map(_dtype_of, parts):
+            if other != first:
+                raise TypeMismatchError(
+                    f"a tensor of {other.name} is inserted into a sequence of {first.name}",
+                    hint="all tensors of a sequence have one element type: use Cast",
+                )
+    return sequence([*parts_of(value, 0, place), *parts, *parts_of(value, place)])
+
+
+def joined(value: SSAValue, axis: int, *, is_new: bool) -> SSAValue:
+    """The tensors of a sequence as one, along an axis that they have or that is new."""
+    parts = [_along(part, axis, is_new) for part in parts_of(value)]
+    return gc.ConcatOp(parts, axis=axis).result if len(parts) > 1 else parts[0]
+
+
+def _along(part: SSAValue, axis: int, is_new: bool) -> SSAValue:
+    """A part of a sequence: an element, or rows that become neighbours along an axis."""
+    rows = rows_in(part)
+    if rows is None:
+        return _with_axis(part, axis) if is_new else part
+    count, *shape = shape_of(rows)
+    order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
+    moved = gc.TransposeOp(rows, perm=order).result if axis else rows
+    if is_new:
+        return moved
+    return reshaped(moved, (*shape[:axis], count * shape[axis], *shape[axis + 1 :]))
+
+
+def _with_axis(value: SSAValue, axis: int) -> SSAValue:
+    """A tensor with one more axis, of size 1."""
+    shape = shape_of(value)
+    return reshaped(value, (*shape[:axis], 1, *shape[axis:]))
 
 
 def nothing() -> SSAValue:
@@ -54,8 +122,57 @@ def nothing() -> SSAValue:
 
 def elements_of(value: SSAValue) -> Sequence[SSAValue]:
     """The tensors of a sequence."""
+    return [one for part in parts_of(value) for one in _apart(part)]
+
+
+def element(value: SSAValue, place: int) -> SSAValue:
+    """One of the tensors of a sequence."""
+    (part,) = parts_of(value, place, place + 1)
+    (found,) = _apart(part)
+    return found
+
+
+def parts_of(value: SSAValue, start: int = 0, end: int | None = None) -> list[SSAValue]:
+    """The elements from `start` to `end`, where rows of one tensor are one part."""
     assert isinstance(value.owner, ElementsOp), "ONNX says what is a sequence"
-    return value.owner.elements
+    found, end = list[SSAValue](), size_of(value) if end is None else end
+    for part in value.owner.elements:
+        count = len(types_of([part]))
+        low, high = max(start, 0), min(end, count)
+        if low < high:
+            rows = rows_in(part)
+            is_whole = high - low == count
+            found.append(part if rows is None or is_whole else _rows_between(rows, low, high))
+        start, end = start - count, end - count
+    return found
+
+
+def rows_in(part: SSAValue) -> SSAValue | None:
+    """The tensor whose rows a part of a sequence is; None if it is an element itself."""
+    return part.owner.rows if isinstance(part.owner, RowsOp) else None
+
+
+def size_of(value: SSAValue) -> int:
+    """The number of tensors of a sequence."""
+    return len(types_of([value]))
+
+
+def _apart(part: SSAValue) -> list[SSAValue]:
+    """The elements that a part is."""
+    rows = rows_in(part)
+    if rows is None:
+        return [part]
+    count, *shape = shape_of(rows)
+    return [reshaped(sliced(rows, {0: (at, 1, 1)}), shape) for at in range(count)]
+
+
+def _rows_between(rows: SSAValue, start: int, end: int) -> SSAValue:
+    return rows_as_elements(sliced(rows, {0: (start, end - start, 1)}))
+
+
+def _dtype_of(part: SSAValue) -> DType:
+    rows = rows_in(part)
+    return dtype_of(part if rows is None else rows)
 
 
 def is_nothing(value: SSAValue) -> bool:
@@ -87,6 +204,18 @@ def flat(values: Iterable[SSAValue]) -> list[SSAValue]:
     return [one for value in values for one in (elements_of(value) if is_held(value) else [value])]
 
 
+def types_of(values: Iterable[SSAValue]) -> list[Attribute]:
+    """The types of these values, and of the tensors of a sequence in its place."""
+    return [type_ for value in values for type_ in _types_of(value)]
+
+
+def _types_of(value: SSAValue) -> Iterable[Attribute]:
+    if isinstance(value.type, TupleType):
+        return value.type.types
+    elements = value.owner.elements if isinstance(value.owner, ElementsOp) else [value]
+    return [one.type for one in elements]
+
+
 def packed(tensors: Iterable[SSAValue], like: Iterable[SSAValue]) -> list[SSAValue]:
     """Values made of these tensors, with a sequence wherever `like` has one."""
     given = iter(tensors)
@@ -96,7 +225,7 @@ def packed(tensors: Iterable[SSAValue], like: Iterable[SSAValue]) -> list[SSAVal
 def _packed(tensors: Iterator[SSAValue], like: SSAValue) -> SSAValue:
     if not is_held(like):
         return next(tensors)
-    return ElementsOp([next(tensors) for _ in elements_of(like)], like.type).held
+    return ElementsOp([next(tensors) for _ in types_of([like])], like.type).held
 
 
 def described(value: SSAValue) -> str:
@@ -105,4 +234,4 @@ def described(value: SSAValue) -> str:
         return describe(value.type)
     if is_strings(value):
         return "strings"
-    return "nothing" if is_nothing(value) else f"a sequence of {len(elements_of(value))} tensors"
+    return "nothing" if is_nothing(value) else f"a sequence of {size_of(value)} tensors"

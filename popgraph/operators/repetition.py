@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +21,17 @@ from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.operators.bodies import close, discard
 from popgraph.operators.context import Moved
 from popgraph.operators.data_sizes import Extent
-from popgraph.operators.elements import described, flat, is_held, packed
+from popgraph.operators.elements import (
+    described,
+    extended,
+    flat,
+    is_held,
+    joined,
+    packed,
+    parts_of,
+    rows_as_elements,
+    types_of,
+)
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
@@ -36,6 +46,7 @@ class Turn:
     """Whether there is another turn; None if the body has no say in it."""
     carried: Sequence[SSAValue]
     rows: Sequence[SSAValue]
+    """The tensors to stack, then the sequences to append."""
 
 
 Body: TypeAlias = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Turn]
@@ -70,11 +81,13 @@ class Repetition:
     states: Sequence[str]
     """The names of what is carried."""
     row_names: Sequence[str]
+    appended: Mapping[str, SSAValue] = field(default_factory=dict)
+    """Sequences that each iteration appends to, by their names."""
 
     def results(self, steering: Steering) -> Results:
         """What comes of it, built where operations are being built."""
         if not steering.trips and not self.row_names:
-            return self.carried, []
+            return self.carried, [*self.appended.values()]
         trial = _Trial(self)
         try:
             turn = trial.lowered(steering)
@@ -85,7 +98,8 @@ class Repetition:
             return self._unrolled(steering, error, asks=True)
         if not steering.trips:
             trial.discard()
-            return self.carried, [self._nothing(row) for row in turn.rows]
+            nothing = [self._nothing(row) for row in turn.rows[: len(self.row_names)]]
+            return self.carried, [*nothing, *self.appended.values()]
         goes_on = self._known_go(turn)
         if goes_on is False:
             steering = replace(steering, trips=min(steering.trips, 1))
@@ -123,7 +137,8 @@ class Repetition:
 
     def _is_bounded(self, steering: Steering) -> bool:
         """Whether rows have a static bound, up to which a step of training computes."""
-        return self.node.lowering.training and steering.trips != UNBOUNDED
+        is_known = steering.trips != UNBOUNDED
+        return self.node.lowering.training and is_known and not self.appended
 
     def _nothing(self, row: SSAValue) -> SSAValue:
         """The rows of no turns."""
@@ -175,9 +190,15 @@ class Repetition:
 
     def _stacked(self, turns: Sequence[Sequence[SSAValue]]) -> list[SSAValue]:
         """The rows of all turns."""
+        columns = list(zip(*turns, strict=True))
+        tensors = zip(self.row_names, columns, strict=False)
+        grown = zip(self.appended.values(), columns[len(self.row_names) :], strict=True)
         return [
-            self._one_tensor(name, parts)
-            for name, parts in zip(self.row_names, zip(*turns, strict=True), strict=True)
+            *(self._one_tensor(name, parts) for name, parts in tensors),
+            *(
+                extended(first, [part for one in sequences for part in parts_of(one)])
+                for first, sequences in grown
+            ),
         ]
 
     def _one_tensor(self, name: str, parts: Sequence[SSAValue]) -> SSAValue:
@@ -215,11 +236,20 @@ class Repetition:
                     hint=f"the number of turns must be known, and {most} at most; "
                     "or let the state keep its shape",
                 )
+        for name, new in zip(self.appended, turn.rows[len(self.row_names) :], strict=True):
+            if len(set(types_of([new]))) != 1:
+                return NeedsHostError(
+                    f"{self.node.op.op_type} appends {described(new)} of different shapes to the "
+                    f"state {name!r} in a turn",
+                    hint=f"the number of turns must be known, and {most} at most",
+                )
         return None
 
     def _unknown_count(self) -> UnsupportedError:
+        states = [f"state {name!r}" for name in self.appended]
+        first, *_ = [f"output {name!r}" for name in self.row_names] + states
         return NeedsHostError(
-            f"output {self.row_names[0]!r} of {self.node.op.op_type} has a row for each turn, "
+            f"{first} of {self.node.op.op_type} has a row for each turn, "
             "and data decide how many there are",
             hint="the number of turns must be known when the model is compiled; "
             "or carry a tensor of a fixed size, and write into it",
@@ -238,7 +268,7 @@ class _Trial:
 
     def __init__(self, repetition: Repetition) -> None:
         self.repetition = repetition
-        states = [value.type for value in flat(repetition.carried)]
+        states = types_of(repetition.carried)
         rows = map(row_type, repetition.scanned)
         self.block = Block(arg_types=[NUMBER, *states, *rows])
         self.moved: Moved = {}
@@ -247,7 +277,7 @@ class _Trial:
     def lowered(self, steering: Steering) -> Turn:
         number, *rest = self.block.args
         carried = self.repetition.carried
-        count = len(flat(carried))
+        count = len(types_of(carried))
         self.repetition.node.lowering.trips[number] = steering.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
             turn = self.repetition.body(number, packed(rest[:count], carried), rest[count:])
@@ -257,7 +287,7 @@ class _Trial:
     def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
         """Arguments that the body gave no name in IR text."""
         pairs = zip(self.repetition.states, self.repetition.carried, strict=False)
-        named = ["turn", *(hint(name) for name, value in pairs for _ in flat([value]))]
+        named = ["turn", *(hint(name) for name, value in pairs for _ in types_of([value]))]
         variables = ["variable"] * (1 + len(states) - len(named))
         names = [*named, *variables, *["row" for _ in rows]]
         for value, name in zip((number, *states, *rows), names, strict=True):
@@ -273,7 +303,9 @@ class _Trial:
             go = literal(np.array(True))
         with ImplicitBuilder(self.block):
             first = [] if go is None else [turn.go or literal(np.array(True))]
-            YieldOp([*first, *flat(turn.carried), *turn.rows])
+            start = len(self.repetition.row_names)
+            appended = [joined(one, 0, is_new=True) for one in turn.rows[start:]]
+            YieldOp([*first, *flat(turn.carried), *turn.rows[:start], *appended])
         captured = close([self.block])
         loop = gc.LoopOp(
             steering.trips,
@@ -289,7 +321,14 @@ class _Trial:
         if asks and stacked:
             sizes, extents = self.repetition.node.lowering.data_sizes, {0: Extent(_counted(loop))}
             return finals, [sizes.bounded(rows, extents) for rows in stacked]
-        return finals, stacked
+        grown = zip(self.repetition.appended.values(), stacked[start:], strict=True)
+        return finals, [*stacked[:start], *(_appended(first, rows) for first, rows in grown)]
+
+
+def _appended(first: SSAValue, rows: SSAValue) -> SSAValue:
+    """A sequence, and what each iteration appends to it."""
+    trips, count, *shape = shape_of(rows)
+    return extended(first, [rows_as_elements(reshaped(rows, (trips * count, *shape)))])
 
 
 def _counted(loop: gc.LoopOp) -> SSAValue:

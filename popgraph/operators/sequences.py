@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,23 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.types import SeqType, static_shape
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.elements import (
-    elements_of,
+    element,
+    inserted,
     is_nothing,
+    joined,
     nothing,
+    parts_of,
+    rows_as_elements,
     sequence,
+    size_of,
+    types_of,
 )
 from popgraph.operators.lookups import whole
 from popgraph.operators.movement import reshaped, sliced
@@ -29,6 +36,7 @@ from popgraph.operators.record import Lowered, computes, lowers
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
+from popgraph.support.shapes import Shape
 
 I64 = dtypes.BY_NAME["i64"]
 
@@ -37,10 +45,45 @@ def _where_shapes_differ(index: int) -> Callable[[OnnxOp], Sequence[int]]:
     """A position decides the structure, unless all tensors that there are have one shape."""
 
     def found(op: OnnxOp) -> Sequence[int]:
-        held = [getattr(value.type, "element", value.type) for value in op.operands[:index]]
-        shapes = {static_shape(type_) for type_ in held}
+        shapes = set().union(*map(_shapes, op.operands[:index]))
         return () if len(shapes) == 1 and None not in shapes else (index,)
 
+    return found
+
+
+def _shapes(value: SSAValue, assumed: Collection[SSAValue] = ()) -> set[Shape | None]:
+    """
+    The shapes of the tensors of a sequence; a tensor is one of them.
+
+    A type alone does not say them if tensors are appended to a sequence that is empty at first.
+    `assumed` are the states of loops around it, which have no other shapes than their results.
+    """
+    found = set[Shape | None]()
+    while value not in assumed:
+        shape, op = static_shape(getattr(value.type, "element", value.type)), value.owner
+        is_unknown = shape is None and isinstance(value.type, SeqType)
+        if not is_unknown or not isinstance(op, SchemaOp) or op.domain:
+            return {*found, shape}
+        match op.op_type:
+            case "SequenceEmpty":
+                return found
+            case "SequenceInsert":
+                found.add(static_shape(op.operands[1].type))
+                value = op.operands[0]
+            case "SequenceErase" | "Identity":
+                value = op.operands[0]
+            case "Loop":
+                (body,), at = op.graphs()["body"], op.output_values().index(value)
+                states = zip(
+                    op.input_values()[2:], body.block.args[2:], body.yielded[1:], strict=False
+                )
+                first, argument, new = next(islice(states, at, None), (None, None, None))
+                if first is None or argument is None or new is None:
+                    return {None}
+                found |= _shapes(new, {argument, *assumed})
+                value = first
+            case _:
+                return {None}
     return found
 
 
@@ -56,54 +99,47 @@ def empty(node: Node) -> Lowered:
 
 @lowers("SequenceLength")
 def length(node: Node) -> Lowered:
-    return node.literal(np.array(len(elements_of(node[0])), np.int64))
+    return node.literal(np.array(size_of(node[0]), np.int64))
 
 
 @lowers("SequenceAt", structural=_where_shapes_differ(1))
 def at(node: Node) -> Lowered:
     """One of the elements; where the position is computed, a row of all of them."""
-    elements = elements_of(node[0])
-    place = _known_position(node, 1, len(elements))
+    size = size_of(node[0])
+    place = _known_position(node, 1, size)
     if place is not None:
-        return elements[place]
-    rows = _stacked(node, elements)
-    return gc.GatherOp(rows, run_time_position(node, 1, len(elements)), axis=0)
+        return element(node[0], place)
+    rows = _stacked(node, node[0])
+    return gc.GatherOp(rows, run_time_position(node, 1, size), axis=0)
 
 
 @lowers("SequenceErase", structural=_where_shapes_differ(1))
 def erase(node: Node) -> Lowered:
     """Without a position, the last element goes."""
-    elements = elements_of(node[0])
-    size = len(elements)
+    size = size_of(node[0])
     place = _known_position(node, 1, size, absent=-1)
     if place is not None:
-        return sequence([*elements[:place], *elements[place + 1 :]])
+        return sequence([*parts_of(node[0], 0, place), *parts_of(node[0], place + 1)])
     position = run_time_position(node, 1, size)
     order = node.literal(np.arange(size - 1))
     moved = gc.CompareOp(order, position, predicate="ge")
-    return _reordered(node, elements, gc.AddOp(order, cast(moved, I64)))
+    return _reordered(node, node[0], gc.AddOp(order, cast(moved, I64)))
 
 
 @lowers("SequenceInsert", structural=_where_shapes_differ(2))
 def insert(node: Node) -> Lowered:
     """Without a position the tensor goes to the end; -1 is the place before the last one."""
-    elements, new = elements_of(node[0]), node[1]
-    size = len(elements)
-    if any(dtype_of(one) != dtype_of(new) for one in elements[:1]):
-        raise TypeMismatchError(
-            f"a tensor of {dtype_of(new).name} is inserted into a sequence of "
-            f"{dtype_of(elements[0]).name}",
-            hint="all tensors of a sequence have one element type: use Cast",
-        )
+    size = size_of(node[0])
     place = _known_position(node, 2, size, extra=1, absent=size)
+    longer = inserted(node[0], size if place is None else place, [node[1]])
     if place is not None:
-        return sequence([*elements[:place], new, *elements[place:]])
+        return longer
     position = run_time_position(node, 2, size, extra=1)
     order = node.literal(np.arange(size + 1))
     moved = cast(gc.CompareOp(order, position, predicate="gt"), I64)
     is_new = gc.CompareOp(order, position, predicate="eq")
     old = gc.SubOp(order, moved)
-    return _reordered(node, [*elements, new], gc.WhereOp(is_new, whole(node, size), old))
+    return _reordered(node, longer, gc.WhereOp(is_new, whole(node, size), old))
 
 
 @lowers("SplitToSequence", structural=[1])
@@ -142,16 +178,13 @@ def _parts(node: Node, size: int) -> Sequence[int]:
 
 @lowers("ConcatFromSequence")
 def concat(node: Node) -> Lowered:
-    elements = elements_of(node[0])
-    if not elements:
+    if not size_of(node[0]):
         raise TypeMismatchError("an empty sequence has nothing to join")
-    shape = shape_of(elements[0])
-    is_new = node.integer("new_axis")
-    axis = node.axis(node.integer("axis"), len(shape) + is_new)
-    if is_new:
-        parts = [_with_axis(one, axis) for one in elements]
-        return gc.ConcatOp(parts, axis=axis) if len(parts) > 1 else parts[0]
-    return gc.ConcatOp(list(elements), axis=axis) if len(elements) > 1 else elements[0]
+    is_new = bool(node.integer("new_axis"))
+    first = types_of([node[0]])[0]
+    assert isinstance(first, TensorType)
+    axis = node.axis(node.integer("axis"), len(first.get_shape()) + is_new)
+    return joined(node[0], axis, is_new=is_new)
 
 
 # Optionals
@@ -214,33 +247,20 @@ def run_time_position(node: Node, index: int, size: int, extra: int = 0) -> SSAV
     return gc.WhereOp(negative, gc.AddOp(given, whole(node, size)), given).result
 
 
-def _stacked(node: Node, elements: Sequence[SSAValue]) -> SSAValue:
+def _stacked(node: Node, held: SSAValue) -> SSAValue:
     """All elements as rows of one tensor: which one is wanted is known at run time."""
-    types = {one.type for one in elements}
-    if len(types) != 1:
+    if len(set(types_of([held]))) != 1:
         raise NeedsHostError(
-            f"data decide a position in a sequence of {len(elements)} tensors "
+            f"data decide a position in a sequence of {size_of(held)} tensors "
             "that are not all of one shape",
             hint="make the position constant, or pad the tensors to one shape",
         )
-    rows = [_with_axis(one, 0) for one in elements]
-    return SSAValue.get(gc.ConcatOp(rows, axis=0) if len(rows) > 1 else rows[0])
+    return joined(held, 0, is_new=True)
 
 
-def _with_axis(value: SSAValue, axis: int) -> SSAValue:
-    """A tensor with one more axis, of size 1."""
-    assert isinstance(value.type, TensorType)
-    shape = shape_of(value)
-    return SSAValue.get(gc.ReshapeOp(value, shape=(*shape[:axis], 1, *shape[axis:])))
-
-
-def _reordered(node: Node, elements: Sequence[SSAValue], order: Operand) -> SSAValue:
+def _reordered(node: Node, held: SSAValue, order: Operand) -> SSAValue:
     """A sequence of some of these tensors, in an order that is known at run time."""
-    rows = SSAValue.get(gc.GatherOp(_stacked(node, elements), order, axis=0))
-    count, *shape = shape_of(rows)
-    return sequence(
-        reshaped(SSAValue.get(sliced(rows, {0: (place, 1, 1)})), shape) for place in range(count)
-    )
+    return sequence([rows_as_elements(gc.GatherOp(_stacked(node, held), order, axis=0))])
 
 
 # In Python, sequences are lists of arrays
