@@ -570,6 +570,7 @@ NUMBERS = {
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
     "operators/complaints.py:MOST": "the range of a type",
+    "operators/control.py:MOST_OUTPUTS": "how long somebody waits for a program",
     "operators/context.py:TURN": "numbers of random states",
     "operators/losses.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
     "operators/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
