@@ -88,12 +88,13 @@ def unique(size: int) -> Network:
     return alone(str(size), node, lambda rng: {"x": rng.integers(0, size, size)})
 
 
-def compress(rows: int, columns: int) -> Network:
-    node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=0)
+def compress(*shape: int) -> Network:
+    """Keeps half of the axis before the last one."""
+    node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=len(shape) - 2)
     return alone(
-        f"{rows}x{columns}",
+        "x".join(map(str, shape)),
         node,
-        lambda rng: {"x": floats(rng, rows, columns), "keep": rng.random(rows) < 0.5},
+        lambda rng: {"x": floats(rng, *shape), "keep": rng.random(shape[-2]) < 0.5},
     )
 
 
@@ -199,6 +200,7 @@ def main() -> None:
         cases = [
             *(make(size) for make in (non_zero, unique, mask) for size in sizes),
             *(compress(*shape) for shape in ((1000, 1), (100_000, 1), (1000, 64), (10_000, 64))),
+            *(compress(*shape) for shape in ((100, 64, 10), (8, 64, 256))),
             *(suppression(size) for size in (1000, 10_000)),
             *(top_k(*sizes) for sizes in ((300, 1, 8400), (300, 1, 100_000), (10, 64, 1000))),
             *(detector(8400, labels) for labels in (1, 80)),

@@ -105,6 +105,24 @@ def test_slices_that_a_condition_keeps(seed: int) -> None:
         same(run(x=x, keep=keep)["y"], np.compress(keep, x, axis))
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("varying", [0, 1, 2])
+def test_slices_of_a_tensor_of_any_size(axis: int, varying: int) -> None:
+    """One axis differs from call to call, perhaps that of the condition."""
+    draw = np.random.default_rng(axis + 3 * varying)
+    dims: list[int | str] = [3, 4, 5]
+    dims[varying] = "n"
+    node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=axis)
+    inputs = {"x": (TensorProto.FLOAT, dims), "keep": (TensorProto.BOOL, [dims[axis]])}
+    proto = model([node], inputs, {"y": TensorProto.FLOAT})
+    runs = [popgraph.compile(proto, backend=name) for name in ("c", "reference")]
+    for size in (3, 40, 37, 1):
+        shape = [size if dim == "n" else int(dim) for dim in dims]
+        x, keep = drawn(draw, TensorProto.FLOAT, tuple(shape)), draw.random(shape[axis]) < 0.5
+        for run in runs:
+            same(run(x=x, keep=keep)["y"], np.compress(keep, x, axis))
+
+
 def test_a_condition_that_is_too_long_is_refused() -> None:
     node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=0)
     inputs = {"x": (TensorProto.FLOAT, [2]), "keep": (TensorProto.BOOL, [3])}

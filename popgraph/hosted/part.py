@@ -17,7 +17,7 @@ from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError, PopgraphError
 from popgraph.support.given import as_array
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 LARGE = 1 << 16
 """Bytes from which on a copy takes longer than to allocate other memory for the next result."""
@@ -137,7 +137,9 @@ def _cut(array: Array, shape: Array) -> Array:
     sizes = tuple(shape.tolist())
     if sizes == array.shape:
         return array
-    part = array[: sizes[0]] if len(sizes) == 1 else array[tuple(map(slice, sizes))]
+    # What is as a list has no gaps, and its shape is here.
+    is_list = array.ndim == 1
+    part = array[: prod(sizes)].reshape(sizes) if is_list else array[tuple(map(slice, sizes))]
     # To copy a large result costs more than to hold the memory after its end.
     is_kept = part.nbytes >= LARGE and array.nbytes <= MOST_HELD * part.nbytes
     return part if is_kept and part.flags.c_contiguous else part.copy()

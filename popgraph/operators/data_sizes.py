@@ -511,7 +511,7 @@ def _position(site: _Site) -> Found:
 
 def _positions(site: _Site) -> Found:
     """A mask of a selection selects from what there is."""
-    return gc.PositionsOp(site.masked(site.x, [0], False)).result
+    return gc.CompressOp(site.masked(site.x, [0], False)).result
 
 
 def _softmax(site: _Site) -> Found:
@@ -643,7 +643,7 @@ RULES: Sequence[tuple[type[Operation] | tuple[type[Operation], ...], Rule]] = (
     ((gc.ReduceSumOp, gc.ReduceProdOp, gc.ReduceMaxOp, gc.ReduceMinOp), _reduction),
     (gc.ReduceMeanOp, _reduction),
     ((gc.ArgMaxOp, gc.ArgMinOp), _position),
-    (gc.PositionsOp, _positions),
+    (gc.CompressOp, _positions),
     ((gc.SoftmaxOp, gc.LogSoftmaxOp), _softmax),
     (gc.MatMulOp, _mat_mul),
     ((gc.ConvOp, gc.MaxPoolOp, gc.AveragePoolOp), _batch),

@@ -1,8 +1,9 @@
 """
 Operators whose results have as many elements as the data say: NonZero, Compress, Unique.
 
-Compiled, they give each result up to a bound, and its shape: see `partition.with_shapes`. Nodes
-that are not compiled are computed in Python.
+Compiled, they give each result up to a bound, and its shape: see `partition.with_shapes`. Compress
+gives a list without gaps, which has the shape as soon as it is cut. Nodes that are not compiled are
+computed in Python.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def non_zero(node: Node) -> Lowered:
     if node.dtype.name != "bool":
         mask = gc.CompareOp(mask, node.scalar(0), predicate="ne").result
     flat = reshaped(mask, (count,))
-    rows = _digits(node, gc.PositionsOp(flat), shape)
+    rows = _digits(node, gc.CompressOp(flat), shape)
     found = joined([gc.ReshapeOp(row, shape=(1, count)) for row in rows], axis=0)
     return [found, shape_with(node, [len(shape), count_of(flat)])]
 
@@ -107,8 +108,12 @@ def compress(node: Node) -> Lowered:
     condition = node[1]
     if shape_of(condition)[0] > shape[axis]:
         raise NeedsHostError("a condition that is longer than the axis is not compiled")
-    places = never_negative(gc.PositionsOp(condition))
-    found = gc.GatherOp(data, places, axis=axis)
+    found: Operand
+    if node.lowering.training:
+        places = never_negative(gc.CompressOp(condition))
+        found = gc.GatherOp(data, places, axis=axis)
+    else:
+        found = gc.CompressOp(condition, data, axis=axis)
     sizes: list[int | Operand] = list(shape)
     sizes[axis] = count_of(condition)
     return [found, shape_with(node, sizes)]
@@ -150,7 +155,7 @@ def non_max_suppression(node: Node) -> Lowered:
     total = batches * rows * count
     flat = gc.ReshapeOp(kept, shape=(total,))
     is_kept = gc.CompareOp(flat, whole(node, 0), predicate="ge")
-    positions = gc.PositionsOp(is_kept)
+    positions = gc.CompressOp(is_kept)
     boxes = gc.GatherOp(flat, never_negative(positions), axis=0)
     batch, row, _ = _digits(node, positions, (batches, rows, count))
     columns = [gc.ReshapeOp(column, shape=(total, 1)) for column in (batch, row, boxes)]
@@ -355,7 +360,7 @@ class _Groups:
     @cached_property
     def starts(self) -> SSAValue:
         """The places in sorted order at which groups begin."""
-        return gc.PositionsOp(self.begins).result
+        return gc.CompressOp(self.begins).result
 
     @cached_property
     def first(self) -> SSAValue:
@@ -400,7 +405,7 @@ class _ByAppearance(_Groups):
 
     @cached_property
     def first(self) -> SSAValue:
-        return gc.PositionsOp(self.begun).result
+        return gc.CompressOp(self.begun).result
 
     @cached_property
     def inverse(self) -> SSAValue:

@@ -138,7 +138,12 @@ def top_k() -> Iterator[Sample]:
 def selections() -> Iterator[Sample]:
     """Operations whose results are bounds of what data select."""
     for mask in (truths(7), np.zeros(5, bool), np.ones(3, bool), np.zeros(0, bool)):
-        yield Sample(gc.PositionsOp, [mask])
+        yield Sample(gc.CompressOp, [mask])
+    for columns in (1, 3, 40):
+        data = np.arange(6 * columns, dtype=np.float32).reshape(2, 3, columns)
+        for axis, length in ((0, 1), (0, 2), (1, 0), (1, 2), (2, 1), (2, columns)):
+            # All are kept: what follows the last one is arbitrary.
+            yield Sample(gc.CompressOp, [np.ones(length, bool), data], {"axis": axis})
     keys = np.array([3, 1, 3, 0, 2**40, 1], np.uint64)
     for bits, array in ((64, keys), (8, keys % 7), (16, keys[:0]), (24, keys[:1] * 90000)):
         yield Sample(gc.ArgSortOp, [array], {"bits": bits})

@@ -61,7 +61,7 @@ EXACT: tuple[type[GraphcoreOp], ...] = (
     gc.ArgMaxOp,
     gc.ArgMinOp,
     gc.ArgTopKOp,
-    gc.PositionsOp,
+    gc.CompressOp,
     gc.ArgSortOp,
     gc.SuppressOp,
     gc.MaxPoolOp,

@@ -332,7 +332,13 @@ def run_positions(op: tile.PositionsOp, memory: Array) -> tuple[Array, ...]:
     found = np.zeros(mask.shape, np.int64)
     positions = np.flatnonzero(mask)
     found[: len(positions)] = positions
-    return (to_physical(found, op.output.type),)
+    return stored(op, [found, np.int64(len(positions))])
+
+
+def run_compress(op: tile.CompressOp, *memories: Array) -> tuple[Array, ...]:
+    data, positions, count = logical([*op.operands], memories)
+    kept = np.take(data, positions[: int(count)], op.axis.value.data).reshape(-1)
+    return (np.concatenate([kept, np.zeros(prod(op.sizes) - len(kept), kept.dtype)]),)
 
 
 def run_segments(op: tile.SegmentsOp, *memories: Array) -> tuple[Array, ...]:
@@ -421,6 +427,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.PositionsOp: run_positions,
+    tile.CompressOp: run_compress,
     tile.SuppressOp: run_suppress,
     tile.OrderOp: run_order,
     tile.SegmentsOp: run_segments,

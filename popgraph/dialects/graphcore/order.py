@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, TensorType, i64
-from xdsl.irdl import operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
     BOOLS,
@@ -21,8 +21,10 @@ from popgraph.dialects.graphcore.base import (
     is_float,
     operation,
     shape_of,
+    tensor_of,
 )
 from popgraph.support import shapes
+from popgraph.support.shapes import prod
 
 KEYS = Elements("u64", frozenset({"u64"}))
 RANKS = Elements("u32", frozenset({"u32"}))
@@ -72,31 +74,48 @@ class ArgTopKOp(Reduction):
 
 
 @operation
-class PositionsOp(Reduction):
+class CompressOp(Reduction):
     """
     The positions of the true elements of a list in ascending order, followed by zeros.
 
-    The result is as long as the list, its bound; `reduce_sum` counts the true elements.
+    The result is as long as the list, its bound; `reduce_sum` counts the true elements. With
+    `data`, it is the slices at these positions along `axis`, without gaps, as a list. What follows
+    them then is arbitrary, and here zero. ONNX Compress.
     """
 
-    name = "graphcore.positions"
+    name = "graphcore.compress"
     mask = operand_def(TensorType)
+    data = opt_operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
     result = result_def(TensorType)
 
-    def __init__(self, mask: Operand) -> None:
-        super().__init__([mask], {})
+    def __init__(self, mask: Operand, data: Operand | None = None, *, axis: int = 0) -> None:
+        super().__init__([mask, data], {"axis": axis})
 
     def infer(self) -> tuple[Tensor, ...]:
         self.common_element(BOOLS, self.mask)
         shape = shape_of(self.mask)
         if len(shape) != 1:
             raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
-        return (TensorType(i64, shape),)
+        if self.data is None:
+            return (TensorType(i64, shape),)
+        sizes, axis = shape_of(self.data), integer(self.axis)
+        self.check_axes([axis], len(sizes))
+        if sizes[axis] < shape[0]:
+            raise self.fail(
+                f"a mask of {shape[0]} is longer than axis {axis} of {shapes.text(sizes)}",
+                "the mask is no longer than the axis",
+            )
+        bound = prod((*sizes[:axis], *shape, *sizes[axis + 1 :]))
+        return (TensorType(tensor_of(self.data).element_type, (bound,)),)
 
-    def evaluate(self, mask: Array) -> tuple[Array, ...]:
-        found = np.zeros(mask.shape, np.int64)
-        positions = np.flatnonzero(mask)
-        found[: len(positions)] = positions
+    def evaluate(self, mask: Array, data: Array | None = None) -> tuple[Array, ...]:
+        kept = positions = np.flatnonzero(mask)
+        if data is not None:
+            kept = np.take(data, positions, integer(self.axis)).reshape(-1)
+        (type_,) = self.infer()
+        found = np.zeros(type_.get_shape(), np.int64 if data is None else data.dtype)
+        found[: len(kept)] = kept
         return (found,)
 
 

@@ -39,6 +39,7 @@ from popgraph.dialects.tile.structured.ops import (
     YieldOp,
 )
 from popgraph.dialects.tile.structured.selection import (
+    CompressOp,
     OrderOp,
     PositionsOp,
     SegmentsOp,
@@ -61,6 +62,7 @@ STRUCTURED = (
     NestOp,
     OrderOp,
     PackOp,
+    CompressOp,
     PositionsOp,
     ReduceOp,
     ScatterOp,
@@ -139,6 +141,7 @@ __all__ = [
     "PackOp",
     "PartsAttr",
     "PickOp",
+    "CompressOp",
     "PositionsOp",
     "PrepareProgramOp",
     "ProgramOp",

@@ -363,7 +363,7 @@ def _piece(
 
 def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:
     """
-    A node that gives its results up to a bound, followed by the shape of each.
+    A node that gives its results up to a bound, perhaps as lists, followed by the shape of each.
 
     y = NonZero(x)  ->  y, shape of y = ai.popgraph::NonZero(x)
     """

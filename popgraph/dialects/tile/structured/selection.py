@@ -29,7 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.structured.ops import check_block
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 KEY = IntegerType(64, Signedness.UNSIGNED)
 """The type of sort keys."""
@@ -42,18 +42,21 @@ SIDES = 4
 
 @irdl_op_definition
 class PositionsOp(IRDLOperation):
-    """The positions of the true elements of a list in ascending order, followed by zeros."""
+    """The positions of the true elements of a list, ascending, then zeros; how many are true."""
 
     name = "tile.positions"
     mask = operand_def(TensorType)
     output = result_def(TensorType)
+    count = result_def(TensorType)
     traits = traits_def(Pure())
-    assembly_format = "$mask `:` type($mask) attr-dict `->` type($output)"
+    assembly_format = "$mask `:` type($mask) attr-dict `->` type($output) `,` type($count)"
 
     def __init__(self, mask: SSAValue) -> None:
         assert isinstance(mask.type, TensorType)
         Operation.__init__(
-            self, operands=[mask], result_types=[tensor_type(i64, mask.type.get_shape())]
+            self,
+            operands=[mask],
+            result_types=[tensor_type(i64, mask.type.get_shape()), tensor_type(i64, ())],
         )
 
     @property
@@ -68,6 +71,65 @@ class PositionsOp(IRDLOperation):
             raise VerifyException("the mask is a list of booleans")
         if self.output.type.element_type != i64 or self.output.type.get_shape() != self.sizes:
             raise VerifyException("the result has an i64 position for each element of the mask")
+        if self.count.type != TensorType(i64, ()):
+            raise VerifyException("the count is an i64")
+
+
+@irdl_op_definition
+class CompressOp(IRDLOperation):
+    """
+    The slices at the first `count` positions along `axis`, without gaps, as a list.
+
+    Nothing reads what follows them.
+    """
+
+    name = "tile.compress"
+    data = operand_def(TensorType)
+    positions = operand_def(TensorType)
+    count = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$data `,` $positions `,` $count `:` type($data) `,` type($positions) `,` type($count) "
+        "`axis` $axis attr-dict `->` type($output)"
+    )
+
+    def __init__(self, data: SSAValue, positions: SSAValue, count: SSAValue, axis: int) -> None:
+        assert isinstance(data.type, TensorType) and isinstance(positions.type, TensorType)
+        bound = prod(_sizes_of_kept(data.type, positions.type, axis))
+        Operation.__init__(
+            self,
+            operands=[data, positions, count],
+            properties={"axis": whole(axis)},
+            result_types=[tensor_type(data.type.element_type, (bound,))],
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The shape of the data, with as many slices as can be kept."""
+        data, positions = self.data.type, self.positions.type
+        assert isinstance(data, TensorType) and isinstance(positions, TensorType)
+        return _sizes_of_kept(data, positions, self.axis.value.data)
+
+    def verify_(self) -> None:
+        data, positions, count = (value.type for value in self.operands)
+        assert isinstance(data, TensorType) and isinstance(positions, TensorType)
+        if positions.element_type != i64 or len(positions.get_shape()) != 1:
+            raise VerifyException("positions are a list of i64")
+        if count != TensorType(i64, ()):
+            raise VerifyException("the count is an i64")
+        if not 0 <= self.axis.value.data < len(data.get_shape()):
+            raise VerifyException("the data have no such axis")
+        if self.output.type != TensorType(data.element_type, (prod(self.sizes),)):
+            raise VerifyException("the result has a place for each slice that can be kept")
+
+
+def _sizes_of_kept(
+    data: TensorType[Attribute], positions: TensorType[Attribute], axis: int
+) -> Shape:
+    shape = data.get_shape()
+    return (*shape[:axis], *positions.get_shape(), *shape[axis + 1 :])
 
 
 @irdl_op_definition

@@ -41,7 +41,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ArgMaxOp: reductions.lower_position,
     gc.ArgMinOp: reductions.lower_position,
     gc.ArgTopKOp: order.lower_arg_top_k,
-    gc.PositionsOp: lambda op: tile.PositionsOp(op.mask).output,
+    gc.CompressOp: order.lower_compress,
     gc.SuppressOp: order.lower_suppress,
     gc.ReduceSegmentsOp: order.lower_reduce_segments,
     gc.ArgSortOp: lambda op: tile.OrderOp(op.keys, op.bits.value.data).positions,

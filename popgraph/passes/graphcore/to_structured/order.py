@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.graphcore import ArgTopKOp, ReduceSegmentsOp, SuppressOp
+from popgraph.dialects.graphcore import ArgTopKOp, CompressOp, ReduceSegmentsOp, SuppressOp
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.scalars import Kind
@@ -89,6 +89,14 @@ def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
     if order == sorted(order):
         return value
     return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])
+
+
+def lower_compress(op: CompressOp) -> SSAValue:
+    """y = compress(mask, data)  ->  tile.compress of data at the positions of the mask, counted"""
+    found = tile.PositionsOp(op.mask)
+    if op.data is None:
+        return found.output
+    return tile.CompressOp(op.data, found.output, found.count, integer(op.axis)).output
 
 
 def lower_suppress(op: SuppressOp) -> SSAValue:

@@ -112,6 +112,8 @@ class SizeFlow:
                     self._top_k(op)
                 case tile.PositionsOp():
                     self._run(op, self.of(op.mask))
+                case tile.CompressOp():
+                    self._compress(op)
                 case tile.SegmentsOp():
                     self._segments(op)
                 case tile.ChainOp():
@@ -228,6 +230,19 @@ class SizeFlow:
         if 1 in ends:
             raise unsized("sorts along a size", op)
         self._run(op, ends)
+
+    def _compress(self, op: tile.CompressOp) -> None:
+        """Slices are kept as far as the count says; their list ends at one size at most."""
+        axis, data = op.axis.value.data, self.of(op.data)
+        loops = {dim: end for dim, end in data.items() if dim != axis}
+        ends = dict(loops)
+        if 0 in self.of(op.positions):
+            ends[axis] = self.of(op.positions)[0]
+        if len(ends) > 1:
+            raise unsized("joins two sizes in one list", op)
+        self._mark(op, loops)
+        for dim, end in ends.items():
+            self._note(op.output, {0: end.scaled(prod(op.sizes) // op.sizes[dim])})
 
     def _segments(self, op: tile.SegmentsOp) -> None:
         if 1 in self.of(op.rows):

@@ -23,7 +23,10 @@ from popgraph.passes.structured.to_loops.copy.exchange import (
 from popgraph.passes.structured.to_loops.copy.relayout import RelayoutLoops
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.elementwise.order import OrderLoops
-from popgraph.passes.structured.to_loops.elementwise.positions import PositionsLoops
+from popgraph.passes.structured.to_loops.elementwise.positions import (
+    CompressLoops,
+    PositionsLoops,
+)
 from popgraph.passes.structured.to_loops.elementwise.scatter import ScatterLoops
 from popgraph.passes.structured.to_loops.elementwise.segments import SegmentsLoops
 from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoops
@@ -48,6 +51,7 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
+    tile.CompressOp: CompressLoops,
     tile.SuppressOp: SuppressLoops,
     tile.OrderOp: OrderLoops,
     tile.SegmentsOp: SegmentsLoops,

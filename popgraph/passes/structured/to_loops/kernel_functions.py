@@ -26,7 +26,7 @@ NAMED_OPERATIONS = 3
 STRUCTURED = {
     *(tile.MapOp, tile.ReduceOp, tile.ContractOp, tile.PackOp, tile.UnpackOp, tile.WinogradOp),
     *(tile.NestOp, tile.ChainOp, tile.ScatterOp, tile.TopKOp, tile.AssembleOp),
-    *(tile.PositionsOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
+    *(tile.PositionsOp, tile.CompressOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
     *(tile.TransformTilesOp, tile.TransformGradientTilesOp),
     *(tile.StartExchangeOp, tile.FinishExchangeOp),
 }
