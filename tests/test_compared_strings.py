@@ -112,3 +112,15 @@ def test_what_else_reads_words_is_computed_in_python(backend: str) -> None:
     found = run(x=np.array(["yes"]))
     assert found["z"].tolist() == [False] and found["both"].tolist() == ["yesno"]
     assert "StringConcat" in run.computed_by.in_python
+
+
+@BACKENDS
+def test_zeros_at_the_end_of_a_string_count(backend: str) -> None:
+    x, y = np.array(["a", "a\0", "\0", ""], object), np.array(["a\0", "a\0", "", ""], object)
+    node = helper.make_node("Equal", ["x", "y"], ["z"])
+    equal = model([node], {"x": [4], "y": [4]}, {"z": TensorProto.BOOL})
+    found = popgraph.compile(equal, backend=backend)(x=x, y=y)["z"]
+    assert found.tolist() == [False, True, False, True]
+    keys = ["a", "a\0", ""]
+    run = popgraph.compile(encoder(keys, [4]), backend=backend)
+    assert run(x=x)["y"].tolist() == labels(x, keys)

@@ -67,21 +67,27 @@ WIDTH = 8
 
 
 def code_points(array: Array, width: int = 0) -> Array:
-    """Strings as rows of their code points, with zeros after the last."""
-    found = array if array.dtype.kind == "U" else _decoded(array)
-    longest = max(width, found.dtype.itemsize // 4)
-    width = width or max(WIDTH, 1 << (longest - 1).bit_length())
-    wide = np.ascontiguousarray(found.astype(f"<U{width}"))
-    return np.frombuffer(wide.tobytes(), "<i4").astype(np.int32).reshape(*found.shape, width)
+    """Strings as rows of their code points plus 1, with zeros after the last."""
+    if array.dtype.kind == "U":
+        held = array.reshape(-1)
+        lengths = np.char.str_len(held)
+    else:
+        words = _decoded(array)
+        held = np.array(words, np.str_)
+        lengths = np.array([len(word) for word in words], np.int64)
+    width = width or max(WIDTH, 1 << (held.dtype.itemsize // 4 - 1).bit_length())
+    wide = held.astype(f"<U{width}").tobytes()
+    points = np.frombuffer(wide, "<i4").astype(np.int32).reshape(-1, width)
+    points += np.arange(width) < lengths.reshape(-1, 1)  # NumPy drops zeros at the end.
+    return points.reshape(*array.shape, width)
 
 
-def _decoded(array: Array) -> Array:
-    """Python strings, or bytes, as NumPy strings."""
-    words = [
+def _decoded(array: Array) -> list[str]:
+    """Python's strings, also of bytes."""
+    return [
         one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
         for one in array.reshape(-1).tolist()
     ]
-    return np.array(words, np.str_).reshape(array.shape)
 
 
 def compares_strings(op: Operation) -> bool:
