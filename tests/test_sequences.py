@@ -10,7 +10,7 @@ import onnx
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 import popgraph
@@ -414,6 +414,27 @@ def test_gradients_pass_sequences(name: str) -> None:
     generator = np.random.default_rng(3)
     arrays = {key: generator.normal(size=shape) for key, shape in shapes.items()}
     assert set(Sample(name, model, arrays).wide.slopes().values()) == {Slope.YES}
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_a_tensor_may_have_the_name_of_an_element(backend: str) -> None:
+    """Python holds the sequences then: `s[0]` would be two values of one program."""
+    text = """<ir_version: 9, opset_import: ["": 20]>
+        g (seq(float[2]) s, float[2] t) => (seq(float[2]) r, float[A] y) {
+            r = SequenceInsert(s, t)
+            c = ConcatFromSequence <axis = 0> (s)
+            y = Concat <axis = 0> (c, t)
+        }"""
+    model = parser.parse_model(text)
+    model.graph.input[1].name = "s[0]"
+    model.graph.output[1].name = "r[0]"
+    for node in model.graph.node:
+        node.input[:] = ["s[0]" if name == "t" else name for name in node.input]
+        node.output[:] = ["r[0]" if name == "y" else name for name in node.output]
+    first, other = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
+    found = popgraph.compile(model, backend=backend)({"s": [first], "s[0]": other})
+    assert [one.tolist() for one in found["r"]] == [[1, 2], [3, 4]]
+    assert found["r[0]"].tolist() == [1, 2, 3, 4]
 
 
 # Programs of sequences

@@ -31,6 +31,7 @@ from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.onnx.containers import input_types, model_of
 from popgraph.dialects.onnx.open_containers import (
+    names_clash,
     open_containers,
     opened_inputs,
     opened_outputs,
@@ -185,6 +186,8 @@ class BuildRequest:
             return Runner(replace(self, module=module).copied().steps(in_python=True))
 
         names = graph.input_names, graph.output_names
+        if names_clash([*inputs, *outputs], [*graph.input_names, *graph.output_names]):
+            return otherwise()
         made = ContainerModel(inputs, outputs, *names, make, otherwise)
         runner = Runner(made, backlog=self.backlog)
         if inputs:

@@ -9,7 +9,7 @@ length and each tensor; `closed` makes a list of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -159,6 +159,12 @@ def opened_outputs(module: ModuleOp) -> tuple[str, ...]:
     graph = model_of(module).graph
     pairs = zip(graph.output_names, graph.yielded, strict=True)
     return tuple(name for name, value in pairs if is_opened(value.type))
+
+
+def names_clash(containers: Iterable[str], names: Iterable[str]) -> bool:
+    """Whether another input or output is named like a tensor of one of these sequences."""
+    starts = tuple(f"{name}[" for name in containers)
+    return any(name.startswith(starts) for name in names)
 
 
 # Values
