@@ -1,4 +1,4 @@
-"""Values and what they are computed from."""
+"""The values on which a value depends."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class HostedModel:
         in_python: bool = False,
     ) -> None:
         """
-        `reason` is why the model is no program.
+        `reason` says why the model cannot be a program.
 
         With `in_python`, no program is made of nodes that take or give sequences and optionals.
         """

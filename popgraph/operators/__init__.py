@@ -1,1 +1,1 @@
-"""The pages of operators: what a legal node is, what it means, how it is lowered or computed."""
+"""The pages of operators: requirements, bounds of indices, lowerings, functions in NumPy."""

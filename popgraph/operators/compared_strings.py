@@ -22,13 +22,13 @@ FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2
 
 @lowers(STRINGS[1], domain=STRINGS[0])
 def of_code_points(node: Node) -> Lowered:
-    """What stands for an input of strings, of which a program takes the code points."""
+    """An input of strings, which a program takes as code points."""
     return strings(node[0])
 
 
 @lowers("Equal")
 def equal(node: Node) -> Lowered:
-    """Of strings, where all code points are the same."""
+    """Compares elements; strings by all of their code points."""
     if not is_strings(node[0]):
         return compare(node)
     one, other = (codes_of(node[index]) for index in range(2))

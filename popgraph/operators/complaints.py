@@ -1,4 +1,4 @@
-"""What many operators ask of their nodes: axes, ranks, shapes."""
+"""Checks that many requirements share: axes, ranks, shapes."""
 
 from __future__ import annotations
 

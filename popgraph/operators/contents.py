@@ -1,4 +1,4 @@
-"""The table of contents: which module of this package is the page of which operators."""
+"""The table of contents: the page of each operator, a module of this package."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class LoweringContext(ABC):
 
     @abstractmethod
     def differentiate(self, block: Block) -> Sequence[SSAValue]:
-        """Adds to a body the gradients of what it yields, by its arguments; those."""
+        """Adds the gradients of a body's result by its arguments to the body, and returns them."""
 
     @abstractmethod
     def at_home(self) -> AbstractContextManager[object]:
