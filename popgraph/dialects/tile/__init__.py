@@ -18,6 +18,7 @@ from popgraph.dialects.tile.lanes import (
     ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import LaunchOp
+from popgraph.dialects.tile.loops.prefetches import PrefetchAheadAttr, PrefetchNextAttr
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
@@ -104,7 +105,10 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
+    [
+        *(CutAttr, LayoutAttr, LineBufferAttr, MappingAttr, PartsAttr, PrefetchAheadAttr),
+        *(PrefetchNextAttr, RunningAttr, ScheduleAttr),
+    ],
 )
 
 __all__ = [
@@ -122,6 +126,8 @@ __all__ = [
     "ChainOp",
     "CompareOp",
     "CondOp",
+    "PrefetchAheadAttr",
+    "PrefetchNextAttr",
     "PrefetchOp",
     "ContractOp",
     "ConvertOp",
