@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects.tile.loops.soundness import constant_of
@@ -25,12 +25,12 @@ class Indices:
 
     def __init__(self, kernel: Block) -> None:
         self._kernel = kernel
-        self._constants = {
-            op.value.value.data: op.result
-            for op in kernel.ops
-            if isinstance(op, arith.ConstantOp) and isinstance(op.result.type, IndexType)
-            if isinstance(op.value, IntegerAttr)
-        }
+        self._constants = dict[int, SSAValue]()
+        for op in kernel.ops:
+            if type(op) is arith.ConstantOp and isinstance(op.results[0].type, IndexType):
+                number = constant_of(op.results[0])
+                assert number is not None
+                self._constants[number] = op.results[0]
 
     def of(self, value: SSAValue) -> Index:
         """A value as a sum of multiples of loop counters and of values that are no such sums."""

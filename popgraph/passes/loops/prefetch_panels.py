@@ -64,19 +64,21 @@ class PrefetchPanels(Pass):
             inserter.ahead(loop, recipe.by.data)
 
 
-def loops_in(block: Block) -> Iterator[scf.ForOp]:
+def loops_in(block: Block) -> list[scf.ForOp]:
     """All loops of a block, those inside of others, too."""
-    for inner in blocks_in(block):
-        for op in inner.ops:
-            if isinstance(op, scf.ForOp):
-                yield op
+    parents = [inner.parent_op() for inner in blocks_in(block)]
+    return [op for op in parents if isinstance(op, scf.ForOp)]
 
 
 def blocks_in(block: Block) -> list[Block]:
     """A block and all blocks inside; `walk` resumes a generator per enclosing loop for each op."""
     found = [block]
     for one in found:
-        found += [inner for op in one.ops for region in op.regions for inner in region.blocks]
+        op = one.first_op
+        while op is not None:
+            if op.regions:
+                found += [inner for region in op.regions for inner in region.blocks]
+            op = op.next_op
     return found
 
 
