@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -96,10 +96,12 @@ def _why(latest: str) -> str:
 
 
 def difference(before: str, after: str, title: str) -> str:
-    """A unified diff of two texts, headed by the pass between them."""
+    """A unified diff of two texts, headed by the pass between them; see `renumbered`."""
+    old, new = before.splitlines(), after.splitlines()
+    same_numbers = renumbered(old, new)
     lines = unified_diff(
-        before.splitlines(),
-        after.splitlines(),
+        old if same_numbers == new else same_numbers,
+        new,
         f"before {title.partition('..')[0]}",
         f"after {title.rpartition('..')[2]}",
         n=CONTEXT,
@@ -108,6 +110,38 @@ def difference(before: str, after: str, title: str) -> str:
     return "\n".join(lines)
 
 
+def renumbered(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """
+    The lines before, with the numbers that their values have after.
+
+    One more operation at the top of a kernel renumbers all values of the kernel, and the difference
+    would be the whole kernel. So lines are matched without numbers: values that matching lines
+    define are the same. Uses are renamed like definitions, so a changed operand is a difference.
+    """
+    old_plain, new_plain = ([NUMBER.sub("%", line) for line in it] for it in (before, after))
+    pairs = {
+        old + at: new + at
+        for old, new, size in SequenceMatcher(None, old_plain, new_plain).get_matching_blocks()
+        for at in range(size)
+    }
+    names, found = dict[str, str](), list[str]()
+    for at, line in enumerate(before):
+        defined = _defined(line)
+        same = _defined(after[pairs[at]]) if at in pairs else defined
+        names.update(zip(defined, same, strict=True))
+        found.append(NUMBER.sub(lambda number: names.get(number[0], number[0]), line))
+    return found
+
+
+def _defined(line: str) -> list[str]:
+    """Results, then arguments of blocks, the counters and carried values of loops among them."""
+    results = RESULTS.match(line)
+    return [*NUMBER.findall(results[0] if results else ""), *ARGUMENT.findall(line)]
+
+
+NUMBER = re.compile(r"%\d+")
+RESULTS = re.compile(r" *%\d+(, %\d+)* = ")
+ARGUMENT = re.compile(r"%\d+(?= = |:)")
 HEX = re.compile(r'"([0-9a-f]{40,})"')
 LIST = re.compile(r"\[([^\[\]]*)\]")
 SHOWN_DIGITS = 12

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import popgraph
 from popgraph.cli import app, colours
-from popgraph.passes.changes import elided
+from popgraph.passes.changes import difference, elided, renumbered
 
 MLP = str(Path(__file__).parents[2] / "examples/mlp.pgraph")
 PRINT = ("print", MLP, "--dim", "N=2", "--at", "graphcore", "--elide")
@@ -63,6 +65,56 @@ def test_a_diff_between_passes_goes_over_all_that_run_between_them() -> None:
     assert re.search("^-.*onnx.Softmax", shown, re.M) and re.search("^\\+.*gr.*exp", shown, re.M)
     assert "dce..expand did not run" in call(*PRINT, "--diff", "dce..expand", code=1).stderr
     assert "did you mean 'expand'" in call(*PRINT, "--diff", "expnd..dce", code=2).stderr
+
+
+PRODUCT = """graph product(x: f32[24, 256]) -> (y) {
+    weight w: f32[256, 512] = glorot_uniform
+    y = x @ w
+}
+"""
+"""Four blocks of rows read panels that are worth prefetching."""
+
+
+@pytest.fixture
+def product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("POPGRAPH_TARGET", "avx2")
+    (tmp_path / "product.pgraph").write_text(PRODUCT)
+    return str(tmp_path / "product.pgraph")
+
+
+def test_kernels_are_printed_step_by_step_although_caches_know_them(product: str) -> None:
+    popgraph.compile(product)(x=np.zeros((24, 256), np.float32))
+    passes = ("structured-to-loops", "prefetch-panels")
+    asked = [word for name in passes for word in ("--print-after", name)]
+    shown = call("print", product, "--at", "loops", *asked).output
+    _, written, changed = re.split("^// after .*$", shown, flags=re.M)
+    assert "#tile.prefetch_next<" in written and "tile.prefetch %" not in written
+    assert "#tile.prefetch_next<" not in changed and "tile.prefetch %" in changed
+    functions = re.findall("func.func private .*", shown)
+    assert functions and all(line.endswith("{") for line in functions)
+
+
+def test_a_diff_of_kernels_shows_no_values_that_only_have_other_numbers(product: str) -> None:
+    shown = call("print", product, "--at", "loops", "--diff", "prefetch-panels").output
+    changed = [line[1:] for line in shown.splitlines()[2:] if line.startswith(("+", "-"))]
+    texts = [re.sub("%[0-9]+", "%", line).strip() for line in changed]
+    assert set(texts) - {"}"} <= {
+        *("% = arith.constant 4 : index", "% = arith.constant 170 : index"),
+        *("% = arith.muli %, % : index", "% = arith.addi %, % : index"),
+        "tile.prefetch %[%] : memref<131072xf32>",
+        next(text for text in texts if "#tile.prefetch_next<" in text),
+    }
+
+
+def test_numbers_of_values_follow_what_defines_them() -> None:
+    """A use of another value is a difference, also where all numbers are others."""
+    before = ["f(%0: f32) {", "  %1 = a %0", "  for %2 = %1 (%3 = %0) {", "  c %1, %2", "  d %1"]
+    after = [
+        *("f(%0: f32) {", "  %1 = new", "  %2 = a %0", "  for %3 = %2 (%4 = %0) {"),
+        *("  c %2, %3", "  d %1"),
+    ]
+    assert renumbered(before, after) == [*after[:1], *after[2:5], "  d %2"]
+    assert difference("%0 = a", "%1 = a", "p").splitlines()[3:] == ["-%0 = a", "+%1 = a"]
 
 
 def test_constants_keep_their_names_down_to_the_program() -> None:

@@ -198,6 +198,19 @@ def test_passes_are_told_in_order_with_their_reasons(digits: Document) -> None:
     assert all(bool(row["diff"]) == row["changed"] for row in rows)
 
 
+def test_passes_over_loops_are_told_with_what_they_change() -> None:
+    builder = popgraph.Builder()
+    x = builder.addInputTensor("FLOAT", [24, 256], "x")
+    w = builder.addInitializedInputTensor(np.ones((256, 512), np.float32), "w")
+    builder.addOutputTensor(builder.aiOnnx.matmul([x, w]))
+    rows = popgraph.view(builder).document.part("passes")["passes"]
+    names = [row["name"] for row in rows if row["level"] == "loops"]
+    assert names[0] == "prefetch-panels" and names[-1] == "plan-memory"
+    row = next(row for row in rows if row["name"] == "prefetch-panels")
+    lines = [line for line in row["diff"].split("\n") if line.startswith("+")]
+    assert 0 < sum("tile.prefetch" in line for line in lines) < len(lines) < 60
+
+
 def test_weights_have_statistics_of_their_finite_numbers() -> None:
     builder = popgraph.Builder()
     x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [4]))
