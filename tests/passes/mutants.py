@@ -411,12 +411,8 @@ def as_they_came(original: Any) -> Any:
     return lambda wide: wide.inputs[0]
 
 
-def the_first_part(original: Any) -> Any:
-    def found(value: Any, elements: Any) -> Any:
-        parts = original(value, elements)
-        return parts and type(parts).of(**parts.numbers | {"bits": 0})
-
-    return found
+def a_part_by_the_element(original: Any) -> Any:
+    return lambda found, loop, *others: original(found, loop - 1, *others)
 
 
 # sum-in-blocks
@@ -1434,9 +1430,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-narrow",
-        "the first part of an element stands for all",
-        f"{PASSES}.structured.schedule.read_narrow:parts_of",
-        the_first_part,
+        "the number of an element says which of its parts is read",
+        f"{PASSES}.structured.schedule.read_narrow:_part",
+        a_part_by_the_element,
         shows_in=block_products,
     ),
     Mutant(

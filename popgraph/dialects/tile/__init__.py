@@ -24,7 +24,7 @@ from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgra
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
 from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
-from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
+from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, contraction
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
 from popgraph.dialects.tile.structured.nest import Nested, NestOp
@@ -104,7 +104,7 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
+    [CutAttr, LayoutAttr, MappingAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [
@@ -139,7 +139,6 @@ __all__ = [
     "Nested",
     "OrderOp",
     "PackOp",
-    "PartsAttr",
     "PickOp",
     "CompressOp",
     "PositionsOp",
@@ -166,4 +165,5 @@ __all__ = [
     "ViewOp",
     "WinogradOp",
     "YieldOp",
+    "contraction",
 ]

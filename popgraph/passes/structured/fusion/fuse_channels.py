@@ -18,13 +18,13 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     has_gaps,
-    indexed_dims,
     part_stride,
     tensor,
 )

@@ -12,7 +12,8 @@ from popgraph.dialects.tile.cut import chunks_of
 from popgraph.dialects.tile.loops.known import Kernel
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.dialects.tile.running import ends_of
-from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims
+from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.passes.structured.analysis.loops import has_gaps
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops

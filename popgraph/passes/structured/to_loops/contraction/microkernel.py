@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import StringAttr, VectorType
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
@@ -20,7 +20,7 @@ from popgraph.passes.structured.to_loops.contraction.tiles import (
     lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access, whole
-from popgraph.passes.structured.to_loops.emit.bodies import inline, widening_body
+from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.chunks import (
     LevelLoops,
     add_up,
@@ -50,8 +50,8 @@ class MicroKernel:
     `inner` are the reduction loops, those of one block if there are `blocks`; `terms` how many
     terms are summed before the sum joins the total (0: all of them); `each_step` writes what else
     every step of the reduction does. With `written_out`, the innermost reduction is: what its steps
-    read in common is read once. `words` says what elements hold that are no numbers, `part` what is
-    read of those of the right factor.
+    read in common is read once. `words` says what elements hold that are no numbers, `bodies` what
+    is made of the elements of each factor before they are multiplied.
     """
 
     grid: TileGrid
@@ -61,7 +61,7 @@ class MicroKernel:
     each_step: Callable[[], None] = lambda: None
     written_out: bool = False
     words: StringAttr | None = None
-    part: Block | None = None
+    bodies: Sequence[Block | None] = (None, None)
     blocks: BlockSums | None = None
 
     def zeros(self, tile: Tile) -> list[SSAValue]:
@@ -169,9 +169,9 @@ class MicroKernel:
     def factor(self, number: int, lanes: int) -> SSAValue:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
         value = self._loaded(self.factors[number], lanes)
-        if number == 1 and self.part is not None:
-            (value,) = inline(self.grid.point, self.part, [value])
-        return in_lanes(self.grid.writer, self._widened(value), lanes)
+        if (body := self.bodies[number]) is not None:
+            (value,) = inline(self.grid.point, body, [value])
+        return in_lanes(self.grid.writer, value, lanes)
 
     def _loaded(self, access: Access, lanes: int) -> SSAValue:
         """What is read for all lanes: a scalar where they have it in common."""
@@ -179,16 +179,6 @@ class MicroKernel:
         if lanes and self.grid.contiguous(access):
             return self.grid.writer.vector_load_input(memory, index, lanes)
         return self.grid.writer.load_input(memory, index)
-
-    def _widened(self, value: SSAValue) -> SSAValue:
-        """A number that was loaded, or a vector of them, in the type of the sums; words stay."""
-        if self.words is not None:
-            return value
-        stored = value.type.element_type if isinstance(value.type, VectorType) else value.type
-        if stored == self.grid.kind:
-            return value
-        (wide,) = inline(self.grid.point, widening_body(stored, self.grid.kind), [value])
-        return wide
 
 
 class TileTotals:
