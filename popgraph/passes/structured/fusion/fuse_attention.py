@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
@@ -21,7 +23,8 @@ from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
-from popgraph.support.shapes import prod
+from popgraph.passes.structured.fusion.join import join
+from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
 
@@ -63,52 +66,31 @@ class Attention:
     """How many rows run together."""
 
     def join(self) -> None:
-        """Puts the products into the nest; a result in another order is copied behind it."""
-        nest, mixed = self.nest, _of_rows(self.mixed, self.order)
-        inner = [self.scores, *nest.nested, mixed]
-        inside = {nest.body.block.args[list(nest.inputs).index(self.scores.outputs[0])]}
-        new = _empty_nest(self, mixed)
-        values: dict[SSAValue, SSAValue] = {}
-        body = new.body.block
-        for argument, operand in zip(nest.body.block.args, nest.inputs, strict=True):
-            values[argument] = self.scores.outputs[0] if argument in inside else operand
-        values[nest.outputs[0]] = nest.yielded[0]
-        own = dict(zip(new.inputs, body.args, strict=True))
-        made: dict[SSAValue, SSAValue] = {}
-        for op in inner:
-            operands = [values.get(operand, operand) for operand in op.operands]
-            copy = op.clone()
-            copy.operands = [made.get(operand) or own[operand] for operand in operands]
-            body.add_op(copy)
-            made |= zip(op.results, copy.results, strict=True)
-        body.add_op(tile.YieldOp(made[mixed.outputs[0]]))
-        self._replace(new, mixed)
-
-    def _replace(self, new: tile.NestOp, mixed: tile.ContractOp) -> None:
-        old = self.mixed.outputs[0]
-        Rewriter.insert_op(new, InsertPoint.before(self.mixed))
-        result: SSAValue = new.outputs[0]
-        if result.type != old.type or self.order != tuple(range(len(self.order))):
-            copied = movement(result, selection(self.order), tensor(old).get_shape())
-            insert_made_for(self.mixed, copied)
-            result = copied.outputs[0]
-        if mixed is not self.mixed:
-            mixed.erase()
-        result.name_hint = old.name_hint
-        old.replace_all_uses_with(result)
-        for op in (self.mixed, self.nest, self.scores):
-            Rewriter.erase_op(op)
+        """Puts the products into the nest; a result in another order is copied after it."""
+        mixed = _with_order(self.mixed, self.order)
+        join((self.scores, self.nest, mixed), partial(_nest, self.nest.sizes, self.step))
 
 
-def _empty_nest(found: Attention, mixed: tile.ContractOp) -> tile.NestOp:
-    """The nest without its operations: its inputs are all that comes from outside."""
-    inner = {*found.scores.outputs, *found.nest.outputs}
-    operands = [*found.scores.operands, *found.nest.inputs, *mixed.operands]
-    inputs = list(dict.fromkeys(value for value in operands if value not in inner))
-    body = Block(arg_types=[value.type for value in inputs])
-    types = [mixed.outputs[0].type]
-    new = tile.NestOp(inputs, found.nest.sizes, body, types, found.step)
-    new.location = found.mixed.location
+def _nest(
+    rows: Shape, step: int, inputs: Sequence[SSAValue], body: Block, types: Sequence[Attribute]
+) -> tile.NestOp:
+    return tile.NestOp(inputs, rows, body, types, step)
+
+
+def _with_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+    """Replaces a product by one of rows, whose result is copied if it has other axes."""
+    new, old = _of_rows(op, order), op.outputs[0]
+    if new is op:
+        return op
+    insert_made_for(op, new)
+    (result,) = new.outputs
+    if order != tuple(range(len(order))):
+        copied = movement(result, selection(order), tensor(old).get_shape())
+        insert_made_for(op, copied)
+        (result,) = copied.outputs
+    result.name_hint = old.name_hint
+    old.replace_all_uses_with(result)
+    Rewriter.erase_op(op)
     return new
 
 

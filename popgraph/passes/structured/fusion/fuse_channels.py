@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import lcm
 from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
@@ -18,7 +18,6 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
-from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
@@ -29,6 +28,7 @@ from popgraph.passes.structured.analysis.loops import (
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
+from popgraph.passes.structured.fusion.join import join
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
@@ -209,30 +209,23 @@ class Pair:
         )
 
     def join(self, plan: FusionPlan) -> None:
-        """Puts both into a chain at the place of the second."""
-        first, second = self.first, self.second
-        read = second.operands[self.number]
-        operands = [*first.operands, *(value for value in second.operands if value is not read)]
-        inputs = list(dict.fromkeys(operands))
-        body = Block(arg_types=[value.type for value in inputs])
-        chain = tile.ChainOp(
-            inputs, self.along, plan.step, body, second.outputs[0].type, plan.line_buffer
-        )
-        insert_made_for(second, chain)
-        own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
-        for op in (first, second):
-            copy = op.clone()
-            copy.operands = [own[operand] for operand in op.operands]
-            body.add_op(copy)
-            own[read] = copy.outputs[0]
-        body.add_op(tile.YieldOp(copy.outputs[0]))
-        chain.output.name_hint = second.outputs[0].name_hint
-        second.outputs[0].replace_all_uses_with(chain.output)
-        Rewriter.erase_op(second)
+        """Puts both into a chain at the place of the second; views between them go."""
+        read = self.second.operands[self.number]
         while isinstance(view := read.owner, tile.ViewOp):
             read = view.source
+            view.output.replace_all_uses_with(read)
             Rewriter.erase_op(view)
-        Rewriter.erase_op(first)
+        join((self.first, self.second), partial(self._chain, plan))
+
+    def _chain(
+        self,
+        plan: FusionPlan,
+        inputs: Sequence[SSAValue],
+        body: Block,
+        types: Sequence[Attribute],
+    ) -> tile.ChainOp:
+        (type_,) = types
+        return tile.ChainOp(inputs, self.along, plan.step, body, type_, plan.line_buffer)
 
 
 def pair_of(

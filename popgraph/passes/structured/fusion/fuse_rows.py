@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
@@ -15,13 +14,13 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
-from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.analysis.words import views_words
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
+from popgraph.passes.structured.fusion.join import is_convex, join, read_elsewhere
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
@@ -62,7 +61,7 @@ def fuse(block: Block, target: Target) -> None:
         if isinstance(op, tile.ReduceOp) and op.parent is block:
             group = grown(member, members, target)
             if len(group.members) > 1:
-                put_into_nest(group)
+                join(group.operations, group.nest)
 
 
 def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
@@ -146,16 +145,6 @@ class Group:
         """What the group computes."""
         return [value for op in self.operations for value in op.results]
 
-    @property
-    def results(self) -> list[SSAValue]:
-        """What others read of it."""
-        operations = set[Operation](self.operations)
-        return [
-            value
-            for value in self.inside
-            if any(use.operation not in operations for use in value.uses)
-        ]
-
     def is_valid(self) -> bool:
         """Whether these operations can run row by row, and gain by it."""
         return (
@@ -167,6 +156,12 @@ class Group:
             and self._has_many_rows()
             and self._local_bytes() <= _most_local_bytes(self.target)
         )
+
+    def nest(
+        self, inputs: Sequence[SSAValue], body: Block, types: Sequence[Attribute]
+    ) -> tile.NestOp:
+        """The operation that runs the group."""
+        return tile.NestOp(inputs, self.rows, body, types, self.rows_together())
 
     def rows_together(self) -> int:
         """
@@ -198,7 +193,7 @@ class Group:
         return row >= tuning.shortest_row and not few
 
     def _local_bytes(self) -> int:
-        results = set(self.results)
+        results = set(read_elsewhere(self.operations))
         return sum(
             prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value.type)
             for value in self.inside
@@ -241,65 +236,14 @@ def is_dense(op: Fusable) -> bool:
 def joined(group: Group, other: Member) -> Group | None:
     """The group with another member, sharing as many loops as possible."""
     members = tuple(sorted((*group.members, other), key=lambda member: member.position))
-    if len(members) > group.target.tuning.most_row_operations or not is_convex(members):
+    if len(members) > group.target.tuning.most_row_operations:
+        return None
+    if not is_convex([member.op for member in members]):
         return None
     shared = range(min(group.shared, other.parallel_rank), 0, -1)
     return next(
         (larger for at in shared if (larger := Group(members, at, group.target)).is_valid()), None
     )
-
-
-def is_convex(members: tuple[Member, ...]) -> bool:
-    """Whether nothing else has to run between these operations."""
-    operations = [member.op for member in members]
-    inside, between = set[Operation](operations), set(dependants(operations))
-    return not any(operand.owner in between for op in inside for operand in op.operands)
-
-
-def dependants(operations: Sequence[Fusable]) -> Iterable[Operation]:
-    """What depends on these operations and stands between them, in order."""
-    inside = set[Operation](operations)
-    found: dict[Operation, None] = {}
-    op: Operation | None = operations[0]
-    while op is not None and op is not operations[-1]:
-        if op not in inside and any(
-            operand.owner in inside or operand.owner in found for operand in op.operands
-        ):
-            found[op] = None
-        op = op.next_op
-    return found
-
-
-def put_into_nest(group: Group) -> tile.NestOp:
-    """The members move into a nest at the place of the last; what reads them follows."""
-    operations = group.operations
-    last = operations[-1]
-    block = last.parent
-    assert block is not None
-    late = list(dependants(operations))
-    results, inside = group.results, set(group.inside)
-    inputs = list(
-        dict.fromkeys(
-            operand for op in operations for operand in op.operands if operand not in inside
-        )
-    )
-    body = Block(arg_types=[value.type for value in inputs])
-    types = [value.type for value in results]
-    nest = tile.NestOp(inputs, group.rows, body, types, group.rows_together())
-    insert_made_for(last, nest, at=InsertPoint.after(last))
-    arguments = dict(zip(inputs, body.args, strict=True))
-    for op in operations:
-        op.detach()
-        body.add_op(op)
-        op.operands = [arguments.get(operand, operand) for operand in op.operands]
-    for value, result in zip(results, nest.outputs, strict=True):
-        result.name_hint = value.name_hint
-        value.replace_uses_with_if(result, lambda use: use.operation.parent is not body)
-    body.add_op(tile.YieldOp(*results))
-    for reader in reversed(late):
-        reader.detach()
-        Rewriter.insert_op(reader, InsertPoint.after(nest))
-    return nest
 
 
 def _most_local_bytes(target: Target) -> int:
