@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
@@ -15,7 +12,7 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset, selection
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.nest import keeps_shared, readings
+from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -24,7 +21,7 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.structured.fusion.join import join
-from popgraph.support.shapes import Shape, prod
+from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 
@@ -33,7 +30,7 @@ class FuseAttention(Pass):
     """
     Attention keeps the scores of a few rows at a time: both products join the softmax between them.
 
-    s = q k; p = nest { softmax s }; y = p v  ->  y = nest step n { s = q k; softmax; y = p v }
+    s = q k; p = fused { softmax s }; y = p v  ->  y = fused steps n { s = q k; softmax; y = p v }
     """
 
     name = "fuse-attention"
@@ -47,7 +44,7 @@ class FuseAttention(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
-                if isinstance(op, tile.NestOp):
+                if isinstance(op, tile.FusedOp):
                     found = attention_of(op, self.target)
                     if found is not None:
                         found.join()
@@ -55,26 +52,21 @@ class FuseAttention(Pass):
 
 @dataclass(frozen=True)
 class Attention:
-    """A product, a nest over its rows, and a product of what that makes."""
+    """A product, the softmax of its rows, and a product of that."""
 
     scores: tile.ContractOp
-    nest: tile.NestOp
+    softmax: tile.FusedOp
     mixed: tile.ContractOp
     order: AxisOrder
-    """The parallel loops of the second product, those of the nest first."""
+    """The parallel loops of the second product, those of the softmax first."""
     step: int
     """How many rows run together."""
 
     def join(self) -> None:
-        """Puts the products into the nest; a result in another order is copied after it."""
+        """Fuses the products with the softmax; a result in another order is copied after it."""
         mixed = _with_order(self.mixed, self.order)
-        join((self.scores, self.nest, mixed), partial(_nest, self.nest.sizes, self.step))
-
-
-def _nest(
-    rows: Shape, step: int, inputs: Sequence[SSAValue], body: Block, types: Sequence[Attribute]
-) -> tile.NestOp:
-    return tile.NestOp(inputs, rows, body, types, step)
+        rows = self.softmax.sizes
+        join((self.scores, self.softmax, mixed), rows, (*[1] * (len(rows) - 1), self.step))
 
 
 def _with_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
@@ -94,38 +86,40 @@ def _with_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     return new
 
 
-def attention_of(nest: tile.NestOp, target: Target) -> Attention | None:
-    """The attention whose softmax a nest is, if it pays to join it."""
-    shared = len(nest.sizes)
-    if len(nest.outputs) != 1 or not nest.outputs[0].has_one_use() or shared < 2:
+def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
+    """The attention around a softmax, if it pays to fuse it."""
+    shared = len(softmax.sizes)
+    if softmax.loops is not None or len(softmax.outputs) != 1 or shared < 2:
         return None
-    (use,) = nest.outputs[0].uses
+    if not softmax.outputs[0].has_one_use():
+        return None
+    (use,) = softmax.outputs[0].uses
     mixed = use.operation
-    makers = [value.owner for value in nest.inputs if isinstance(value.owner, tile.ContractOp)]
+    makers = [value.owner for value in softmax.inputs if isinstance(value.owner, tile.ContractOp)]
     if not isinstance(mixed, tile.ContractOp) or use.index > 1:
         return None
     for scores in makers:
-        order = _order(mixed, use.index, nest)
-        if order is not None and _is_row_product(scores, nest, target):
-            step = _step(scores, mixed, nest, target)
+        order = _order(mixed, use.index, softmax)
+        if order is not None and _is_row_product(scores, softmax, target):
+            step = _step(scores, mixed, softmax, target)
             if step and _even(scores, range(shared)) and _even(mixed, order[:shared]):
-                return Attention(scores, nest, mixed, order, step)
+                return Attention(scores, softmax, mixed, order, step)
     return None
 
 
-def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) -> bool:
-    """Whether a product makes rows that the nest goes through, and nobody else reads."""
+def _is_row_product(scores: tile.ContractOp, softmax: tile.FusedOp, target: Target) -> bool:
+    """Whether a product makes rows that only the softmax reads."""
     (value,) = scores.outputs
-    shared = len(nest.sizes)
-    argument = nest.body.block.args[list(nest.inputs).index(value)]
+    shared = len(softmax.sizes)
+    argument = softmax.body.block.args[list(softmax.inputs).index(value)]
     return (
         value.has_one_use()
-        and scores.sizes[:shared] == nest.sizes
+        and scores.sizes[:shared] == softmax.sizes
         and scores.parallel_rank == shared + 1
-        and list(nest.inputs).count(value) == 1
+        and list(softmax.inputs).count(value) == 1
         and all(
-            keeps_shared(map_, op.sizes, shared)
-            for op in nest.nested
+            keeps_leading(map_, op.sizes, shared)
+            for op in softmax.members
             for operand, map_ in readings(op)
             if operand is argument
         )
@@ -136,10 +130,10 @@ def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) 
     )
 
 
-def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder | None:
-    """The parallel loops of a product of rows with those of the nest first."""
+def _order(mixed: tile.ContractOp, number: int, softmax: tile.FusedOp) -> AxisOrder | None:
+    """The parallel loops of a product of rows with those of the softmax first."""
     map_ = mixed.input_maps[number]
-    shared = len(nest.sizes)
+    shared = len(softmax.sizes)
     used = [sorted(result.used_dims()) for result in map_.results[:shared]]
     parallel = range(mixed.parallel_rank)
     singles = [dim for dim in parallel if mixed.sizes[dim] == 1]
@@ -152,7 +146,7 @@ def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder 
     sequence = (*order, *range(len(order), len(mixed.sizes)))
     (permuted_map,) = renumbered([map_], sequence)
     sizes = tuple(mixed.sizes[dim] for dim in sequence)
-    return order if keeps_shared(permuted_map, sizes, shared) else None
+    return order if keeps_leading(permuted_map, sizes, shared) else None
 
 
 def _is_whole(op: tile.ContractOp) -> bool:
@@ -173,22 +167,22 @@ def _is_k_outer(op: tile.ContractOp) -> bool:
 
 
 def _step(
-    scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp, target: Target
+    scores: tile.ContractOp, mixed: tile.ContractOp, softmax: tile.FusedOp, target: Target
 ) -> int:
     """
     How many rows fit into local memory: whole blocks of them; 0 when there is no gain.
 
     Of long rows a block may take more, if such blocks are all: factors go by once for each one.
     """
-    row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0].type)
+    row = scores.sizes[len(softmax.sizes)] * element_bytes(scores.outputs[0].type)
     tuning = target.tuning
     fitting = min(target.l2(tuning.attention_rows_l2), tuning.most_local_bytes // 2) // (2 * row)
     block = max(_block(scores), _block(mixed))
     if fitting < block:
         local = min(target.l2(tuning.attention_block_l2), tuning.most_local_bytes)
-        even = [rows for rows in range(1, block + 1) if nest.sizes[-1] % rows == 0]
+        even = [rows for rows in range(1, block + 1) if softmax.sizes[-1] % rows == 0]
         fitting = max(fitting, *[rows for rows in even if 2 * rows * row <= local], 0)
-    rows = min(nest.sizes[-1], fitting)
+    rows = min(softmax.sizes[-1], fitting)
     return rows // block * block if rows > block else rows
 
 

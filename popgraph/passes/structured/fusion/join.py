@@ -1,27 +1,29 @@
-"""The join: how operations move into one that runs them together, whoever decides that."""
+"""The join of operations into a fused one, for all passes that decide to fuse."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.passes.analysis.replace import insert_made_for
 
-Fused = tile.NestOp | tile.ChainOp
-Make = Callable[[Sequence[SSAValue], Block, Sequence[Attribute]], Fused]
-"""Creates the fused operation of these inputs, this body and these types of results."""
 
-
-def join(operations: Sequence[Operation], make: Make) -> Fused:
+def join(
+    operations: Sequence[Operation],
+    domain: Sequence[int],
+    steps: Sequence[int],
+    loops: Sequence[Sequence[int]] | None = None,
+    splits: int | None = None,
+) -> tile.FusedOp:
     """
-    Moves operations of a block into a new one at the place of the last.
+    Moves operations of a block into a fused one at the position of the last.
 
-    a; nest { b }; c  ->  fused { a; b; c }
+    a; fused { b }; c  ->  fused { a; b; c }
 
-    Only when they are convex. What stands between them and reads them follows the new operation.
+    Only when they are convex. Operations between them that read them follow the fused one.
     """
     members = [inner for op in operations for inner in _dissolved(op)]
     last = members[-1]
@@ -30,7 +32,8 @@ def join(operations: Sequence[Operation], make: Make) -> Fused:
     read = dict.fromkeys(value for op in members for value in op.operands)
     inputs = [value for value in read if value not in made]
     body = Block(arg_types=[value.type for value in inputs])
-    fused = make(inputs, body, [value.type for value in results])
+    types = [value.type for value in results]
+    fused = tile.FusedOp(inputs, domain, steps, body, types, loops, splits)
     insert_made_for(last, fused, at=InsertPoint.after(last))
     arguments = dict(zip(inputs, body.args, strict=True))
     for op in members:
@@ -49,11 +52,11 @@ def join(operations: Sequence[Operation], make: Make) -> Fused:
 
 def _dissolved(op: Operation) -> list[Operation]:
     """The operations of a fused one, which they replace; any other operation itself."""
-    if not isinstance(op, Fused):
+    if not isinstance(op, tile.FusedOp):
         return [op]
-    for argument, operand in zip(op.body.block.args, op.operands, strict=True):
+    for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
         argument.replace_all_uses_with(operand)
-    for result, value in zip(op.results, op.yielded, strict=True):
+    for result, value in zip(op.outputs, op.yielded, strict=True):
         result.replace_all_uses_with(value)
     *inner, _ = op.body.block.ops
     for one in inner:
