@@ -23,11 +23,10 @@ from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
 from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, contraction
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
+from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
-from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
@@ -53,13 +52,12 @@ from popgraph.dialects.tile.structured.winograd import (
 
 STRUCTURED = (
     AssembleOp,
-    ChainOp,
     ContractOp,
     ElementOp,
     FinishExchangeOp,
+    FusedOp,
     IndexOp,
     MapOp,
-    NestOp,
     OrderOp,
     PackOp,
     CompressOp,
@@ -104,7 +102,7 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
+    [CutAttr, LayoutAttr, MappingAttr, RunningAttr, ScheduleAttr],
 )
 
 __all__ = [
@@ -119,7 +117,6 @@ __all__ = [
     "Blocks",
     "BufferOp",
     "CallOp",
-    "ChainOp",
     "CompareOp",
     "CondOp",
     "PrefetchOp",
@@ -128,6 +125,7 @@ __all__ = [
     "DotOp",
     "ElementOp",
     "FinishExchangeOp",
+    "FusedOp",
     "IndexOp",
     "LaunchOp",
     "CutAttr",
@@ -135,8 +133,7 @@ __all__ = [
     "LoopOp",
     "MapOp",
     "MappingAttr",
-    "NestOp",
-    "Nested",
+    "Member",
     "OrderOp",
     "PackOp",
     "PickOp",
