@@ -32,6 +32,7 @@ from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
@@ -228,8 +229,14 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured",
         StructuredToLoops,
-        "before memory makes every call of a kernel different; from here on nothing looks into one",
+        "before memory makes every call of a kernel different",
         to="loops",
+    ),
+    Step(
+        "loops",
+        PrefetchPanels,
+        "the order of reading is known once kernels have loops",
+        optional=True,
     ),
     Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),
     Step(

@@ -77,6 +77,25 @@ def nothing(original: Any) -> Any:
     return lambda *_: None
 
 
+def a_section_further(original: Any) -> Any:
+    """Skips a section."""
+
+    def wrong(inserter: Any, inner: Any, here: Index, recipe: Any) -> Any:
+        return original(inserter, inner, here, recipe) + recipe["elements"]
+
+    return wrong
+
+
+def at_once(original: Any) -> Any:
+    """No distance at all."""
+    return lambda inserter, loop, _: original(inserter, loop, 0)
+
+
+def first_only(original: Any) -> Any:
+    """The first of what should be all."""
+    return lambda block: list(original(block))[:1]
+
+
 def as_it_is(original: Any) -> Any:
     """Gives back what it was to change."""
     return lambda _, value, *__: value
@@ -1467,6 +1486,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "what bodies do is not part of an operation's structure",
         f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "the section after the next one is prefetched",
+        f"{PASSES}.loops.prefetch_panels:Inserter._in_next",
+        a_section_further,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "what is read once is prefetched when it is read",
+        f"{PASSES}.loops.prefetch_panels:Inserter.ahead",
+        at_once,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "only the first loop of a kernel is looked at",
+        f"{PASSES}.loops.prefetch_panels:loops_in",
+        first_only,
     ),
     Mutant(
         "plan-memory",

@@ -63,6 +63,7 @@ from tests.passes.claims import (
     forget_types,
 )
 from tests.passes.mutants import MUTANTS, Mutant
+from tests.passes.prefetch_claims import assert_prefetched
 from tests.passes.sharing import THREADS, sharing_all
 
 IPU = replace(MK2.of(tiles=7), least_tile_bytes=8)
@@ -99,6 +100,7 @@ TRAINED = {
     "hoist-constants",
     "move-updates",
     "structured-to-loops",
+    "prefetch-panels",
     "plan-memory",
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
@@ -118,6 +120,7 @@ TRUSTED = {
 SMALL = Tuning(
     least_products=32,
     streamed_l2=64 / L2,
+    prefetched_elements=8,
     least_strip_results=1,
     chain_terms=8,
     chain_terms_f64=8,
@@ -219,7 +222,7 @@ class Place:
             return drawn | attentions(dtype="f64")  # few others scale a factor of a product
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
-        if self.name == "structured-to-loops" and not self.training:
+        if self.name in ("structured-to-loops", "prefetch-panels") and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if slow else drawn
         if self.training:
@@ -320,6 +323,8 @@ def claim(
         assert_all_typed(module, weights)
     if place.name == "check-indices":
         assert_indices_checked(original, module, weights)
+    if place.name == "prefetch-panels":
+        assert_prefetched(original, module, weights)
     if place.name in TRUSTED:
         for later in steps(place, network)[place.index + 1 :]:
             later.run(compilation, module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, vector
@@ -10,8 +10,10 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
+from popgraph.dialects.tile.loops.prefetches import NAME
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column
+from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
 from popgraph.passes.structured.to_loops.contraction.tiles import (
     StoredSums,
     Tile,
@@ -48,17 +50,17 @@ class MicroKernel:
     Sums of products for all rows and vectors of a tile, one accumulator each.
 
     `inner` are the reduction loops, those of one block if there are `blocks`; `terms` how many
-    terms are summed before the sum joins the total (0: all of them); `each_step` writes what else
-    every step of the reduction does. With `written_out`, the innermost reduction is: what its steps
-    read in common is read once. `words` says what elements hold that are no numbers, `bodies` what
-    is made of the elements of each factor before they are multiplied.
+    terms are summed before the sum joins the total (0: all of them); `prefetch` gives the recipe of
+    the innermost loop. With `written_out`, the innermost reduction is: what its steps read in
+    common is read once. `words` says what elements hold that are no numbers, `bodies` what is made
+    of the elements of each factor before they are multiplied.
     """
 
     grid: TileGrid
     factors: Sequence[Access]
     inner: Sequence[Group]
     terms: int
-    each_step: Callable[[], None] = lambda: None
+    prefetch: Prefetch = no_prefetch
     written_out: bool = False
     words: StringAttr | None = None
     bodies: Sequence[Block | None] = (None, None)
@@ -74,17 +76,17 @@ class MicroKernel:
         *shorter, loops = levels or self.levels()
         if not shorter:
             return self.some(tile, loops())
-        totals = TileTotals(self, tile, len(shorter))
+        totals = TileTotals(self, tile, len(shorter), self.grid.writer.depth)
         add_up(self.grid.point, [*shorter, loops], totals)
         return totals.saved[-1]
 
     def _in_blocks(self, blocks: BlockSums, tile: Tile) -> list[SSAValue]:
         """The totals, which take in the sum of each block of terms."""
         grid = replace(self.grid, kind=blocks.kind)
-        inner = self._runs(self.inner)
+        inner, outside = self._runs(self.inner), self.grid.writer.depth
 
         def block(_: int, totals: list[SSAValue]) -> list[SSAValue]:
-            sums = self.some(tile, inner)
+            sums = self.some(tile, inner, outside)
             added = [
                 self._finished(blocks, row, column, value)
                 for (row, column), value in zip(tile, sums, strict=True)
@@ -103,8 +105,9 @@ class MicroKernel:
             (added,) = inline(self.grid.point, blocks.body, [value, *read])
         return in_lanes(self.grid.writer, added, lanes)
 
-    def some(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
-        """The sums that these loops make."""
+    def some(self, tile: Tile, runs: Sequence[Run], outside: int | None = None) -> list[SSAValue]:
+        """The sums of these loops; all loops of the reduction are deeper than `outside`."""
+        outside = self.grid.writer.depth if outside is None else outside
 
         def products(sums: list[SSAValue]) -> list[SSAValue]:
             loaded = LoadedFactors(self)
@@ -114,7 +117,7 @@ class MicroKernel:
             ]
 
         def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            self.each_step()
+            self._mark(outside)
             return products(sums)
 
         zeros = self.zeros(tile)
@@ -125,13 +128,20 @@ class MicroKernel:
         last, steps = runs[-1], runs[-1].part.fixed
 
         def all_steps(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            self.each_step()
+            self._mark(outside)
             for at in range(steps):
                 self.grid.point.bind(last.group, last.part.base + at)
                 sums = products(sums)
             return sums
 
         return run(self.grid.point, runs[:-1], all_steps, zeros)
+
+    def _mark(self, outside: int) -> None:
+        """Marks the innermost loop with the recipe of its prefetches."""
+        loops = self.grid.writer.depth - outside
+        recipe = self.prefetch(loops) if loops else None
+        if recipe is not None:
+            self.grid.writer.mark(NAME, recipe)
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""
@@ -184,15 +194,15 @@ class MicroKernel:
 class TileTotals:
     """The sums of one tile, by levels of chunks, in local memory."""
 
-    def __init__(self, kernel: MicroKernel, tile: Tile, levels: int) -> None:
-        self.kernel, self.grid, self.tile = kernel, kernel.grid, tile
+    def __init__(self, kernel: MicroKernel, tile: Tile, levels: int, outside: int) -> None:
+        self.kernel, self.grid, self.tile, self.outside = kernel, kernel.grid, tile, outside
         self.saved = [StoredSums(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
 
     def clear(self, level: int) -> None:
         self.grid.clear(self.tile, self.saved[level])
 
     def add(self, runs: Sequence[Run]) -> None:
-        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs))
+        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs, self.outside))
 
     def carry(self, level: int) -> None:
         self.grid.carry(self.tile, self.saved[level - 1], self.saved[level])

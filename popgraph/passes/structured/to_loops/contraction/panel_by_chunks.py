@@ -9,7 +9,6 @@ from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
 from popgraph.passes.structured.to_loops.contraction.tiles import StoredSums, Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.chunks import add_up
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -25,7 +24,6 @@ class PanelByChunks:
 
     micro: MicroKernel
     epilogue: Epilogue
-    panel_prefetch: PanelPrefetch
     whole: Tile
 
     def write(self, each_tile: EachTile) -> None:
@@ -33,7 +31,7 @@ class PanelByChunks:
         levels = micro.levels()
         grid, count = micro.grid, len(levels) - 1
         memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
-        totals = PanelTotals(micro, self.panel_prefetch, each_tile, memories, micro.shortest)
+        totals = PanelTotals(micro, each_tile, memories)
         add_up(grid.point, levels, totals)
         total = memories[-1]
         each_tile(lambda tile, first: self.epilogue.apply(tile, StoredSums(total, first)))
@@ -44,11 +42,8 @@ class PanelTotals:
     """The sums of all rows of a panel, by levels of chunks."""
 
     micro: MicroKernel
-    panel_prefetch: PanelPrefetch
     each_tile: EachTile
     memories: Sequence[SSAValue]
-    terms: int
-    """Of one chunk."""
 
     @property
     def grid(self) -> TileGrid:
@@ -59,8 +54,7 @@ class PanelTotals:
         self.each_tile(lambda tile, first: self.grid.clear(tile, StoredSums(memory, first)))
 
     def add(self, runs: Sequence[Run]) -> None:
-        with self.panel_prefetch.chunk(runs, self.terms):
-            self.each_tile(lambda tile, first: self._add(tile, first, runs))
+        self.each_tile(lambda tile, first: self._add(tile, first, runs))
 
     def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
         self.grid.add(tile, StoredSums(self.memories[0], first), self.micro.some(tile, runs))

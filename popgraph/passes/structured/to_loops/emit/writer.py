@@ -93,6 +93,17 @@ class Writer:
         (outermost,) = self.levels
         outermost.close()
 
+    @property
+    def depth(self) -> int:
+        """The number of loops and branches that are open."""
+        return len(self.levels) - 1
+
+    def mark(self, name: str, recipe: Attribute) -> None:
+        """Gives the innermost loop an attribute, for passes over loops."""
+        loop = self.levels[-1].block.parent_op()
+        assert isinstance(loop, scf.ForOp)
+        loop.attributes[name] = recipe
+
     # Operations
 
     def add(self, op: Operation, depth: int | None = None) -> SSAValue:
@@ -241,9 +252,6 @@ class Writer:
         op = tile.ApartOp(lhs, rhs)
         self.do(op)
         return op.result
-
-    def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:
-        self.do(tile.PrefetchOp(memory, self.value(index), written=written))
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         self.do(create_unchecked(memref.StoreOp, value, memory, self.value(index)))

@@ -28,6 +28,7 @@ from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAcces
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.prefetch import NextSection
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
@@ -147,7 +148,7 @@ class WinogradLoops(Emitter):
 
     def _blocks_in(self, part: Span, x: SSAValue) -> None:
         """For each block, its tiles come in; then all panels of it."""
-        loops = InputTransform(self.tiling, self.op, x, self.width, near=True)
+        loops = InputTransform(self.tiling, self.op, x, self.width)
         with self.tiling.each(part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
             with self.tiling.each(0, self.tiles) as number:
@@ -260,7 +261,7 @@ class WinogradLoops(Emitter):
         terms = Group((TERM,), self.channels)
         factors = (self.into, self.weights)
         chunk = self.op.schedule.kc.data
-        kernel = MicroKernel(grid, factors, [terms], chunk, self._ask_for_next_panel)
+        kernel = MicroKernel(grid, factors, [terms], chunk, self._next_tap().recipe)
 
         def keep(_: Index, values: Sequence[SSAValue]) -> None:
             for column, value in zip(block.columns, values, strict=True):
@@ -269,15 +270,18 @@ class WinogradLoops(Emitter):
 
         grid.by_rows(block, kernel.sums(block), keep)
 
-    def _ask_for_next_panel(self) -> None:
-        """The weights of the next tap: each block of tiles asks for its share, step by step."""
+    def _next_tap(self) -> NextSection:
+        """The weights of the next tap: each block of tiles prefetches its share."""
         blocks = -(-self.tiles // self.op.schedule.mr.data)
-        share, size = -(-self.lanes // blocks), self.channels * self.lanes
-        indices = self.products.indices
-        index = self.products.index(self.weights.form) + size
-        index += indices[TERM].scaled(share - self.lanes) + indices[TILE].scaled(size // self.tiles)
-        for line in range(0, share, self.line):
-            self.writer.prefetch(self.weights.memory, index + line)
+        return NextSection(
+            self.products,
+            self.weights.memory,
+            self.lanes,
+            self.channels * self.lanes,
+            [Group((TILE,), self.tiles)],
+            blocks,
+            -(-self.lanes // blocks // self.line),
+        )
 
     # Results
 

@@ -1,0 +1,1 @@
+"""Passes over kernels whose loops are written out."""
