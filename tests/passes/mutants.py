@@ -491,6 +491,18 @@ def without_zero(original: Any) -> Any:
     return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
 
 
+def of_the_first(original: Any) -> Any:
+    """One scale for all."""
+
+    def moved(op: Any, value: Any) -> Any:
+        made = original(op, value)
+        none = [0] * len(shape_of(made))
+        ones = [1] * len(none)
+        return gc.SliceOp(made, starts=none, sizes=ones, steps=ones)
+
+    return moved
+
+
 def scale_of_the_input(original: Any) -> Any:
     """Weights are taken as if their scale were 1."""
 
@@ -951,7 +963,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "contract-quantized",
-        "whatever is rounded is said to be clipped where its zero is",
+        "whatever is quantized is said to be clipped where its zero is",
         f"{PASSES}.graphcore.contract_quantized:RectifyByClipping._is_kept_from",
         whatever_comes,
     ),
@@ -1000,6 +1012,19 @@ MUTANTS: tuple[Mutant, ...] = (
         another_zero,
         needs=frozenset({"Conv"}),
         shows_in=quantized_products,
+    ),
+    Mutant(
+        "contract-quantized",
+        "what moves has the scale of its first element",
+        f"{PASSES}.graphcore.canonicalize.quantized:_moved_with",
+        of_the_first,
+    ),
+    Mutant(
+        "canonicalize",
+        "whatever is quantized again is said to have the same zero point",
+        f"{PASSES}.graphcore.canonicalize.quantized:DropDequantized._is_same",
+        whatever_comes,
+        shows_in=roundings,
     ),
     Mutant(
         "contract-quantized",

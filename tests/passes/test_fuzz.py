@@ -219,6 +219,7 @@ class Place:
             return narrow_products(dtype="f64") | block_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
             drawn = networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
+            drawn |= roundings(dtype="f64")  # few others quantize
             return drawn | attentions(dtype="f64")  # few others scale a factor of a product
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
