@@ -132,6 +132,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "reproducer": "base observer",
         "analysis": "",
         "structured": "base options analysis",
+        "loops": "base options structured",
         "program": "base options structured",
         "loops": "base options structured",
         "graphcore": "base options optimizer_scalars optimizer_spec replication analysis",

@@ -33,6 +33,7 @@ from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
+from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
@@ -234,8 +235,14 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step(
         "loops",
+        UnrollLoops,
+        "kernels say which of their loops are register tiles",
+        optional=True,
+    ),
+    Step(
+        "loops",
         PrefetchPanels,
-        "the order of reading is known once kernels have loops",
+        "every load is written out, so that each line is requested once",
         optional=True,
     ),
     Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),

@@ -1444,7 +1444,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "blocks of rows that take in a panel together share the sums of the first",
-        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:StoredSums",
+        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
     ),
     Mutant(

@@ -100,10 +100,14 @@ TRAINED = {
     "hoist-constants",
     "move-updates",
     "structured-to-loops",
+    "unroll-loops",
     "prefetch-panels",
     "plan-memory",
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
+
+LOOPS = ("structured-to-loops", "unroll-loops", "prefetch-panels")
+"""Passes that write or change the loops of kernels."""
 
 TRUSTED = {
     "assign-halos",
@@ -223,7 +227,7 @@ class Place:
             return drawn | attentions(dtype="f64")  # few others scale a factor of a product
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
-        if self.name in ("structured-to-loops", "prefetch-panels") and not self.training:
+        if self.name in LOOPS and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if slow else drawn
         if self.training:
@@ -231,7 +235,10 @@ class Place:
             drawn = training_networks(dtype="f64", nll=nll)
             if not slow:
                 return drawn
-            learns = self.name in {"assign-layouts", "use-winograd", "structured-to-loops"}
+            learns = self.name in {
+                *("assign-layouts", "use-winograd"),
+                *("structured-to-loops", "unroll-loops"),
+            }
             drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
             return drawn | training_controlled(dtype="f64", nll=nll)
         return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
