@@ -134,7 +134,6 @@ ROOMS: dict[str, dict[str, str]] = {
         "structured": "base options analysis",
         "loops": "base options structured",
         "program": "base options structured",
-        "loops": "base options structured",
         "graphcore": "base options optimizer_scalars optimizer_spec replication analysis",
         "onnx": "base options replication analysis graphcore",
         "pipeline": "base options outside onnx graphcore structured loops program",

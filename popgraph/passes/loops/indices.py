@@ -31,6 +31,8 @@ class Indices:
             if isinstance(op, arith.ConstantOp) and isinstance(op.result.type, IndexType)
             if isinstance(op.value, IntegerAttr)
         }
+        self._first = set[int]()
+        """The constants that are at the top of the kernel."""
 
     def of(self, value: SSAValue) -> Index:
         """A value as a sum of multiples of loop counters and of values that are no such sums."""
@@ -68,14 +70,23 @@ class Indices:
         return before(place, arith.AddiOp, total, self.constant(index.constant))
 
     def constant(self, number: int) -> SSAValue:
-        """At the top of the kernel."""
-        if number not in self._constants:
+        """
+        At the top of the kernel.
+
+        One that is there already moves up: kernels have constants before their first use only.
+        """
+        first = self._kernel.first_op
+        assert first is not None
+        found = self._constants.get(number)
+        if found is None:
             op = arith.ConstantOp.from_int_and_width(number, IndexType())
-            first = self._kernel.first_op
-            assert first is not None
+            found = self._constants[number] = op.result
             self._kernel.insert_op_before(op, first)
-            self._constants[number] = op.result
-        return self._constants[number]
+        elif number not in self._first and found.op is not first:
+            found.op.detach()
+            self._kernel.insert_op_before(found.op, first)
+        self._first.add(number)
+        return found
 
 
 def _depth(block: Block) -> int:
