@@ -238,8 +238,11 @@ ROOMS: dict[str, dict[str, str]] = {
                     "winograd fused",
     },
     "passes/loops": {
+        "editor": "",
         "indices": "",
+        "marked": "",
         "prefetch_panels": "indices",
+        "unroll_loops": "editor marked",
     },
     "viewer": {
         "marks": "",
