@@ -152,6 +152,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "skip_padding": "canonicalize",
         "fold_depth": "canonicalize",
         "contract_quantized": "canonicalize fold_constants whole_sums",
+        "round_cheaply": "canonicalize",
         "scale_sums": "canonicalize fold_constants intervals pack_words",
         "prune_control": "",
         "training": "prune_control",
@@ -222,7 +223,6 @@ ROOMS: dict[str, dict[str, str]] = {
         "hoist_constants": "",
         "hoist_invariants": "",
         "move_updates": "",
-        "round_cheaply": "analysis",
         "view_words": "analysis",
     },
     "passes/structured/to_loops": {
@@ -547,6 +547,8 @@ NUMBERS = {
     "changes.py:SHOWN_DIGITS": "the length of a text",
     "changes.py:SHOWN_ENTRIES": "the length of a text",
     "graphcore/canonicalize/operand_scales.py:MODERATE": "a share of the exponents of an f32",
+    "graphcore/canonicalize/quantized.py:GREATEST": "a share of the exponents of an f32",
+    "graphcore/canonicalize/quantized.py:SMALLEST": "a share of the exponents of an f32",
     "graphcore/canonicalize/powers.py:MOST_SEEN": "ends a search, whatever the machine",
     "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",
@@ -603,11 +605,10 @@ NUMBERS = {
     "reproducer.py:MOST_OPERATIONS": "how long somebody waits for an error",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
-    "structured/analysis/quotients.py:_GREATEST": "a share of the exponents of an f32",
-    "structured/analysis/quotients.py:_MOST": "ends a proof that would take long",
-    "structured/analysis/quotients.py:_NEIGHBOURS": "more floats than an error in the last place",
-    "structured/analysis/quotients.py:_SMALLEST": "a share of the exponents of an f32",
-    "structured/round_cheaply.py:_LARGEST": "the digits of an f32",
+    "graphcore/round_cheaply.py:_GREATEST": "a share of the exponents of an f32",
+    "graphcore/round_cheaply.py:_MOST": "ends a proof that would take long",
+    "graphcore/round_cheaply.py:_NEIGHBOURS": "more floats than an error in the last place",
+    "graphcore/round_cheaply.py:_SMALLEST": "a share of the exponents of an f32",
 }
 """Numbers of passes that are neither a fact of a processor nor a threshold, and what they are."""
 

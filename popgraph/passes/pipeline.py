@@ -25,6 +25,7 @@ from popgraph.passes.graphcore.fold_depth import FoldDepth
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.return_appended import ReturnAppended
+from popgraph.passes.graphcore.round_cheaply import RoundCheaply
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.scale_sums import ScaleSums
 from popgraph.passes.graphcore.skip_padding import SkipPadding
@@ -57,7 +58,6 @@ from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
 from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
-from popgraph.passes.structured.round_cheaply import RoundCheaply
 from popgraph.passes.structured.schedule.read_narrow import ReadNarrow
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
@@ -137,6 +137,7 @@ PIPELINE: tuple[Step, ...] = (
         RoundStochastically,
         "when formulas are what they will be, and an operator of the user still is one",
     ),
+    Step("graphcore", RoundCheaply, "while to quantize is one operation", optional=True),
     Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
     Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
     Step("graphcore", Canonicalize, "and algebra to do", optional=True),
@@ -182,7 +183,6 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
     ),
-    Step("structured", RoundCheaply, "bodies hold whole chains by now", optional=True),
     Step(
         "structured", AssignLayouts, "a schedule depends on what stands side by side", optional=True
     ),

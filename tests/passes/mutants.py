@@ -367,14 +367,9 @@ def wherever_they_fit(original: Any) -> Any:
 # round-cheaply
 
 
-def the_other_way(original: Any) -> Any:
-    """What is taken away is added, and the other way around."""
-
-    def moved(reader: Any, value: Any) -> Any:
-        found = original(reader, value)
-        return None if found is None else -found
-
-    return moved
+def in_another_order(original: Any) -> Any:
+    """The addend is a factor, and a factor is added."""
+    return lambda lhs, rhs, addend: original(addend, rhs, lhs)
 
 
 def too_small(original: Any) -> Any:
@@ -489,6 +484,10 @@ def far_around(original: Any) -> Any:
 
 def without_zero(original: Any) -> Any:
     return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
+
+
+def always_zero(original: Any) -> Any:
+    return lambda value, dtype: original(value, dtype) * 0
 
 
 def of_the_first(original: Any) -> Any:
@@ -949,15 +948,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "round-cheaply",
-        "zeros move numbers the wrong way",
-        f"{PASSES}.structured.round_cheaply:_moved_by",
-        the_other_way,
+        "the other half is multiplied, and the number added",
+        f"{PASSES}.graphcore.round_cheaply:FmaOp",
+        in_another_order,
         shows_in=roundings,
     ),
     Mutant(
         "round-cheaply",
         "quotients are a hundredth too small",
-        f"{PASSES}.structured.analysis.quotients:Reciprocal.of",
+        f"{PASSES}.graphcore.round_cheaply:Reciprocal.of",
         too_small,
         shows_in=roundings,
     ),
@@ -1024,6 +1023,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "whatever is quantized again is said to have the same zero point",
         f"{PASSES}.graphcore.canonicalize.quantized:DropDequantized._is_same",
         whatever_comes,
+        shows_in=roundings,
+    ),
+    Mutant(
+        "canonicalize",
+        "floats that are quantized have no zero point",
+        f"{PASSES}.graphcore.canonicalize.quantized:cast",
+        always_zero,
         shows_in=roundings,
     ),
     Mutant(
