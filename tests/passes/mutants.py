@@ -1313,7 +1313,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hoist-constants",
         "the first operand decides",
-        f"{PASSES}.structured.hoist_constants:_reads",
+        f"{PASSES}.analysis.invariants:_read_by",
         first_operand_decides,
     ),
     Mutant(
