@@ -174,6 +174,7 @@ class BuildRequest:
 
         def make(lengths: Lengths) -> Runner:
             request = replace(self, module=module).copied()
+            # No pass, as below: lengths and sizes of a call, with which its pipeline begins.
             open_containers(request.module, lengths)
             return request._of_tensors()
 
@@ -227,7 +228,7 @@ class BuildRequest:
                 raise changed(files)
             weights.own()
             compilation, copy = Compilation(WeightStore(weights)), module.clone()
-            demand(copy, names)
+            demand(copy, names)  # No pass: a call decides which, not the options.
             made = replace(self, module=copy, compilation=compilation, settled=False, case=None)
             return made.runner()
 
@@ -308,6 +309,7 @@ class BuildRequest:
         compilation = Compilation(WeightStore(self.compilation.weights))
         bounds = {size.name: size.bound for size in call.sizes}
         shapes = with_sizes(call.shapes, call.sizes, bounds)
+        # No pass: the pipeline of a program begins with the module that this makes for a call.
         specialise(module, shapes, compilation.weights, values)
         if call.choices:
             decisive = structural_inputs(module, compilation.weights)
@@ -415,6 +417,7 @@ class BuildRequest:
         other = probed(probes_of({size.name: size.bound for size in sizes}))
         for one in (self, other):
             one._until(STRUCTURED, options)
+        # No pass: it looks at two modules, and a refusal sends the call to another pipeline.
         prove(self.module, weights, other.module, other.compilation.weights)
 
     def _until(self, last: str, options: Options) -> None:
