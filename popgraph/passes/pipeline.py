@@ -40,6 +40,7 @@ from popgraph.passes.onnx.share_nodes import ShareNodes
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
 from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
+from popgraph.passes.program.hand_numbers import HandNumbers
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.bind_sizes import BindSizes
@@ -253,6 +254,7 @@ PIPELINE: tuple[Step, ...] = (
         "calls are in order and results have memory: several may write one",
         optional=True,
     ),
+    Step("program", HandNumbers, "which functions there are is decided", optional=True),
 )
 """The whole compiler between import and C; the third column is why a pass stands where it does."""
 
