@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.loops.soundness import constant_of
 
 _HANDED = "handed"
 
@@ -26,8 +26,5 @@ def handed(op: Operation) -> Sequence[int]:
 
 def natural(value: SSAValue) -> int | None:
     """An index that is a constant, if it is not negative."""
-    if type(value.type) is not IndexType or type(value.owner) is not arith.ConstantOp:
-        return None
-    constant = value.owner.properties["value"]
-    number: int = constant.value.data if isinstance(constant, IntegerAttr) else -1
-    return number if number >= 0 else None
+    number = constant_of(value) if type(value.type) is IndexType else None
+    return number if number is not None and number >= 0 else None

@@ -13,7 +13,8 @@ from popgraph.dialects.tile.cut import chunks_of
 from popgraph.dialects.tile.loops.known import Kernel
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.dialects.tile.running import ends_of
-from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims
+from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.passes.structured.analysis.loops import has_gaps
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops
@@ -46,8 +47,6 @@ from popgraph.support.tuning import Target
 
 EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.WinogradOp: WinogradLoops,
-    tile.NestOp: NestLoops,
-    tile.ChainOp: ChainLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
@@ -75,6 +74,8 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
             return ReduceLoops(op, target)
         case tile.PackOp() | tile.UnpackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
+        case tile.FusedOp():
+            return NestLoops(op, target) if op.loops is None else ChainLoops(op, target)
     return EMITTERS[type(op)](op, target)
 
 
@@ -120,8 +121,11 @@ def kernel_of(
 
 def _in_place(emitter: Emitter, read: Sequence[SSAValue]) -> list[tuple[int, int]]:
     """The inputs, by number in `read`, and results that may share memory, however often read."""
-    apart = set(product(range(len(emitter.inputs)), range(len(emitter.outputs))))
-    apart -= set(emitter.inplace)
-    refused = {(emitter.inputs[number], result) for number, result in apart}
-    pairs = product(enumerate(read), range(len(emitter.outputs)))
-    return [(at, result) for (at, value), result in pairs if (value, result) not in refused]
+    if len(read) == len(emitter.inputs):
+        return emitter.inplace
+    pairs, results = set(emitter.inplace), range(len(emitter.outputs))
+    return [
+        (number, result)
+        for (number, value), result in product(enumerate(read), results)
+        if all((at, result) in pairs for at, same in enumerate(emitter.inputs) if same is value)
+    ]
