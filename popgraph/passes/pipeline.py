@@ -39,9 +39,11 @@ from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.select_known import SelectKnown
+from popgraph.passes.onnx.share_nodes import ShareNodes
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
 from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
+from popgraph.passes.program.hand_numbers import HandNumbers
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.bind_sizes import BindSizes
@@ -94,6 +96,8 @@ class Step:
     """It makes programs faster or smaller, not possible."""
     to: str | None = None
     """The level that it lowers to."""
+    settles: bool = False
+    """It decides which nodes there are, and so what is a program: see `settle_nodes`."""
 
     @property
     def result(self) -> str:
@@ -106,8 +110,20 @@ class Step:
 
 
 PIPELINE: tuple[Step, ...] = (
-    Step("onnx", EvaluateConstants, "first: what Python computes now, it need not when models run"),
-    Step("onnx", SelectKnown, "once conditions made of constants are constants"),
+    Step(
+        "onnx",
+        EvaluateConstants,
+        "first: what Python computes now, it need not when models run",
+        settles=True,
+    ),
+    Step("onnx", SelectKnown, "once conditions made of constants are constants", settles=True),
+    Step(
+        "onnx",
+        ShareNodes,
+        "once a model: every program of it, for whatever shapes, has less to read",
+        optional=True,
+        settles=True,
+    ),
     Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
     Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
     Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),
@@ -252,6 +268,7 @@ PIPELINE: tuple[Step, ...] = (
         "calls are in order and results have memory: several may write one",
         optional=True,
     ),
+    Step("program", HandNumbers, "which functions there are is decided", optional=True),
 )
 """The whole compiler between import and C; the third column is why a pass stands where it does."""
 

@@ -294,14 +294,11 @@ def last_axis_only(original: Any) -> Any:
 
 
 def without_properties(original: Any) -> Any:
-    class Info(original):  # type: ignore[misc]
-        def __hash__(self) -> int:
-            return hash((self.name, self.op.operands, self.op.result_types))
+    def meaning(self: Any, op: Any) -> Any:
+        key = original(self, op)
+        return key and (*key[:2], *key[4:])
 
-        def __eq__(self, other: object) -> bool:
-            return hash(self) == hash(other)
-
-    return Info
+    return meaning
 
 
 def updates_die(original: Any) -> Any:
@@ -841,6 +838,14 @@ def selects_backwards(original: Any) -> Any:
     return lambda op, places, version, store: original(op, places[::-1], version, store)
 
 
+def without_operands(original: Any) -> Any:
+    return lambda op: original(op)[:-1]
+
+
+def without_attributes(original: Any) -> Any:
+    return lambda op: (original(op)[0], *original(op)[2:])
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evaluate-constants",
@@ -853,6 +858,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "elements are in another order",
         f"{PASSES}.onnx.select_known:_replace",
         selects_backwards,
+    ),
+    Mutant(
+        "share-nodes",
+        "operands are not part of the key",
+        f"{PASSES}.onnx.share_nodes:_meaning",
+        without_operands,
+    ),
+    Mutant(
+        "share-nodes",
+        "attributes are not part of the key",
+        f"{PASSES}.onnx.share_nodes:_meaning",
+        without_attributes,
     ),
     Mutant(
         "infer-shapes",
@@ -1152,7 +1169,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cse",
         "properties are not part of the key",
-        "xdsl.transforms.common_subexpression_elimination:OperationInfo",
+        f"{PASSES}.analysis.equal_operations:PureMeaning.__call__",
         without_properties,
     ),
     Mutant(
@@ -1359,7 +1376,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hoist-constants",
         "the first operand decides",
-        f"{PASSES}.structured.hoist_constants:_reads",
+        f"{PASSES}.analysis.invariants:_read_by",
         first_operand_decides,
     ),
     Mutant(
