@@ -753,6 +753,16 @@ def the_first_rows(original: Any) -> Any:
     return lambda memory, _: original(memory)
 
 
+def without_the_last(original: Any) -> Any:
+    """A loop of several iterations is one short."""
+
+    def iterations(loop: Any) -> range | None:
+        found: range | None = original(loop)
+        return found[:-1] if found is not None and len(found) > 1 else found
+
+    return iterations
+
+
 def newest_twice(original: Any) -> Any:
     """A chunk is added to itself, not to what was there."""
     return lambda kind, old, new: original(kind, new, new)
@@ -1455,7 +1465,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "long sums forget all chunks of chunks",
-        f"{PASSES}.structured.to_loops.contraction.tiles:TileGrid.carry",
+        f"{PASSES}.structured.to_loops.contraction.microkernel:TileTotals.carry",
         nothing,
     ),
     Mutant(
@@ -1469,6 +1479,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "blocks of rows that take in a panel together share the sums of the first",
         f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
+    ),
+    Mutant(
+        "unroll-loops",
+        "the last iteration is left out",
+        f"{PASSES}.loops.marked:iterations",
+        without_the_last,
+    ),
+    Mutant(
+        "unroll-loops",
+        "all iterations compute with the values of the first",
+        f"{PASSES}.loops.unroll_loops:Unrolling._key",
+        as_it_is,
+    ),
+    Mutant(
+        "unroll-loops",
+        "index arithmetic that waits is never written",
+        f"{PASSES}.loops.editor:Editor.need",
+        nothing,
     ),
     Mutant(
         "structured-to-loops",
