@@ -18,6 +18,7 @@ from popgraph.dialects.tile import ContractOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.prefetch_panels import Inserter, PrefetchPanels
+from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target, Tuning
@@ -44,7 +45,8 @@ def product(rows: int, terms: int, chunk: int) -> ModuleOp:
 def prefetched_lines(before: ModuleOp, tuning: Tuning) -> list[int]:
     """The lines of the packed factor that a product prefetches, in order."""
     target, after = Target(tuning=tuning), before.clone()
-    StructuredToLoops(target).run(Compilation(), after)
+    for step in (StructuredToLoops(target), UnrollLoops(target)):
+        step.run(Compilation(), after)
     marked = after.clone()
     PrefetchPanels(target).run(Compilation(), after)
     assert_prefetched(marked, after, WeightStore())

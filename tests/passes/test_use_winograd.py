@@ -178,7 +178,7 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     def build(values: Sequence[SSAValue]) -> list[Operation]:
         lhs, rhs, *epilogue_inputs = values
         end = sum_epilogue(f64, 1, 1)
-        return [tile.ContractOp(lhs, rhs, maps, sizes, 4, end, [f64], epilogue_inputs, [weights])]
+        return [tile.contraction(lhs, rhs, maps, sizes, 4, end, [f64], epilogue_inputs, [weights])]
 
     module = graph_of([(shape, f64) for shape in (*shapes, sizes[:4])], build)
     compilation = Compilation()

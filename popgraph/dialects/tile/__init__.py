@@ -24,11 +24,10 @@ from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
-from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
+from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, contraction
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
+from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
-from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
@@ -54,13 +53,12 @@ from popgraph.dialects.tile.structured.winograd import (
 
 STRUCTURED = (
     AssembleOp,
-    ChainOp,
     ContractOp,
     ElementOp,
     FinishExchangeOp,
+    FusedOp,
     IndexOp,
     MapOp,
-    NestOp,
     OrderOp,
     PackOp,
     CompressOp,
@@ -106,7 +104,7 @@ TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
     [
-        *(CutAttr, LayoutAttr, LineBufferAttr, MappingAttr, PartsAttr, PrefetchAheadAttr),
+        *(CutAttr, LayoutAttr, MappingAttr, PrefetchAheadAttr),
         *(PrefetchNextAttr, RunningAttr, ScheduleAttr),
     ],
 )
@@ -123,7 +121,6 @@ __all__ = [
     "Blocks",
     "BufferOp",
     "CallOp",
-    "ChainOp",
     "CompareOp",
     "CondOp",
     "PrefetchAheadAttr",
@@ -134,6 +131,7 @@ __all__ = [
     "DotOp",
     "ElementOp",
     "FinishExchangeOp",
+    "FusedOp",
     "IndexOp",
     "LaunchOp",
     "CutAttr",
@@ -141,11 +139,9 @@ __all__ = [
     "LoopOp",
     "MapOp",
     "MappingAttr",
-    "NestOp",
-    "Nested",
+    "Member",
     "OrderOp",
     "PackOp",
-    "PartsAttr",
     "PickOp",
     "CompressOp",
     "PositionsOp",
@@ -172,4 +168,5 @@ __all__ = [
     "ViewOp",
     "WinogradOp",
     "YieldOp",
+    "contraction",
 ]

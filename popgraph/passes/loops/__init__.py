@@ -1,1 +1,1 @@
-"""Passes over kernels whose loops are written out."""
+"""Loop transformations: kernels as structured-to-loops writes them become those that run."""

@@ -25,12 +25,12 @@ class Indices:
 
     def __init__(self, kernel: Block) -> None:
         self._kernel = kernel
-        self._constants = dict[int, SSAValue]()
+        self._constants = dict[int, arith.ConstantOp]()
         for op in kernel.ops:
             if type(op) is arith.ConstantOp and isinstance(op.results[0].type, IndexType):
                 number = constant_of(op.results[0])
                 assert number is not None
-                self._constants[number] = op.results[0]
+                self._constants[number] = op
 
     def of(self, value: SSAValue) -> Index:
         """A value as a sum of multiples of loop counters and of values that are no such sums."""
@@ -58,24 +58,30 @@ class Indices:
             place, factor = ancestor(at, block_of(value)), index.terms[value]
             part = value
             if factor != 1:
-                part = before(place, arith.MuliOp, value, self.constant(factor))
+                part = before(place, arith.MuliOp, value, self.constant(factor, at))
             total = part if total is None else before(place, arith.AddiOp, total, part)
         if total is None:
-            return self.constant(index.constant)
+            return self.constant(index.constant, at)
         if not index.constant:
             return total
         assert place is not None
-        return before(place, arith.AddiOp, total, self.constant(index.constant))
+        return before(place, arith.AddiOp, total, self.constant(index.constant, at))
 
-    def constant(self, number: int) -> SSAValue:
-        """At the top of the kernel."""
-        if number not in self._constants:
-            op = arith.ConstantOp.from_int_and_width(number, IndexType())
-            first = self._kernel.first_op
-            assert first is not None
+    def constant(self, number: int, at: Operation) -> SSAValue:
+        """
+        At the top of the kernel.
+
+        Kernels have constants before their first use: one that comes after `at` moves up.
+        """
+        op, first = self._constants.get(number), self._kernel.first_op
+        assert first is not None
+        if op is None:
+            op = self._constants[number] = arith.ConstantOp.from_int_and_width(number, IndexType())
             self._kernel.insert_op_before(op, first)
-            self._constants[number] = op.result
-        return self._constants[number]
+        elif not op.is_before_in_block(ancestor(at, self._kernel)):
+            op.detach()
+            self._kernel.insert_op_before(op, first)
+        return op.result
 
 
 def _depth(block: Block) -> int:

@@ -153,10 +153,12 @@ class Inserter:
         place = ancestor(at, self.kernel)
         number: SSAValue = self.kernel.args[0]
         if recipe["divisor"] > 1:
-            divisor = self.indices.constant(recipe["divisor"])
+            divisor = self.indices.constant(recipe["divisor"], at)
             number = before(place, arith.DivSIOp, number, divisor)
         if recipe["modulo"]:
-            number = before(place, arith.RemSIOp, number, self.indices.constant(recipe["modulo"]))
+            number = before(
+                place, arith.RemSIOp, number, self.indices.constant(recipe["modulo"], at)
+            )
         return number
 
     def _loads(self, block: Block) -> list[Load]:

@@ -47,8 +47,10 @@ def called(op: Operation, callee: SymbolRefAttr) -> func.FuncOp | None:
 def constant_of(value: SSAValue) -> int | None:
     """The number that an integer or index is, if it is a constant."""
     owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return int(owner.value.value.data)
+    if type(owner) is arith.ConstantOp:
+        number = owner.properties["value"]
+        if isinstance(number, IntegerAttr):
+            return int(number.value.data)
     return None
 
 

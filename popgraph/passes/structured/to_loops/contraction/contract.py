@@ -13,8 +13,8 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
 from popgraph.dialects.tile.running import Extent
-from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.product import factor_body
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
@@ -180,9 +180,9 @@ class ContractLoops(Emitter):
             self.inner,
             self.schedule.kc.data,
             self.panel_prefetch.recipe if self.panel_prefetch else no_prefetch,
-            bool(self.schedule.window_panels.data) or self.op.parts is not None,
+            bool(self.schedule.window_panels.data) or self.op.finds_factors,
             self.op.words,
-            self._part(),
+            self._bodies(),
             self._blocks(found[last:end]),
         )
         epilogue, finished = self.op.epilogue.block, replace(grid, kind=self.op.total_type)
@@ -200,16 +200,12 @@ class ContractLoops(Emitter):
                 self._panel_by_chunks if self._reads_chunks_once() else None,
             )
 
-    def _part(self) -> Block | None:
-        """What is read of an element of the right factor that has several parts."""
-        parts = self.op.parts
-        if parts is None:
-            return None
-        body = Block(arg_types=[element(self.op.rhs)])
-        split = tile.PartsAttr.of(**parts.numbers | {"dim": parts.dim.data + 1})
-        found = part_operations(split, body.args[0], self.op.numbers)
-        body.add_ops([*found, tile.YieldOp(found[-1])])
-        return body
+    def _bodies(self) -> list[Block | None]:
+        """What is made of elements before they are multiplied; a loop over panels is one more."""
+        both = zip(self.op.product.factors, self.op.body.block.args, strict=False)
+        return [
+            factor_body(value, one, lambda dim: dim + (dim > self.panel)) for value, one in both
+        ]
 
     def _blocks(self, inputs: Sequence[Access]) -> BlockSums | None:
         """What is done to the sums of blocks of terms."""

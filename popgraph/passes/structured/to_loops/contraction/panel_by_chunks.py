@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.tiles import StoredSums, Tile, TileGrid
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid, TileSums
 from popgraph.passes.structured.to_loops.emit.chunks import add_up
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
@@ -34,7 +34,7 @@ class PanelByChunks:
         totals = PanelTotals(micro, each_tile, memories)
         add_up(grid.point, levels, totals)
         total = memories[-1]
-        each_tile(lambda tile, first: self.epilogue.apply(tile, StoredSums(total, first)))
+        each_tile(lambda tile, first: self.epilogue.apply(tile, TileSums(total, first)))
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,16 @@ class PanelTotals:
 
     def clear(self, level: int) -> None:
         memory = self.memories[level]
-        self.each_tile(lambda tile, first: self.grid.clear(tile, StoredSums(memory, first)))
+        self.each_tile(lambda tile, first: self.grid.clear(tile, TileSums(memory, first)))
 
     def add(self, runs: Sequence[Run]) -> None:
         self.each_tile(lambda tile, first: self._add(tile, first, runs))
 
     def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
-        self.grid.add(tile, StoredSums(self.memories[0], first), self.micro.some(tile, runs))
+        self.grid.add(tile, TileSums(self.memories[0], first), self.micro.some(tile, runs))
 
     def carry(self, level: int) -> None:
         part, total = self.memories[level - 1], self.memories[level]
         self.each_tile(
-            lambda tile, first: self.grid.carry(
-                tile, StoredSums(part, first), StoredSums(total, first)
-            )
+            lambda tile, first: self.grid.add(tile, TileSums(total, first), TileSums(part, first))
         )

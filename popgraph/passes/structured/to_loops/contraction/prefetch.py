@@ -118,7 +118,7 @@ class PanelPrefetch:
         return self.panel.recipe(loops) if self._is_long else None
 
     def of_chunk(self, terms: int) -> Prefetch:
-        """For the loops through a chunk of a panel, which all blocks of rows read first."""
+        """For the loops of one chunk of a panel, which all blocks of rows read before the next."""
         chunk = replace(self.panel, elements=terms * self.panel.lanes)
         return chunk.recipe if self._is_long else no_prefetch
 

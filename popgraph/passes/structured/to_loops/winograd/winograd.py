@@ -263,12 +263,10 @@ class WinogradLoops(Emitter):
         chunk = self.op.schedule.kc.data
         kernel = MicroKernel(grid, factors, [terms], chunk, self._next_tap().recipe)
 
-        def keep(_: Index, values: Sequence[SSAValue]) -> None:
-            for column, value in zip(block.columns, values, strict=True):
-                with grid.at(0, column.offset):
-                    self.writer.put(value, *self.products.of(self.totals))
+        def keep(_row: Index, _lane: Index, _column: Column, value: SSAValue) -> None:
+            self.writer.put(value, *self.products.of(self.totals))
 
-        grid.by_rows(block, kernel.sums(block), keep)
+        grid.each_sum(block, kernel.sums(block), keep)
 
     def _next_tap(self) -> NextSection:
         """The weights of the next tap: each block of tiles prefetches its share."""
@@ -313,14 +311,14 @@ class WinogradLoops(Emitter):
         ]
         results = transform_2d(self.writer, self.op.transforms.output, loaded)
         self.results.indices[N], self.results.indices[3] = corner.image, start + vector
-        block = Tile(1, (Column(0, self.width, column.valid),))
+        own = Column(0, self.width, column.valid)
         for row, values in enumerate(results):
             with self.tiling.own(corner, 0, row):
                 for column_, value in enumerate(values):
                     with self.tiling.own(corner, 1, column_):
                         self.results.indices[Y] = corner.starts[0] + row
                         self.results.indices[X] = corner.starts[1] + column_
-                        self.epilogue.apply(block, [value])
+                        self.epilogue.apply_to_vector(own, value)
 
     def _sum(self, tap: int) -> SSAValue:
         self.products.indices[TAP] = Index(tap)
