@@ -1,4 +1,4 @@
-"""Losses as `Trainer` takes them: what a name or an expression is the loss of."""
+"""Parses the `loss` argument of `Trainer`: a loss by name, an expression, or a value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 
 ClassWeights: TypeAlias = Mapping[int, float] | Sequence[float]
-"""How much a sample of each class counts; a mapping leaves the others at 1."""
+"""Weight of the samples of each class; classes that a mapping omits have weight 1."""
 
 _NAME = re.compile(r"[\w.:/-]+")
 
 
 def checked_loss(loss: object, values: Collection[str], where: str) -> str:
     """
-    The name or the expression that a user gives; ModelError for what can be neither.
+    Checks the name or expression of a loss; ModelError if it can be neither.
 
     `values` are the names that the model gives to its values.
     """
@@ -54,7 +54,7 @@ def _no_text(loss: object) -> ModelError:
 
 
 def expression_of(loss: Loss, output: str, target: str, weights: Sequence[float] | None) -> str:
-    """The loss as a text; `weights` are one number for each class."""
+    """The loss as an expression; `weights` has one number per class."""
     given = [f"`{output}`", f"`{target}`"] if loss.takes_target else [f"`{output}`"]
     if weights is not None:
         given.append(f"class_weights=[{', '.join(repr(float(weight)) for weight in weights)}]")
@@ -64,7 +64,7 @@ def expression_of(loss: Loss, output: str, target: str, weights: Sequence[float]
 def weights_of_classes(
     loss: Loss, given: ClassWeights, scores: Attribute | None, labels: Attribute
 ) -> list[float]:
-    """One weight for each class."""
+    """One weight per class."""
     if not loss.is_of_classes:
         raise ModelError(
             f"{loss.name} has no classes, which class weights are for",
