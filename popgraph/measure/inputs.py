@@ -1,4 +1,4 @@
-"""Made-up inputs of a model whose shapes are known."""
+"""Random inputs of a model with static shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.support.errors import RunError
 
 
 def made_up_inputs(module: ModuleOp) -> dict[str, Array]:
-    """Random arrays; RunError if an input is no tensor of numbers, or has no known sizes."""
+    """Random arrays; RunError if an input is not a numeric tensor or has unknown sizes."""
     types = {}
     for name, type_ in signature(module).items():
         if not isinstance(type_, TensorType) or not is_number(type_.element_type):
