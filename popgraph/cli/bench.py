@@ -1,4 +1,4 @@
-"""`popgraph bench`: times a model beside other runtimes."""
+"""`popgraph bench`: times a model against other runtimes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How the result is written."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -62,17 +62,17 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Time a model, beside other runtimes in the same process and in turn.
+    Time a model, alternating with other runtimes in the same process.
 
     \b
     popgraph bench model.onnx
     popgraph bench model.onnx --dim N=1 --threads 2 --seconds 10
     popgraph bench model.onnx --against onnxruntime,openvino --accuracy --format markdown
 
-    The process is pinned to as many cores as there are threads. With one thread a time is the
-    processor's, else the clock's on the wall. Rates count two operations for each product that the
-    model adds up, in all turns that a loop can have; the peak is a loop of multiply-adds that is
-    timed in the same rounds.
+    The process is pinned to as many cores as there are threads. With one thread, times are CPU
+    times; otherwise wall times. Rates count two operations for each multiply-add of the model, with
+    the largest possible trip count of each loop. The peak is a loop of multiply-adds, timed in the
+    same rounds.
     """
     from popgraph.cli import models
     from popgraph.measure.comparison import Comparison
@@ -103,7 +103,7 @@ HEADINGS = ("", "min ms", "median ms", "ratio", "GFLOP/s", "of peak", "error")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row under `HEADINGS`."""
+    """The cells of a row under `HEADINGS`."""
     if row.refusal:
         return (row.name, *[""] * 5, row.refusal)
     return (

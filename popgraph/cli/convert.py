@@ -27,9 +27,9 @@ def command(
 
     \b
     popgraph convert model.onnx model.pgraph   large weights go to model.safetensors
-    popgraph convert model.pgraph model.onnx   gives a model that says the same
+    popgraph convert model.pgraph model.onnx   gives an equivalent model
     popgraph convert net.onnx one.onnx --dim N=1          a batch of known size
-    popgraph convert net.onnx trunk.onnx --output features   the part in front of a value
+    popgraph convert net.onnx trunk.onnx --output features   everything up to a value
     """
     from popgraph.cli import models
 

@@ -30,14 +30,14 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Lay out .pgraph texts in the one usual form. Comments stay.
+    Format .pgraph texts in the standard layout. Comments are kept.
 
     \b
     popgraph fmt net.pgraph
     popgraph fmt --check *.pgraph
     popgraph fmt - < net.pgraph
 
-    A file that is not well formed stays as it is, and its mistakes are shown.
+    A file with errors is not changed; its errors are reported.
     """
     from popgraph.builder.pgraph.print.formatter import format_text
     from popgraph.builder.pgraph.syntax.text_files import read_text

@@ -10,7 +10,7 @@ from popgraph.cli.options import Folders, ModelFile, Threads
 
 
 def tokens(text: str) -> list[int]:
-    """The numbers of `1,2,3`."""
+    """Parses `1,2,3`."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they say to the compiler."""
+"""Options that several commands share, and their conversion to compiler options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """The levels of the IR, downwards, and C; as `popgraph.dialects.levels` has them."""
+    """The levels of the IR, from top to bottom, and C; see `popgraph.dialects.levels`."""
 
     ONNX = "onnx"
     GRAPHCORE = "graphcore"
@@ -36,12 +36,12 @@ LEVELS_AND_C = "[" + "|".join(Level) + "]"
 
 
 def level(text: str) -> Level:
-    """The level of a name; `tile`, which was one level, is understood for one version."""
+    """Parses the name of a level; the former `tile` is accepted with a warning."""
     return _level(text, list(Level))
 
 
 def ir_level(text: str) -> Level:
-    """The same without C."""
+    """Parses the name of a level other than C."""
     return _level(text, [one for one in Level if one != Level.C])
 
 
@@ -58,19 +58,19 @@ def _level(text: str, known: Sequence[Level]) -> Level:
 
 
 class Switch(StrEnum):
-    """Whether something is done."""
+    """On or off."""
 
     ON = "on"
     OFF = "off"
 
 
 SEARCH_PATH = "POPGRAPH_PATH"
-"""As in `popgraph.builder.pgraph.check.imports`, which would take a while to import."""
+"""Same as in `popgraph.builder.pgraph.check.imports`, which is slow to import."""
 
 
 @contextmanager
 def _searching(folders: Sequence[str]) -> Iterator[None]:
-    """Puts folders before those of the environment."""
+    """Prepends folders to the search path in the environment."""
     before = os.environ.get(SEARCH_PATH)
     os.environ[SEARCH_PATH] = os.pathsep.join(filter(None, [*folders, before]))
     try:
@@ -82,7 +82,7 @@ def _searching(folders: Sequence[str]) -> Iterator[None]:
 
 
 def _search(context: typer.Context, folders: list[str] | None) -> list[str] | None:
-    """While a command runs, texts find what they import in these folders."""
+    """Adds folders to the search path of imports while a command runs."""
     if folders:
         context.with_resource(_searching(folders))
     return folders
@@ -97,11 +97,11 @@ Folders = Annotated[
         callback=_search,
     ),
 ]
-"""Of every command that reads models; its callback does all that there is to do with it."""
+"""For every command that reads models; its callback handles the option."""
 
 
 def _load(modules: list[str] | None) -> list[str] | None:
-    """Loads extensions before other options are read, which may name what they bring."""
+    """Loads extensions eagerly, since other options may use their names."""
     if modules:
         from popgraph.support.extensions import load_module
 
@@ -120,7 +120,7 @@ Load = Annotated[
         is_eager=True,
     ),
 ]
-"""Of commands that run passes; its callback does all that there is to do with it."""
+"""For commands that run passes; its callback handles the option."""
 
 ExtraPasses = Annotated[
     list[str] | None,
@@ -133,7 +133,7 @@ ExtraPasses = Annotated[
 
 
 def existing(context: typer.Context, path: Path) -> Path:
-    """The file of a model: a wrong name is reported before the compiler is imported."""
+    """Checks the file of a model before the compiler is imported."""
     if not context.resilient_parsing:
         check_file(path)
     return path
@@ -157,7 +157,7 @@ Ranges = Annotated[
         help="The size of a symbolic dimension; N=..64: any size up to that one.",
     ),
 ]
-"""The sizes of commands that can make one program for many of them."""
+"""For commands that can build one program for many sizes."""
 
 
 Winograd = Annotated[
@@ -176,7 +176,7 @@ ScheduleFile = Annotated[
 
 
 class Indices(StrEnum):
-    """What an index out of range means that the inputs bring."""
+    """Treatment of out-of-range indices in inputs."""
 
     ERROR = "error"
     NEAREST = "nearest"
@@ -243,7 +243,7 @@ Tuned = Annotated[
 
 
 def pass_name(name: str, option: str | None = None) -> str:
-    """The name of a pass; whoever wrote the command learns it if there is none."""
+    """The name of a pass; BadParameter if there is none."""
     from popgraph.passes.pipeline import PASSES, current, pass_named
 
     name = current(name)
@@ -263,7 +263,7 @@ def options(
     indices: Indices | None = None,
     passes: Sequence[str] | None = None,
 ) -> Options:
-    """What the user wants of the passes."""
+    """Compiler options of the user's choices."""
     from popgraph.passes.options import Options
 
     return Options(
@@ -289,7 +289,7 @@ def options_here(
     indices: Indices | None = None,
     passes: Sequence[str] | None = None,
 ) -> Options:
-    """The same, and what passes must know of this machine."""
+    """The same, plus the properties of this machine."""
     from popgraph.compiler import for_this_machine
 
     return for_this_machine(options(winograd, schedule, tuned, indices, passes), threads)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def _passes_to_compare(text: str) -> str:
-    """Names of passes as they are now; who wrote the command learns it if there is none."""
+    """Current names of passes; BadParameter for an unknown one."""
     return text if text == "all" else "..".join(pass_name(one) for one in text.split("..", 1))
 
 
@@ -93,20 +93,20 @@ def command(
     popgraph print model.onnx --at structured --dim N=4    how: layouts, schedules
     popgraph print model.onnx --at program --dim N=4       how: kernels, buffers
     popgraph print model.onnx --at c --dim N=4             the C
-    popgraph print model.onnx --stop-after normalize       in the middle
+    popgraph print model.onnx --stop-after normalize       after a pass
     popgraph print model.onnx --at c --value shape=2,3     of an input that decides structure
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     popgraph print model.onnx --at structured --dim N=4 --elide --diff all
     popgraph print model.onnx --at graphcore --dim N=4 --diff expand..dce
-    popgraph print model.onnx --at structured --device ipu --elide    on which tiles
+    popgraph print model.onnx --at structured --device ipu --elide    the tiles
 
-    Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
-    every segment between them is printed. Sizes that only data decide are those that made-up inputs
-    give. Lines say, too, which inputs decide the structure of a model by their values, and for
-    which values, shapes and ranges of sizes the cache has compiled programs.
+    For a model with host steps, comments list the steps with the reasons; below the onnx level,
+    every compiled segment is printed. Data-dependent sizes are those that random inputs produce.
+    Comments also list the structural inputs of a model, and the values, shapes and size ranges of
+    its compiled programs in the cache.
 
-    An elided text is there to be read, and does not parse. With --diff, passes run down to --at, or
-    to the program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
+    Elided text is for reading; it does not parse. With --diff, passes run down to --at, or to the
+    program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT
@@ -145,7 +145,7 @@ def command(
 
 @dataclass
 class Asked:
-    """What is to be printed of modules on their way down."""
+    """The output requested for a module while it is lowered."""
 
     at: Level
     stop_after: str | None
@@ -153,10 +153,10 @@ class Asked:
     diff: tuple[str, ...] = ()
     elide: bool = False
     seen: set[str] = field(default_factory=set)
-    """The headers that were printed."""
+    """Headers already printed."""
 
     def text(self, request: BuildRequest) -> str:
-        """A module, lowered in place, or what passes change; of C, the headers only once."""
+        """Lowers a module in place and returns its text, or the changes by passes."""
         from popgraph import compiler
         from popgraph.backends.registry import DEFAULT, backend_named
 
@@ -197,7 +197,7 @@ class Asked:
         )
 
     def shown(self, text: str) -> str:
-        """A text as a person is to see it."""
+        """Adds elision and colours to a text."""
         from popgraph.cli import colours
         from popgraph.passes.changes import elided
 

@@ -91,7 +91,7 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Run a model once and show, or keep, what it gives.
+    Run a model once, and print or save its outputs.
 
     \b
     popgraph run model.onnx --input x=x.npy
@@ -100,13 +100,12 @@ def command(
     popgraph run model.onnx --random --backend reference
     popgraph run model.onnx -i x=x.npy --value shape=2,3
 
-    With --quick, a program that the cache does not have gets plain schedules: it is compiled
-    sooner, runs longer and is not kept.
+    With --quick, a program that is not in the cache is compiled with simple schedules: it compiles
+    faster, runs slower, and is not cached.
 
-    An index out of range is an error, but for --random, where it is the nearest that is in range.
-
-    .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code,
-    loops on plain memory: run only what you trust.
+    An index out of range is an error; with --random, it is clamped to the nearest valid index.
+    .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code, with loops
+    on plain memory: run only code that you trust.
     """
     keep = models.pairs(outputs or (), "--output")
     for file in keep.values():
@@ -135,7 +134,7 @@ def command(
 def _made_up(
     runner: Runner, seed: int, given: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> dict[str, Array]:
-    """Small random arrays for inputs of numbers."""
+    """Small random arrays for numeric inputs."""
     import numpy as np
 
     from popgraph.support.arrays import random_array
@@ -165,7 +164,7 @@ def _made_up(
 def _shapes(
     specs: Mapping[str, TensorSpec], given: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> dict[str, Shape]:
-    """The shape of each input, by given arrays and `sizes`; dimensions that neither says are 1."""
+    """The shape of each input from given arrays and `sizes`; other dimensions are 1."""
     found = {name: spec.shape for name, spec in specs.items() if spec.shape is not None}
     named = {one for shape in found.values() for one in shape if isinstance(one, str)}
     unknown = sorted(set(sizes) - named)
@@ -191,7 +190,7 @@ def _shapes(
 
 
 def _each_array(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arrays in what a model gives, those of sequences by their place."""
+    """The arrays among the outputs; elements of sequences are named `name[index]`."""
     for name, value in results.items():
         if isinstance(value, list):
             yield from _each_array({f"{name}[{at}]": one for at, one in enumerate(value)})

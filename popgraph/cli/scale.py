@@ -51,21 +51,22 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Predict how training scales to many ranks, from a step that is measured here.
+    Predict how training scales to many ranks, from a step measured here.
 
     \b
     popgraph scale net.pgraph --dim N=16 --ranks 1024 --bandwidth 25G
     popgraph scale net.pgraph --dim N=16 --bandwidth 10G,25G,100G --svg scale.svg --json scale.json
     mpirun -n 2 popgraph scale net.pgraph --dim N=16
 
-    The step of a rank is compiled as for several ranks and timed call by call: what it computes
-    before each message is complete, and behind each that it waits for. A small model then lets
-    messages travel one by one, each as long as an all-reduce of its bytes takes, while the rank
-    goes on. The efficiency is the share of the throughput that ranks would have that tell each
-    other nothing. N is the batch of each rank.
-    The model knows no jitter, no two messages on one link, and no core that computes less because
-    it sends. Under mpirun, the same step runs on the ranks of the job, and the command says what
-    the model predicts for them, and what was measured.
+    The step is compiled as for several ranks and timed call by call: the computation before each
+    message is sent, and after each message that the rank waits for. The model then sends messages
+    one at a time, each for the duration of an all-reduce of its bytes, while the rank continues to
+    compute. The efficiency is relative to the throughput of as many ranks without communication. N
+    is the batch of each rank.
+
+    The model ignores jitter, contention on links, and the cost of sending on the cores. Under
+    mpirun, the same step runs on the ranks of the job, and the command compares the prediction with
+    the measured time.
     """
     from popgraph.cli import models
     from popgraph.measure.scale import Network, Trained, efficiency_chart, predictions
@@ -159,7 +160,7 @@ def _numbers(step: Step, networks: Any, found: dict[str, list[Prediction]]) -> d
 
 
 def _compared(trained: Trained, here: Communicator, rounds: int) -> str:
-    """What the model says of the ranks of this job, and what they take."""
+    """Compares the predicted step with the measured one on the ranks of this job."""
     from popgraph.measure.scale import SAMPLE_BYTES, measured_here, network_here
     from popgraph.support.amounts import bytes_text
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _step_option(name: str) -> Any:
-    """An option of the table that Python and `train` sections have, too."""
+    """A command-line option for a step option of Python and `train` sections."""
     option = STEP_OPTIONS[name]
     return typer.Option(metavar=option.metavar, help=option.help)
 
@@ -178,34 +178,40 @@ def command(
         --clip 1.0 --recompute checkpoints -o trained.onnx
     mpirun -n 4 popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 -o trained.onnx
 
-    A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
-    loss is a name (of the output and the array that is no input), an expression or a value of the
-    model. The losses are cross_entropy, nll, nll_loss, categorical_crossentropy, bce,
-    bce_with_logits, mse, l1, huber and identity; the optimizers SGD, Adam, AdamW, AdamNoBias,
-    Lamb, LambNoBias, AdaMax, RMSProp, CenteredRMSProp, AdaGrad and AdaDelta; the metrics
-    accuracy, top3, top5 (any number), binary_accuracy, f1, mae and mse; the schedules constant,
-    linear, cosine, step and exponential. Case does not matter, and names of Keras and PyTorch are
-    known: docs/training.md lists them with all defaults.
-    A table says what is trained, and why the rest is not: running statistics, settings of
-    operators and constants of an exporter; --freeze and --train-only (which may be given again)
-    decide otherwise. BatchNormalization and Dropout mean what they mean in training, whatever
-    mode they were exported in; a BatchNormalization whose running statistics are frozen uses
-    these. With --no-dropout, Dropout drops nothing unless its training_mode is true. The file
-    that -o writes is for inference.
-    The last batch of an epoch has the samples that are left; a model made for batches of one size
-    leaves them out (they differ from epoch to epoch). With --monitor or --patience, the weights
-    at the end are those of the best epoch.
-    --check runs one batch and exits with 1 if something is wrong: a loss or a gradient that is
-    not finite or zero, probabilities that are none, labels outside the classes.
-    Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
-    same command with --resume goes on, and comes to the bits that it would have come to without
-    a break (but for --quick: the step at which tuned programs take over, and with it how sums are
-    rounded, is another one each time).
+    A .pgraph file can define loss and optimizer in its `train` section; the options override it. A
+    loss is a name (applied to the output and to the array that is not an input), an expression or a
+    value of the model. The losses are cross_entropy, nll, nll_loss, categorical_crossentropy, bce,
+    bce_with_logits, mse, l1, huber and identity; the optimizers SGD, Adam, AdamW, AdamNoBias, Lamb,
+    LambNoBias, AdaMax, RMSProp, CenteredRMSProp, AdaGrad and AdaDelta; the metrics accuracy, top3,
+    top5 (any number), binary_accuracy, f1, mae and mse; the schedules constant, linear, cosine,
+    step and exponential. Case is ignored, and names of Keras and PyTorch are accepted:
+    docs/training.md lists them with all defaults.
+
+    A table shows which weights are trained, and why the others are not: running statistics,
+    settings of operators and constants of an exporter; --freeze and --train-only (repeatable)
+    override this. BatchNormalization and Dropout are in training mode, whatever mode they were
+    exported in; a BatchNormalization whose running statistics are frozen uses these. With
+    --no-dropout, Dropout keeps all elements unless its training_mode is true. The file that -o
+    writes is for inference.
+
+    The last batch of an epoch has the remaining samples; a model with a fixed batch size drops them
+    (they differ from epoch to epoch). With --monitor or --patience, the final weights are those of
+    the best epoch.
+
+    --check runs one batch and exits with status 1 if something is wrong: a loss or gradient that is
+    not finite, a gradient of zero, inputs of a loss that are not probabilities, labels outside the
+    classes.
+
+    Ctrl-C and SIGTERM end the current step, write the checkpoint and exit with 130 and 143. The
+    same command with --resume continues with the same bits as without the interruption (except with
+    --quick: the step at which tuned programs take over, and with it the order of summation,
+    varies).
+
     Under mpirun, each rank takes its rows of every batch and all make the same step; the first one
-    writes and prints. A checkpoint goes on with any number of ranks.
+    writes and prints. A checkpoint can be resumed with any number of ranks.
     """
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
-    # In the middle of an import, Python may lose Ctrl-C.
+    # Python may lose Ctrl-C during an import.
     with ending_at_once(), while_importing():
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
@@ -306,7 +312,7 @@ def _checked(found: Check) -> None:
 
 @contextmanager
 def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
-    """Exits as programs do that a signal ends, and says where the training is."""
+    """Reports an interruption, and exits with the code of the signal."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as error:
@@ -324,7 +330,7 @@ def _number_or_word(text: str) -> float | str:
 
 
 def _held_out(text: str) -> float | dict[str, Array]:
-    """A share of the samples, or arrays of their own."""
+    """A fraction of the samples, or separate arrays."""
     from popgraph.cli import models
 
     if "=" in text:

@@ -39,16 +39,16 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Measure the ways that the cost model likes best, and keep the fastest for this machine.
+    Measure the best schedules by the cost model, and keep the fastest for this machine.
 
     \b
     popgraph tune model.onnx
     popgraph tune model.onnx --dim N=1 --seconds 60 --threads 2 -o schedules.json
     popgraph tune net.pgraph --train --dim N=32
 
-    Whatever is compiled on this machine later takes what was measured, if it has the same
-    contractions; --tuned off leaves it. The model is compiled once per way that is tried; these
-    programs run in turn, every kernel alone, on the memory that the one before it left, and the
+    Later compilations on this machine use the measured schedules of the same contractions; --tuned
+    off ignores them. The model is compiled once per candidate rank. These programs run in
+    interleaved rounds, every kernel timed separately on the memory that the previous one left; the
     fastest of all rounds counts.
     """
     from popgraph.backends.registry import DEFAULT, backend_named
@@ -78,7 +78,7 @@ def command(
 
 
 def text(model: str, tuning: Tuner) -> str:
-    """The contractions, those that take longest first, and the whole model."""
+    """The table of contractions, longest first, and the total."""
     from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = [("before us", "after us", "before / after", "which", "now")]
