@@ -30,12 +30,12 @@ def read_message(model: str | Path | bytes, weights: Marking | None = None) -> M
 
 
 def where_of(path: Path) -> str:
-    """How messages name a file."""
+    """The name of a file for messages."""
     return f"file {str(path)!r}"
 
 
 def content_of(path: Path, where: str, *, mapped: bool = False) -> tuple[memoryview, State]:
-    """The content of a file, and the state in which it was read."""
+    """The content of a file, and the file state when it was read."""
     try:
         file, state = opened(path)
         with reading(), file:
@@ -52,7 +52,7 @@ def content_of(path: Path, where: str, *, mapped: bool = False) -> tuple[memoryv
 
 
 def parsed(content: memoryview, where: str, weights: Marking | None = None) -> ModelProto:
-    """The message; `weights` hears of large weights, and may put others in their place."""
+    """Parses a model; `weights` receives large weights and may replace them by markers."""
     slim = None
     if weights is not None and len(content) > LARGE_MODEL:
         slim = without_weights(content, weights)
@@ -69,7 +69,7 @@ def parsed(content: memoryview, where: str, weights: Marking | None = None) -> M
 
 
 def check(proto: ModelProto, where: str) -> None:
-    """ModelError for what parses and is no model all the same."""
+    """ModelError for a message that parses but is not a model."""
     if not proto.HasField("graph") or (not proto.opset_import and proto.ir_version >= 3):
         missing = "opset import" if proto.HasField("graph") else "graph"
         raise ModelError(
@@ -78,5 +78,5 @@ def check(proto: ModelProto, where: str) -> None:
 
 
 def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
-    """The graphs that an attribute holds."""
+    """The graphs in an attribute."""
     return [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]

@@ -122,11 +122,11 @@ INITIALIZERS: dict[str, Initializer] = {
 
 
 DRAWN = 3
-"""As many elements count as one that is drawn at random."""
+"""Cost of a random element relative to a constant one."""
 
 
 def work(initializer: Initializer, shape: Shape) -> int:
-    """How many elements an initialiser fills, each counted as often as it costs."""
+    """The cost of an initializer, in constant elements."""
     if initializer is truncated_normal:
         return 3 * DRAWN * prod(shape)
     if initializer is orthogonal:  # the more right angles there are, the more each costs
@@ -137,10 +137,10 @@ def work(initializer: Initializer, shape: Shape) -> int:
 
 def fans(shape: Shape) -> tuple[int, int]:
     """
-    How many inputs and outputs each element of a weight connects.
+    (fan-in, fan-out) of a weight.
 
-    A matrix is [inputs, outputs], as in `x @ w`; the weight of a convolution is
-    [outputs, inputs, *kernel].
+    A matrix is [inputs, outputs], as in `x @ w`; the weight of a convolution is [outputs, inputs,
+    *kernel].
     """
     if len(shape) < 2:
         size = max(1, prod(shape))
