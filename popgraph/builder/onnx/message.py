@@ -17,7 +17,7 @@ from popgraph.support.reading import Unreadable, opened, reading, rest_of
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
 THE_BYTES = "the bytes given"
-"""Where mistakes are in a model that is no file."""
+"""The location in errors about a model without a file."""
 
 
 def read_message(model: str | Path | bytes, weights: Marking | None = None) -> ModelProto:

@@ -1,4 +1,4 @@
-"""Stacked initializers: several values in one array, of which nodes read the first."""
+"""Stacked initializers: arrays with several values of a weight; nodes read the first."""
 
 from __future__ import annotations
 

@@ -314,7 +314,7 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], zeroUnused: int = 0, debugContext: object = ""
     ) -> Results:
         """
-        Copies row sequences of args[0] into args[1]; further args: lengths, source and target
+        Copies row sequences of args[0] into args[1]; then lengths, source and target
         offsets.
         """
         return self._type(args, 1)

@@ -163,7 +163,7 @@ def check_declared(
 
 
 def check_dtype_of(found: Attribute, wanted: Attribute) -> bool:
-    """Whether types agree apart from dimensions."""
+    """Whether types agree, except for dimensions."""
     return UNKNOWN in (found, wanted) or erased(found) == erased(wanted)
 
 

@@ -1,4 +1,4 @@
-"""Lowers `loop` to ONNX's Loop, or to Scan where nothing but rows says how often it turns."""
+"""Lowers `loop` to ONNX's Loop, or to Scan if only scanned tensors set the trip count."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from popgraph.dialects.onnx.types import UNKNOWN, describe, joined, refined
 from popgraph.dialects.value_types import set_type
 
 LABEL = "turn"
-"""What the graph of one turn is called, unless the text says it."""
+"""Default name of the body graph."""
 
 
 def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -> list[SSAValue]:
-    """The last values of states and the rows of all turns, which are `names` in the graph."""
+    """Lowers a loop; returns final states and stacked rows, called `names` in the graph."""
     if names is None:
         context.source.parse_error(
             loop.span, "a `loop` stands directly after `=`", "give its results names, and use these"
@@ -67,22 +67,22 @@ def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -
 
 
 class _Given(NamedTuple):
-    """What a turn gives, and how the graph around calls what the loop makes of it."""
+    """A result of the loop body, and the name of the corresponding result of the loop."""
 
     result: str
-    """Empty if nobody wants it."""
+    """Empty if the result is unused."""
     value: SSAValue
     info: ValueInfoAttr
 
 
 Written: TypeAlias = tuple[list[str], list[SSAValue]]
-"""The names of the results of a node, and the values of those that are wanted."""
+"""The names of a node's results, and the values of those that are used."""
 
 
 def _lower_turns(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> Written:
-    """A Loop."""
+    """Lowers to a Loop."""
     head.number = _add_input(inner, head.counter, NUMBER, "number")
     steering = head.steering
     going = _add_input(inner, steering.state if steering else None, TRUTH, "going")
@@ -110,7 +110,7 @@ def _lower_turns(
 def _lower_scan(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> Written:
-    """A Scan, in which the turn number is one more state."""
+    """Lowers to a Scan; the iteration number becomes another state."""
     loop = head.loop
     if context.writer.opsets[""] < 9:
         context.source.parse_error(
@@ -142,8 +142,8 @@ def _results(context: GraphContext, head: Head, given: Sequence[_Given]) -> list
     """
     The names of all results of a node.
 
-    Not every runtime understands a Loop with results that have no name: only where the text says
-    `_` they have none.
+    Some runtimes reject a Loop with unnamed results, so results are unnamed only if the text says
+    `_`.
     """
     if head.loop.gives is not None:
         return [one.result for one in given]
@@ -156,13 +156,13 @@ def _trimmed(operands: list[SSAValue | None]) -> list[SSAValue | None]:
     return operands
 
 
-# --- what a turn begins with --------------------------------------------------------------------
+# --- inputs of the body
 
 
 def _add_input(
     inner: GraphContext, one: Scanned | State | None, type_: Attribute, otherwise: str = ""
 ) -> SSAValue:
-    """An input of the graph of a turn, which the text may not have named."""
+    """Adds an input to the body graph; the text may not name it."""
     if one is None or isinstance(one.name, Missing):
         return inner.writer.add_input(full_name(inner, otherwise), type_)
     text = one.name.text
@@ -180,7 +180,7 @@ def _add_input(
 
 
 def _define_head(inner: GraphContext, head: Head) -> None:
-    """What the names of states and of the turn number mean in a turn."""
+    """Defines the names of states and of the iteration number in the body."""
     for one in head.carried:
         inner.scope.define(one.state.name, one.before)
     if head.counter is None or head.number is None or isinstance(head.counter.name, Missing):
@@ -201,7 +201,7 @@ def _define(inner: GraphContext, scanned: Scanned, value: SSAValue) -> None:
 
 
 def _define_row(inner: GraphContext, scanned: Scanned, rows: SSAValue, number: SSAValue) -> None:
-    """The row of this turn, of a loop that a condition may end before the last one."""
+    """Gathers the row of this iteration; needed if a condition may end the loop early."""
     if isinstance(scanned.name, Missing):
         return
     name = full_name(inner, scanned.name.text)
@@ -209,13 +209,13 @@ def _define_row(inner: GraphContext, scanned: Scanned, rows: SSAValue, number: S
     inner.scope.define(scanned.name, row)
 
 
-# --- what a turn gives --------------------------------------------------------------------------
+# --- outputs of the body
 
 
 def _lower_block(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> tuple[dict[str, _Given], list[_Given]]:
-    """Writes the block: what it gives to states, by their names, and what is stacked."""
+    """Lowers the block; returns the updated states by name, and the values to stack."""
     states = [one.name for one in head.carried]
     results = [name.text for name in context.statement.wanted]
     body = inner.within(Scope(inner.source, inner.scope, states=states, results=results))
@@ -246,7 +246,7 @@ def _given(inner: GraphContext, result: str, value: SSAValue) -> _Given:
 
 
 def _next(body: GraphContext, one: Carried) -> SSAValue:
-    """What a turn makes of a state."""
+    """The updated value of a state."""
     name = one.state.name
     value = result_named(body, name)
     if value is one.before:
@@ -273,7 +273,7 @@ def _next(body: GraphContext, one: Carried) -> SSAValue:
 
 
 def _row(body: GraphContext, head: Head, name: str) -> SSAValue:
-    """What a turn adds to a stack."""
+    """The value that an iteration appends to a stack."""
     if not body.scope.defined_here(name):
         body.source.parse_error(
             head.loop.span,
@@ -308,7 +308,7 @@ def _given_as_said(
 
 
 def _check_dtype(inner: GraphContext, one: Carried, target: Target, new: SSAValue) -> None:
-    """Sizes may be others in every turn, elements may not."""
+    """States may change their sizes between iterations, but not their element types."""
     one.keeps = new.type == one.type
     if check_dtype_of(new.type, one.type):
         return

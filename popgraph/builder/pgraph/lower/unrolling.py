@@ -1,4 +1,4 @@
-"""Lowers `for` by unrolling: the statements of its body, once per turn."""
+"""Lowers `for` by unrolling its body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.builder.pgraph.syntax.tree import Expression, For, Items, Name, Nu
 
 
 def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
-    """The statements of a `for`, once a turn; names of values begin with the turn."""
+    """Unrolls a `for`; names of values are prefixed by the iteration."""
     for target in loop.targets:
         if isinstance(target.name, Name):
             context.scope.check_new(target.name)
@@ -31,7 +31,7 @@ def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
 
 
 def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Expression]]]:
-    """The number of every turn, and what the names of the loop mean in it."""
+    """Yields each iteration's number, and the values of the loop names in it."""
     if isinstance(loop.range, Range):
         first, last = _whole(context, loop.range.first), _whole(context, loop.range.last)
         context.source.spend(loop.range.span, ITERATION * max(0, last - first))
@@ -50,7 +50,7 @@ def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Exp
 
 
 def _spread(context: GraphContext, loop: For, item: Expression) -> Sequence[Expression]:
-    """An item for each of the names of a loop."""
+    """Unpacks an item into the names of a loop."""
     if len(loop.targets) == 1:
         return [item]
     if isinstance(item, Items) and len(item.items) == len(loop.targets):

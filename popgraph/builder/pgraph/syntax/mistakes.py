@@ -8,10 +8,10 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Advice:
     """
-    What to say where the parser is stuck as it is at the end of one of `examples`.
+    The message for a parser that stops as at the end of one of `examples`.
 
-    Stuck the same way means: on the same kind of word, in the same state reached from the same
-    state; with `anywhere` the state before does not matter.
+    Stops match if token type, parser state and previous state agree; with `anywhere`, the previous
+    state is ignored.
     """
 
     what: str
