@@ -1,4 +1,4 @@
-"""PopART's public names, options and patterns, and what each of them does here."""
+"""PopART's public names, options and patterns, and their effect here."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from popgraph.popart.sessions.training_session import TrainingSession
 
 
 class Effect(Enum):
-    """What a name of PopART does here; of options and patterns, what they change."""
+    """The effect of a public name, option or pattern."""
 
     WORKS = "works"
     QUIET = "accepted without effect"
     PROGRAM = "changes the program"
-    """Results, speed or memory of what runs, or what a session keeps or refuses."""
+    """Changes results, speed, memory, or what a session stores or refuses."""
     REPORTS = "changes reports only"
     IR = "shown in the IR only"
-    """In drawings of `getIr`; nothing that runs depends on it."""
+    """Visible in drawings of `getIr` only; execution does not depend on it."""
     NONE = "no effect"
     REFUSED = "refused, as PopART without an IPU"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A name, what it belongs to ("" is the module itself), what it does, and why no more."""
+    """A name, its owner ("" for the module), its effect, and the reason for a limitation."""
 
     owner: str
     name: str
@@ -41,7 +41,7 @@ class Entry:
 
 
 Table = Mapping[Effect, Mapping[str, str]]
-"""Names, by their effect and the reason."""
+"""{effect: {reason: names}}."""
 
 
 _ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
@@ -151,7 +151,7 @@ OPTIONS: Table = {
         "other values than the default would change results": "customCodelets",
     },
 }
-"""What each of PopART's options changes."""
+"""The effect of each of PopART's options."""
 
 _PATTERNS_WITHOUT: Table = {
     Effect.NONE: {
@@ -182,7 +182,7 @@ OURS: Mapping[str, str] = {
     "TrainingSession": "selection",
     "Session": "save tuned wait",
 }
-"""What classes have for PopGraph itself: PopART has no such names."""
+"""{class: names that PopGraph adds to PopART's class}."""
 
 OTHERS: Mapping[str, Table] = {
     "": {
@@ -218,7 +218,7 @@ OTHERS: Mapping[str, Table] = {
         },
     },
 }
-"""What does less than its name says, or is not here, by what it does and why."""
+"""{owner: names with a limited effect, or none}."""
 
 
 def _named(owner: str, table: Table) -> Iterator[Entry]:
@@ -228,7 +228,7 @@ def _named(owner: str, table: Table) -> Iterator[Entry]:
 
 
 def _names() -> dict[str, set[str]]:
-    """PopART's public names, by what they belong to; "" is the module itself."""
+    """{owner: PopART's public names}; the owner "" is the module."""
     owners = [Builder, InferenceSession, TrainingSession, Session]
     found = {one.__name__: {name for name in dir(one) if name[0] != "_"} for one in owners}
     for kind in ("InferenceSession", "TrainingSession"):
@@ -261,8 +261,8 @@ def patterns() -> list[Entry]:
 
 def entries() -> Iterator[Entry]:
     """
-    Every public name of PopART but enumerations, their members and the functions of prefixes,
-    classes one after the other, and then the patterns.
+    Every public name of PopART except enumerations, their members and prefix functions: class by
+    class, then options and patterns.
     """
     for owner, names in _names().items():
         others = list(_named(owner, OTHERS.get(owner, {})))

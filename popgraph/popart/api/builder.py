@@ -66,12 +66,12 @@ class Builder(Annotations, ModelSource):
         y = builder.aiOnnx.matmul([x, w])
         builder.addOutputTensor(y)
 
-    The first of `aiOnnx` (the newest version), `aiOnnxOpset11` ... that is used decides on the
-    version of the operators. `Builder(model)` continues a model: a file, its bytes or a message.
+    The first use of `aiOnnx` (the newest opset), `aiOnnxOpset11` ... sets the opset of the model.
+    `Builder(model)` extends an existing model: a path, bytes or a ModelProto.
     """
 
     DEFAULT_OPSET: ClassVar[int] = LAST_OPSET
-    """The version of ai.onnx behind `aiOnnx`, unless another one is chosen first."""
+    """The opset of `aiOnnx`, unless another one is chosen first."""
 
     _REFUSES_EARLY: ClassVar[bool] = True
     """

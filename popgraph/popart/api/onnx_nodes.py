@@ -200,7 +200,7 @@ def _scan(
 
 
 def _from_front(attributes: Mapping[str, Any]) -> dict[str, object]:
-    """Attributes with ONNX's result axes, of which there is one more; rejects negative axes."""
+    """The attributes of Scan for ONNX, whose stacked results have one more axis."""
     axes = attributes.get("scan_output_axes") or ()
     if any(axis < 0 for axis in axes):
         raise popart_exception(

@@ -28,7 +28,7 @@ class Era:
     module: str
     """The module that its programs import."""
     opset: int = 10
-    """The version of ai.onnx behind `builder.aiOnnx`."""
+    """The opset of `builder.aiOnnx`."""
     gradient: str = GRADIENT
     """Prefix of gradient names; the current prefix is accepted as well."""
     numbered: bool = False
@@ -172,7 +172,7 @@ def _names(program: ast.Module) -> Iterator[str]:
 
 
 def of_era(kind: type[Kind], era: Era) -> type[Kind]:
-    """A class of old programs as it was in an era."""
+    """The subclass of `kind` that behaves as in `era`."""
     found: type[Kind] = _bound(cast("Hashable", kind), era)
     return found
 
@@ -184,7 +184,7 @@ def _bound(kind: Any, era: Era) -> Any:
 
 @contextmanager
 def in_words_of(era: Era) -> Iterator[None]:
-    """Within it, a model is read; the era says of what is none what it said."""
+    """Replaces the error about an unreadable model by the message of the era."""
     try:
         yield
     except unreadable_model as error:
@@ -209,7 +209,7 @@ _MODULES = {
     "eras.training": "BaseSGD L1Loss NllLoss",
     "exceptions": "PrepareDeviceException=OutOfMemoryException poponnx_exception=popart_exception",
 }
-"""By the module, what all eras have alike; `old=new` is another name of the module's `new`."""
+"""{module: names} of all eras; `old=new` renames the module's `new`."""
 _MODULES_OF_ERAS = {
     "eras.builder": "Builder",
     "eras.training": "ConstSGD SGD",
@@ -217,11 +217,11 @@ _MODULES_OF_ERAS = {
     "eras.sessions": "InferenceSession Session TrainingSession",
     "eras.steps": "PyStepIO",
 }
-"""By the module, the classes that depend on the era."""
+"""{module: classes that depend on the era}."""
 
 
 def _homes(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The module of each name, and the name there."""
+    """{name: (module, name in that module)}."""
     return {
         name: (f"popgraph.popart.{module}", today or name)
         for module, names in modules.items()
@@ -232,11 +232,11 @@ def _homes(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 _ALIKE, _BOUND = _homes(_MODULES), _homes(_MODULES_OF_ERAS)
 _PREFIXES = ("reservedGradientPrefix", "reservedAccumulationPrefix")
 OWN = frozenset([*_ALIKE, *_BOUND, *_PREFIXES])
-"""What an old era's module has that `popgraph.popart` has not, or has otherwise."""
+"""Names of an era's module that are absent from `popgraph.popart`, or differ there."""
 
 
 def own_value(name: str, era: Era) -> object:
-    """One of these, as it was in an era."""
+    """The value of a name in `OWN`, as of `era`."""
     if name == "reservedGradientPrefix":
         return lambda: era.gradient
     if name == "reservedAccumulationPrefix":
@@ -247,7 +247,7 @@ def own_value(name: str, era: Era) -> object:
 
 
 class EraModule(ModuleType):
-    """`poponnx` or `popart` as it was in an era."""
+    """`poponnx` or `popart` as of an era."""
 
     def __init__(self, era: Era) -> None:
         super().__init__(era.module, f"{era.module} as it was in {era.name}.")
