@@ -199,10 +199,10 @@ app = typer.Typer(
 @app.callback()
 def _callback(
     version: bool = typer.Option(
-        False, "--version", help="Show the version.", callback=_version, is_eager=True
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
     ),
     markdown: bool = typer.Option(
-        False, "--markdown", help="As the page docs/cli.md.", callback=_reference, is_eager=True
+        False, "--markdown", help="Print the page docs/cli.md.", callback=_reference, is_eager=True
     ),
     load: Load = None,
 ) -> None:

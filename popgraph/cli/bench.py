@@ -41,18 +41,25 @@ class Format(StrEnum):
 def command(
     model: ModelFile,
     against: Annotated[
-        str, typer.Option(metavar="NAMES", help="onnxruntime, openvino, torch: some, with commas.")
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Peers to compare with, comma-separated: onnxruntime, openvino, torch.",
+        ),
     ] = "",
     dim: Dimensions = None,
     value: Values = None,
     threads: Threads = 1,
-    seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 3.0,
-    repeats: Annotated[int, typer.Option(min=1, help="How many rounds at least.")] = 10,
+    seconds: Annotated[float, typer.Option(min=0, help="Minimum measuring time.")] = 3.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Minimum number of rounds.")] = 10,
     accuracy: Annotated[
-        bool, typer.Option("--accuracy", help="Compare the results with double precision, too.")
+        bool,
+        typer.Option(
+            "--accuracy", help="Also compare the results with a computation in double precision."
+        ),
     ] = False,
     form: Annotated[
-        Format, typer.Option("--format", case_sensitive=False, help="How to write it.")
+        Format, typer.Option("--format", case_sensitive=False, help="Output format.")
     ] = Format.TABLE,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,

@@ -29,10 +29,10 @@ def command(
     model: ModelFile,
     dim: Dimensions = None,
     value: Values = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the reproducer is written.")
-    ] = Path("reproducer.mlir"),
-    seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the reproducer.")] = Path(
+        "reproducer.mlir"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     threads: Threads = 1,

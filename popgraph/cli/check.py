@@ -28,9 +28,9 @@ class Format(StrEnum):
 def command(
     files: Annotated[list[Path], typer.Argument(help=".pgraph files.", metavar="FILES")],
     format: Annotated[
-        Format, typer.Option(case_sensitive=False, help="How to say it.")
+        Format, typer.Option(case_sensitive=False, help="Output format.")
     ] = Format.text,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as mistakes.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     folders: Folders = None,
 ) -> None:
     """

@@ -22,7 +22,7 @@ class Shell(StrEnum):
 
 
 def command(
-    shell: Annotated[Shell, typer.Argument(case_sensitive=False, help="For which shell.")],
+    shell: Annotated[Shell, typer.Argument(case_sensitive=False, help="The shell.")],
 ) -> None:
     """
     Print the completion script of a shell.

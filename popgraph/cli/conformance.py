@@ -29,27 +29,27 @@ class On(StrEnum):
 def command(
     backend: Annotated[
         list[On] | None,
-        typer.Option(case_sensitive=False, help="What runs them (may be given again)."),
+        typer.Option(case_sensitive=False, help="Backend to test (repeatable)."),
     ] = None,
     suite: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="PATH",
-            help="The tests of this wheel of onnx, or of this folder, and not those of the"
-            " installed package (may be given again).",
+            help="A wheel of onnx, or a folder of tests, instead of the installed onnx package "
+            "(repeatable).",
         ),
     ] = None,
-    only: Annotated[str, typer.Option(metavar="REGEX", help="Tests of such names only.")] = "",
+    only: Annotated[str, typer.Option(metavar="REGEX", help="Only tests whose name matches.")] = "",
     listed: Annotated[
-        bool, typer.Option("--list", help="Name every test that does not pass, and why.")
+        bool, typer.Option("--list", help="List every test that does not pass, with the reason.")
     ] = False,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all outcomes.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all outcomes to a file.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many processes (one per processor).")
+        int | None, typer.Option(min=1, help="Number of processes (default: one per processor).")
     ] = None,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds that a test may take.")] = 300.0,
+    limit: Annotated[float, typer.Option(min=1, help="Timeout per test, in seconds.")] = 300.0,
 ) -> None:
     """
     Run ONNX's backend test suite, and count the outcomes.

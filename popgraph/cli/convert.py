@@ -12,12 +12,12 @@ from popgraph.cli.options import Dimensions, Folders, ModelFile
 
 def command(
     source: ModelFile,
-    target: Annotated[Path, typer.Argument(help="The file to write; its ending says the format.")],
+    target: Annotated[Path, typer.Argument(help="Output file; its suffix selects the format.")],
     dim: Dimensions = None,
     output: Annotated[
         list[str] | None,
         typer.Option(
-            "--output", metavar="NAME", help="Keep this value and what it needs (again for more)."
+            "--output", metavar="NAME", help="Keep only this value and its ancestors (repeatable)."
         ),
     ] = None,
     folders: Folders = None,

@@ -21,10 +21,11 @@ PACKAGES = ("popgraph", "onnx", "numpy", "xdsl", "lark", "ml_dtypes")
 
 def command(
     model: Annotated[
-        Path | None, typer.Argument(help="An .onnx or .pgraph file; without one, the machine.")
+        Path | None,
+        typer.Argument(help="An .onnx or .pgraph file; by default, the machine is checked."),
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+        list[str] | None, typer.Option(metavar="N=4", help="Size of a symbolic dimension.")
     ] = None,
     value: Values = None,
     folders: Folders = None,

@@ -27,7 +27,7 @@ from popgraph.support.writing import write_files
 
 def command(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output folder.")],
     dim: Ranges = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,

@@ -44,37 +44,38 @@ class Weights(StrEnum):
 
 def command(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
-    name: Annotated[
-        str, typer.Option(help="What the names of files and functions begin with.")
-    ] = "model",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output folder.")],
+    name: Annotated[str, typer.Option(help="Prefix of file and function names.")] = "model",
     target: Annotated[
         str,
         typer.Option(
-            help="The machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, wasm32, "
-            "or one that an extension brings."
+            help="Target machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, "
+            "wasm32, or one of an extension."
         ),
     ] = "native",
     weights: Annotated[
         Weights,
         typer.Option(
             case_sensitive=False,
-            help="Constants: included by the assembler, as C, or in a file that you load.",
+            help="Storage of constants: included by the assembler, as a C array, or in a separate "
+            "file.",
         ),
     ] = Weights.INCBIN,
     malloc: Annotated[
         bool,
-        typer.Option("--malloc/--no-malloc", help="Whether there is a function that allocates."),
+        typer.Option("--malloc/--no-malloc", help="Export a function that allocates its memory."),
     ] = True,
     train: Annotated[
         bool,
-        typer.Option("--train", help="A step of training, as the `train` section of a text says."),
+        typer.Option(
+            "--train", help="Export a training step, as defined by the file's `train` section."
+        ),
     ] = False,
     dropout: Annotated[
         bool,
         typer.Option(
             "--dropout/--no-dropout",
-            help="With --train, whether Dropout drops elements where its node does not say so.",
+            help="With --train, whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
     dim: Ranges = None,
@@ -82,7 +83,7 @@ def command(
     example: Annotated[
         list[str] | None,
         typer.Option(
-            "--input", "-i", metavar="NAME=FILE", help="An input of the test vector; else random."
+            "--input", "-i", metavar="NAME=FILE", help="Input of the test vector (default: random)."
         ),
     ] = None,
     schedule: ScheduleFile = None,

@@ -19,14 +19,12 @@ STDIN = Path("-")
 
 def command(
     files: Annotated[
-        list[Path], typer.Argument(help=".pgraph files; - is the standard input.", metavar="FILES")
+        list[Path], typer.Argument(help=".pgraph files; - for the standard input.", metavar="FILES")
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; end with 1 if a file would change.")
+        bool, typer.Option("--check", help="Do not write; exit with 1 if a file would change.")
     ] = False,
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Write nothing; show what would change.")
-    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Do not write; print the changes.")] = False,
     folders: Folders = None,
 ) -> None:
     """

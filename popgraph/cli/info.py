@@ -32,11 +32,11 @@ def command(
     dim: Dimensions = None,
     value: Values = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Time the model on made-up inputs, too.")
+        bool, typer.Option("--measure", help="Also measure the model on random inputs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="All of it as rows `kind,name,type,number,bytes`.")
+        bool, typer.Option("--csv", help="Print as rows `kind,name,type,number,bytes`.")
     ] = False,
     threads: Threads = 1,
     winograd: Winograd = Switch.ON,

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def command(
     port: Annotated[
-        int | None, typer.Option(help="Listen on this port of 127.0.0.1; else the standard input.")
+        int | None,
+        typer.Option(help="Listen on this port of 127.0.0.1 (default: standard input and output)."),
     ] = None,
     folders: Folders = None,
 ) -> None:

@@ -53,18 +53,18 @@ COLUMNS = ("operator", "versions", "how", "in C", "element types")
 
 
 def command(
-    pattern: Annotated[str, typer.Argument(help="Only those with this in their name.")] = "",
+    pattern: Annotated[str, typer.Argument(help="Only operators whose name contains this.")] = "",
     level: Annotated[
-        Level, typer.Option(parser=ir_level, metavar=LEVELS, help="Whose operators.")
+        Level, typer.Option(parser=ir_level, metavar=LEVELS, help="IR level of the operators.")
     ] = Level.ONNX,
     dialect: Annotated[
         Dialect | None,
-        typer.Option(case_sensitive=False, help="The reference of a whole dialect, in Markdown."),
+        typer.Option(case_sensitive=False, help="Print the reference of a dialect as Markdown."),
     ] = None,
-    markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the page docs/ops.md.")] = False,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What tests of operators gave, for that page."),
+        typer.Option(metavar="FILE", help="Measured test results for that page."),
     ] = None,
     load: Load = None,
 ) -> None:

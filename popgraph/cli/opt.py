@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 def command(
     file: Annotated[
-        Path, typer.Argument(help="IR text of any level; `-` is the standard input.")
+        Path, typer.Argument(help="IR text of any level; `-` for the standard input.")
     ] = Path("-"),
     passes: Annotated[
         str,
-        typer.Option("--passes", "-p", metavar="PASSES", help="Passes, separated by commas."),
+        typer.Option("--passes", "-p", metavar="PASSES", help="Comma-separated passes."),
     ] = "",
     check: Annotated[
-        bool, typer.Option(help="Run the module before and after each pass and compare.")
+        bool,
+        typer.Option(help="Run the module before and after each pass, and compare the results."),
     ] = False,
     schedule: ScheduleFile = None,
     load: Load = None,

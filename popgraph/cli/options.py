@@ -93,7 +93,7 @@ Folders = Annotated[
     typer.Option(
         "-I",
         metavar="FOLDER",
-        help="Where a .pgraph text's imports are looked for (may be given again).",
+        help="Search path for imports of .pgraph files (repeatable).",
         callback=_search,
     ),
 ]
@@ -115,7 +115,7 @@ Load = Annotated[
     typer.Option(
         "--load",
         metavar="MODULE",
-        help="A file or module of Python that registers passes, operators or targets.",
+        help="Python file or module that registers passes, operators or targets.",
         callback=_load,
         is_eager=True,
     ),
@@ -127,7 +127,7 @@ ExtraPasses = Annotated[
     typer.Option(
         "--pass",
         metavar="PASS",
-        help="Run this pass from outside, too: `name`, or 'name{limit=3} after cse'.",
+        help="Also run this registered pass: `name`, or 'name{limit=3} after cse'.",
     ),
 ]
 
@@ -145,7 +145,7 @@ ModelFile = Annotated[
 
 
 Dimensions = Annotated[
-    list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+    list[str] | None, typer.Option(metavar="N=4", help="Size of a symbolic dimension.")
 ]
 
 
@@ -154,7 +154,7 @@ Ranges = Annotated[
     typer.Option(
         "--dim",
         metavar="N=4",
-        help="The size of a symbolic dimension; N=..64: any size up to that one.",
+        help="Size of a symbolic dimension; N=..64 for any size up to 64.",
     ),
 ]
 """For commands that can build one program for many sizes."""
@@ -164,14 +164,14 @@ Winograd = Annotated[
     Switch,
     typer.Option(
         case_sensitive=False,
-        help="Whether 3x3 convolutions may be computed by Winograd's transforms.",
+        help="Whether 3x3 convolutions may use Winograd's algorithm.",
     ),
 ]
 
 
 ScheduleFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
+    typer.Option(metavar="FILE", help="Schedules of contractions, see `popgraph schedules`."),
 ]
 
 
@@ -187,12 +187,12 @@ IndicesChoice = Annotated[
     typer.Option(
         "--indices",
         case_sensitive=False,
-        help="What an index from an input means that is out of range; an error if not given.",
+        help="Meaning of an out-of-range index in an input (default: error).",
     ),
 ]
 
 
-Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
+Threads = Annotated[int, typer.Option(min=1, help="Number of threads.")]
 
 
 Device = Annotated[
@@ -200,8 +200,8 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="ipu:2",
-        help="IPUs of the model instead of this machine: `ipu:2` two, `ipu1` of the first "
-        "generation, `ipu:1:64` one with 64 tiles.",
+        help="Modelled IPUs instead of this machine: `ipu:2` for two, `ipu1` for the first "
+        "generation, `ipu:1:64` for one with 64 tiles.",
     ),
 ]
 
@@ -220,7 +220,9 @@ def ipu_of(device: str | None) -> Ipu | None:
 
 Train = Annotated[
     bool,
-    typer.Option("--train", help="A step of training, as the `train` section of the file says."),
+    typer.Option(
+        "--train", help="Compile a training step, as defined by the file's `train` section."
+    ),
 ]
 
 
@@ -229,7 +231,7 @@ Values = Annotated[
     typer.Option(
         "--value",
         metavar="NAME=2,3",
-        help="The numbers of an input that decides the structure of the model.",
+        help="Value of an input that determines the structure of the model.",
     ),
 ]
 
@@ -237,7 +239,8 @@ Values = Annotated[
 Tuned = Annotated[
     Switch,
     typer.Option(
-        case_sensitive=False, help="Whether schedules that `popgraph tune` measured here are used."
+        case_sensitive=False,
+        help="Whether to use schedules that `popgraph tune` found on this machine.",
     ),
 ]
 

@@ -15,7 +15,7 @@ one. Those with a star make programs faster or smaller; the others make them pos
 
 
 def command(
-    markdown: Annotated[bool, typer.Option(help="As the page docs/passes.md.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the page docs/passes.md.")] = False,
     load: Load = None,
 ) -> None:
     """

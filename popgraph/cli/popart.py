@@ -30,7 +30,7 @@ def _counted(what: str, found: Sequence[Entry]) -> str:
 
 
 def command(
-    markdown: Annotated[bool, typer.Option(help="As the page docs/popart.md.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the page docs/popart.md.")] = False,
 ) -> None:
     """
     List PopART's names, and the effect of each in PopGraph.

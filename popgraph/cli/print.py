@@ -46,18 +46,20 @@ def _passes_to_compare(text: str) -> str:
 def command(
     model: ModelFile,
     at: Annotated[
-        Level, typer.Option(parser=level, metavar=LEVELS_AND_C, help="The level to print.")
+        Level, typer.Option(parser=level, metavar=LEVELS_AND_C, help="IR level to print.")
     ] = Level.ONNX,
     stop_after: Annotated[
         str | None,
-        typer.Option(parser=pass_name, metavar="PASS", help="Print what this pass leaves instead."),
+        typer.Option(
+            parser=pass_name, metavar="PASS", help="Print the module after this pass instead."
+        ),
     ] = None,
     print_after: Annotated[
         list[str] | None,
         typer.Option(
             parser=pass_name,
             metavar="PASS",
-            help="Print after this pass, too (may be given again).",
+            help="Also print the module after this pass (repeatable).",
         ),
     ] = None,
     diff: Annotated[
@@ -65,11 +67,11 @@ def command(
         typer.Option(
             parser=_passes_to_compare,
             metavar="PASS|A..B|all",
-            help="Print what this pass changes instead, or all from A to B, or every pass.",
+            help="Print the diff of this pass instead, of A to B, or of every pass.",
         ),
     ] = None,
     elide: Annotated[
-        bool, typer.Option(help="Leave out elements of large constants and ends of long lists.")
+        bool, typer.Option(help="Elide elements of large constants and ends of long lists.")
     ] = False,
     dim: Ranges = None,
     value: Values = None,

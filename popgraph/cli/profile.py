@@ -38,25 +38,27 @@ if TYPE_CHECKING:
 def command(
     model: ModelFile,
     dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+        list[str] | None, typer.Option(metavar="N=4", help="Size of a symbolic dimension.")
     ] = None,
     value: Values = None,
     threads: Threads = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="How often it runs; minima count.")] = ROUNDS,
-    rows: Annotated[int, typer.Option(min=1, help="How many calls the table shows.")] = 20,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Number of runs; the minimum of each time is reported.")
+    ] = ROUNDS,
+    rows: Annotated[int, typer.Option(min=1, help="Number of calls in the table.")] = 20,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all numbers.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
     ] = None,
     html_file: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Keep a page with pictures.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts.")
     ] = None,
     csv_file: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Keep a row for each call and pass."),
+        typer.Option("--csv", metavar="FILE", help="Write one row per call and pass."),
     ] = None,
     trace_file: Annotated[
         Path | None,
-        typer.Option("--trace", metavar="FILE", help="Keep a trace for Perfetto or Chrome."),
+        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto or Chrome."),
     ] = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,

@@ -49,7 +49,7 @@ BackendChoice = Annotated[
     typer.Option(
         parser=backend_name,
         metavar="NAME",
-        help="c, reference (NumPy for every operation), or one that an extension brings.",
+        help="c, reference (NumPy), or a backend of an extension.",
     ),
 ]
 
@@ -58,19 +58,19 @@ def command(
     model: ModelFile,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array of an input."),
+        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="File with an input array."),
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="NAME=FILE.npy", help="Where to keep an output."),
+        typer.Option("--output", "-o", metavar="NAME=FILE.npy", help="File for an output array."),
     ] = None,
     random: Annotated[
-        bool, typer.Option("--random", help="Make up the inputs that are not given.")
+        bool, typer.Option("--random", help="Generate random values for missing inputs.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Which random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     dim: Annotated[
         list[str] | None,
-        typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
+        typer.Option(metavar="N=4", help="Size of a symbolic dimension of random inputs."),
     ] = None,
     value: Values = None,
     backend: BackendChoice = "c",
@@ -79,7 +79,7 @@ def command(
         bool,
         typer.Option(
             "--quick",
-            help="Compile less, for a sooner answer, what the cache does not have.",
+            help="Compile programs that are not cached with fewer optimizations, to start sooner.",
         ),
     ] = False,
     indices: IndicesChoice = None,

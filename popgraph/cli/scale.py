@@ -26,27 +26,31 @@ def command(
     model: ModelFile,
     dim: Dimensions = None,
     value: Values = None,
-    ranks: Annotated[int, typer.Option(min=2, help="The largest number of ranks.")] = 1024,
+    ranks: Annotated[int, typer.Option(min=2, help="Maximum number of ranks.")] = 1024,
     bandwidth: Annotated[
-        str, typer.Option(metavar="10G,25G", help="Of a rank's link, in bits per second.")
+        str,
+        typer.Option(metavar="10G,25G", help="Bandwidths of a rank's link, in bits per second."),
     ] = "25G",
-    latency: Annotated[str, typer.Option(metavar="5us", help="Of a message.")] = "5us",
+    latency: Annotated[str, typer.Option(metavar="5us", help="Latency of a message.")] = "5us",
     addition: Annotated[
-        str, typer.Option(metavar="40G", help="Bits per second that a rank adds up.")
+        str,
+        typer.Option(
+            metavar="40G", help="Throughput of the reduction on a rank, in bits per second."
+        ),
     ] = "40G",
     bucket: Annotated[
-        str, typer.Option(metavar="4M", help="Bytes of gradients that are told together.")
+        str, typer.Option(metavar="4M", help="Bytes of gradients per message.")
     ] = "4M",
     type_: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="Tell gradients in f16 or bf16.")
+        str, typer.Option("--type", metavar="TYPE", help="Send gradients as f16 or bf16.")
     ] = "",
     threads: Threads = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="How often a step is measured.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured steps.")] = 10,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all numbers.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
     ] = None,
     svg_file: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Keep a chart of the efficiency.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write a chart of the efficiency.")
     ] = None,
     folders: Folders = None,
 ) -> None:

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 def command(
     model: ModelFile,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File for the schedules.")
     ] = None,
-    few: Annotated[int, typer.Option(min=0, help="How many other ways are shown of each.")] = 5,
+    few: Annotated[
+        int, typer.Option(min=0, help="Number of alternatives shown per contraction.")
+    ] = 5,
     dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,

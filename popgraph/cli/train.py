@@ -31,11 +31,11 @@ def _step_option(name: str) -> Any:
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx or .pgraph file.", callback=existing)],
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=FILE.npy]...", help="As --data.")
+        list[str] | None, typer.Argument(metavar="[NAME=FILE.npy]...", help="Same as --data.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE.npy", help="An input's samples, along the first axis."),
+        typer.Option(metavar="NAME=FILE.npy", help="Samples of an input, along the first axis."),
     ] = None,
     loss: Annotated[
         str | None,
@@ -45,105 +45,115 @@ def command(
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(help="A name (adam, sgd ...), or with arguments: 'SGD(0.1, momentum=0.9)'."),
+        typer.Option(
+            help="A name (adam, sgd ...), optionally with arguments: 'SGD(0.1, momentum=0.9)'."
+        ),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(help="What the learning rate is multiplied by: 'cosine(steps=1000)'."),
+        typer.Option(help="Factor of the learning rate over time: 'cosine(steps=1000)'."),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="How often all samples are seen.")] = 1,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of passes over all samples.")] = 1,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Told beside the loss: accuracy, top5, f1, mae ..."),
+        typer.Option(
+            metavar="NAME",
+            help="Metric reported in addition to the loss: accuracy, top5, f1, mae ...",
+        ),
     ] = None,
     prediction: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The output that --loss by name and --metric look at, of several."
+            metavar="NAME",
+            help="Output to which a named --loss and --metric apply, if there are several.",
         ),
     ] = None,
     validation: Annotated[
         str | None,
         typer.Option(
             metavar="SHARE|NAME=FILE.npy,...",
-            help="Samples that are held out: a share of all, 0.2, or arrays of their own.",
+            help="Validation samples: a fraction of all samples, such as 0.2, or separate arrays.",
         ),
     ] = None,
     monitor: Annotated[
-        str | None, typer.Option(help="What says which epoch was best: val_loss, val_accuracy ...")
+        str | None,
+        typer.Option(help="Metric that selects the best epoch: val_loss, val_accuracy ..."),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop when so many epochs in a row were no better.")
+        int | None,
+        typer.Option(min=1, help="Stop after this number of epochs without improvement."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to keep all that training needs to go on."),
+        typer.Option(metavar="FILE", help="File for checkpoints, which --resume continues from."),
     ] = None,
     every: Annotated[
         str | None,
         typer.Option(
-            metavar="STEPS|TIME", help="How often: 500, or 10min; unasked after each epoch."
+            metavar="STEPS|TIME",
+            help="Interval of checkpoints: 500 (steps), or 10min (default: every epoch).",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the checkpoint ends, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint, if the file exists.")
     ] = False,
     log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to keep a row for each epoch, as .csv or .jsonl."),
+        typer.Option(metavar="FILE", help="File for one row per epoch, .csv or .jsonl."),
     ] = None,
     tensorboard: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where TensorBoard finds the curves of this run."),
+        typer.Option(metavar="FOLDER", help="Folder for TensorBoard event files."),
     ] = None,
     curves: Annotated[
         bool,
-        typer.Option("--curves", help="Draw the curves in the terminal, while they grow."),
+        typer.Option("--curves", help="Draw learning curves in the terminal during training."),
     ] = False,
     view: Annotated[
         bool, typer.Option("--view", help="Show the training in the browser while it runs.")
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Write what --view shows as one file at the end."),
+        typer.Option(metavar="FILE.html", help="Write the page of --view to a file at the end."),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Samples of a step; unasked as many as the model says, or 32."),
+        typer.Option(min=1, help="Batch size (default: that of the model, or 32)."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The order of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the shuffling.")] = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
+        Path | None, typer.Option("--output", "-o", help="File for the trained model.")
     ] = None,
     backend: BackendChoice = "c",
     value: Values = None,
     indices: IndicesChoice = None,
     freeze: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Weights that stay as they are: 'layer1.*'."),
+        typer.Option(metavar="PATTERN", help="Weights to keep constant: 'layer1.*'."),
     ] = None,
     train_only: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Of all weights, train these only: 'fc.*'."),
+        typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*'."),
     ] = None,
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Run one batch, show the gradients of all weights, train nothing."
+            "--check",
+            help="Run one batch and print the gradient norms of all weights, without training.",
         ),
     ] = False,
     straight_through: Annotated[
         bool,
         typer.Option(
             "--straight-through",
-            help="Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded.",
+            help="Use straight-through gradients for QuantizeLinear and DequantizeLinear.",
         ),
     ] = False,
     dropout: Annotated[
         bool,
         typer.Option(
             "--dropout/--no-dropout",
-            help="Whether Dropout drops elements where its node does not say so itself.",
+            help="Whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
     accumulate: Annotated[int | None, _step_option("accumulate")] = None,
@@ -157,7 +167,7 @@ def command(
         bool,
         typer.Option(
             "--quick",
-            help="Begin with plain programs; tuned ones, built meanwhile, take over.",
+            help="Start with unoptimized programs while tuned ones are compiled in the background.",
         ),
     ] = False,
     folders: Folders = None,

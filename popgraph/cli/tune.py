@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 def command(
     model: ModelFile,
-    seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0, help="Minimum measuring time.")] = 10.0,
     threads: Threads = 1,
-    few: Annotated[int, typer.Option(min=2, help="How many ways are tried of each.")] = 6,
+    few: Annotated[
+        int, typer.Option(min=2, help="Number of candidate schedules per contraction.")
+    ] = 6,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Keep them here, too."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Also write the schedules to this file."
+        ),
     ] = None,
     dim: Dimensions = None,
     value: Values = None,

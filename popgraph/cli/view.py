@@ -40,19 +40,21 @@ def command(
     model: ModelFile,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Write the page as one file instead."),
+        typer.Option(metavar="FILE.html", help="Write the page to a file instead."),
     ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Keep the times by level; with --profile."),
+        typer.Option(
+            "--json", metavar="FILE", help="Write the times by level; requires --profile."
+        ),
     ] = None,
     csv_file: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Keep them as a row for each; with --profile."),
+        typer.Option("--csv", metavar="FILE", help="Write the times as rows; requires --profile."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Measure every call of a kernel, too.")
+        bool, typer.Option("--profile", help="Also measure every kernel call.")
     ] = False,
     dim: Dimensions = None,
     value: Values = None,
