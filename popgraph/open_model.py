@@ -106,12 +106,12 @@ class Interface:
             if name not in self.places:
                 listed = ", ".join(map(repr, self.places)) or "none"
                 raise RunError(
-                    f"bounds names {name!r}, which is no unknown dimension of the model",
-                    hint=f"its unknown dimensions: {listed}",
+                    f"bounds names {name!r}, which is not a symbolic dimension of the model",
+                    hint=f"its symbolic dimensions: {listed}",
                 )
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
                 raise RunError(
-                    f"the bound of {name!r} is {bound!r}", hint="it is a whole number, 1 or more"
+                    f"the bound of {name!r} is {bound!r}", hint="it must be a positive integer"
                 )
 
     @cached_property

@@ -152,7 +152,7 @@ class Runner:
         try:
             said = self.description
         except PopgraphError as error:  # Whoever looks is not to end with an error.
-            return "popgraph.Runner", [("model", f"is not known any more: {error.what}")]
+            return "popgraph.Runner", [("model", f"is unknown: {error.what}")]
         title = f"popgraph.Runner of {said.model}" if said.model else "popgraph.Runner"
         rows = said.rows()
         rows += [("structure", f"is decided by the values of {name}") for name in self.structural]

@@ -124,7 +124,7 @@ class Commands(TyperGroup):
                 raise
             show_error(
                 PopgraphError(
-                    f"PopGraph broke a promise of its own: {type(error).__name__}: {error}",
+                    f"internal error: {type(error).__name__}: {error}",
                     hint="; ".join(
                         [
                             "please report this",

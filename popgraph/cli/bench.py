@@ -89,7 +89,7 @@ def command(
     names = [name.strip() for name in against.split(",") if name.strip()]
     if unknown := [name for name in names if name not in PEERS]:
         known = ", ".join(PEERS)
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {known}", param_hint="--against")
     pin(threads)
     module, compilation, _ = models.opened(model, dim, value, assumed=True)
     if accuracy and models.is_hosted(module):

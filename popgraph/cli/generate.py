@@ -14,7 +14,7 @@ def tokens(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of integers such as 1,2,3") from error
+        raise typer.BadParameter(f"{text!r} is not a list of integers such as 1,2,3") from error
 
 
 def command(

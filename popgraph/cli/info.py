@@ -57,7 +57,7 @@ def command(
     arithmetic and memory.
     """
     if as_json and as_csv:
-        raise typer.BadParameter("--json and --csv are two forms", param_hint="--csv")
+        raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT
     from popgraph.cli import models

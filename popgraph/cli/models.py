@@ -177,7 +177,7 @@ def sizes(texts: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, value in pairs(texts, "--dim").items():
         if not value.isdigit() or not int(value):
-            raise typer.BadParameter(f"{value!r} is no size", param_hint="--dim")
+            raise typer.BadParameter(f"{value!r} is not a size", param_hint="--dim")
         found[name] = int(value)
     return found
 
@@ -225,25 +225,25 @@ def _numbers(name: str, text: str, dtype: DType, shape: Sequence[object]) -> Arr
 
     if len(shape) > 1:
         raise _no_value(
-            f"input {name!r} is a tensor of {len(shape)} axes, and {text!r} gives it at most one",
+            f"input {name!r} has {len(shape)} axes, and {text!r} gives it at most one",
             f"`popgraph run` takes it from a file: --input {name}=FILE.npy",
         )
     parts = text.split(",")
     if not shape and len(parts) > 1:
         raise _no_value(
-            f"input {name!r} is one number, and {text!r} is a list of {len(parts)}",
+            f"input {name!r} is a scalar, and {text!r} is a list of {len(parts)}",
             f"--value {name}={parts[0] or 1}",
         )
-    kind = "whole number" if not dtype.is_float else "number"
+    kind, article = ("number", "a") if dtype.is_float else ("integer", "an")
     words = {"true": 1, "false": 0} if dtype.name == "bool" else {}
     try:
         read = [words.get(one) if one in words else _number(one, dtype) for one in parts]
         array = np.array(read, dtype.numpy)
     except (ValueError, OverflowError) as error:
         example = "true" if words else "2,3" if shape else "2"
-        what = f"list of {kind}s" if shape else kind
+        what = f"a list of {kind}s" if shape else f"{article} {kind}"
         raise _no_value(
-            f"{text!r} is no {what}, which input {name!r} is", f"--value {name}={example}"
+            f"{text!r} is not {what}, the type of input {name!r}", f"--value {name}={example}"
         ) from error
     return array.reshape([-1] * len(shape))
 
@@ -263,7 +263,7 @@ def cut(module: ModuleOp, names: Sequence[str]) -> None:
 
     if level_of(module) != "onnx":
         raise ModelError(
-            f"a module of the {level_of(module)} level is not cut",
+            f"a module of the {level_of(module)} level cannot be cut",
             hint="--output is for models: .onnx, .pgraph, and .mlir of the onnx level",
         )
     cut_to(module, names)
@@ -300,8 +300,8 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
 def note_ones(dimensions: Iterable[str]) -> None:
     """Reports the dimensions that were set to 1 by default."""
     names = sorted(dimensions)
-    taken = ", ".join(f"{name} = 1" for name in names) or "sizes without a name are 1"
-    note(f"{taken}: nobody says more" + (f" (--dim {names[0]}=4 does)" if names else ""))
+    taken = ", ".join(f"{name} = 1" for name in names) or "unnamed sizes are 1"
+    note(f"{taken} by default" + (f" (set another size by --dim {names[0]}=4)" if names else ""))
 
 
 def check_static(module: ModuleOp) -> None:
@@ -436,7 +436,7 @@ def given(
     numbers = values(texts, specs_of(module))
     check_names({**files, **numbers}, types, overridable=also, complete=complete)
     if twice := [name for name in files if name in numbers]:
-        raise typer.BadParameter(f"{twice[0]!r} is in --value, too", param_hint="--input")
+        raise typer.BadParameter(f"{twice[0]!r} is also in --value", param_hint="--input")
     arrays = {name: read_array(file) for name, file in files.items()} | numbers
     return _fitted(arrays, {**types, **also})
 

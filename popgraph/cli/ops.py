@@ -109,7 +109,7 @@ def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
     """The error for a pattern that matches no operator."""
     close = closest(pattern, [row[0] for row in rows])
     return UnsupportedError(
-        f"no operator here has {pattern!r} in its name",
+        f"no operator name contains {pattern!r}",
         hint=f"the closest is {close}" if close else "`popgraph ops` lists them",
     )
 

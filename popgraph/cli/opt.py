@@ -149,4 +149,4 @@ def _text(file: Path) -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise ParseError("this is no UTF-8 text", str(file)) from error
+        raise ParseError("not UTF-8 text", str(file)) from error

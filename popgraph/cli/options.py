@@ -53,7 +53,8 @@ def _level(text: str, known: Sequence[Level]) -> Level:
         return Level(text.lower())
     close = closest(text, known)
     raise typer.BadParameter(
-        f"{text!r} is none of {', '.join(known)}" + (f"; did you mean {close!r}?" if close else "")
+        f"{text!r} is not one of {', '.join(known)}"
+        + (f"; did you mean {close!r}?" if close else "")
     )
 
 

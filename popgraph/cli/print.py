@@ -117,7 +117,7 @@ def command(
 
     ipu = ipu_of(device)
     if ipu is not None and at not in (Level.ONNX, Level.GRAPHCORE, Level.STRUCTURED):
-        raise typer.BadParameter("tiles are a matter of the structured level", param_hint="--at")
+        raise typer.BadParameter("tiles exist at the structured level only", param_hint="--at")
     diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(

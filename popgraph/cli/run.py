@@ -148,14 +148,14 @@ def _made_up(
             found[name] = random_array(generator, shapes[name], spec.dtype)
         elif name not in given:
             raise RunError(
-                f"input {name!r} is {spec.type}: only tensors of numbers are made up",
+                f"input {name!r} is {spec.type}: only numeric tensors can be generated",
                 hint="run the model from Python, where inputs of all kinds can be given",
             )
     decisive = () if runner.open is None else runner.open.decided_by({**found, **given})
     for name in decisive:
         if name not in given:
             raise RunError(
-                f"input {name!r} decides the structure of the model: it is not made up",
+                f"input {name!r} decides the structure of the model: it is not generated",
                 hint=f"--value {name}=2,3",
             )
     return found
@@ -210,7 +210,7 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]
     if no_arrays:
         raise RunError(
-            f"output {no_arrays[0]!r} is no array", hint="run the model from Python to keep it"
+            f"output {no_arrays[0]!r} is not an array", hint="run the model from Python to keep it"
         )
     write_files([(Path(file), npy(results[name])) for name, file in keep.items()])
     for name, array in _each_array(results):

@@ -117,7 +117,7 @@ def _number(text: str, units: dict[str, Any], option: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if found is None or found[2] not in units or not float(found[1]):
         listed = ", ".join(f"5{unit}" for unit in units)
-        raise typer.BadParameter(f"{text!r} is none of {listed}", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not one of {listed}", param_hint=option)
     return float(found[1]) * float(units[found[2]])
 
 
@@ -128,7 +128,7 @@ def _told(step: Step, found: dict[str, list[Prediction]]) -> str:
     messages = step.messages
     sizes = ", ".join(bytes_text(size) for size in messages[:4]) + (", ..." if messages[4:] else "")
     lines = [
-        f"a step takes {step.alone * 1e3:.3f} ms on its own and tells "
+        f"a step takes {step.alone * 1000.0:.3f} ms alone and sends "
         f"{counted(len(messages), 'message')}: {sizes}"
     ]
     for name, rows in found.items():

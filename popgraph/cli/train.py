@@ -281,7 +281,7 @@ def command(
         _checked(trainer.check(arrays, batch=batch))
         return
     if output is None and checkpoint is None and is_first:
-        note("nothing keeps what is trained: -o trained.onnx does")
+        note("the trained model is not saved: add -o trained.onnx")
     callbacks: list[Callback] = []
     if log is not None and is_first:
         callbacks.append(Log(log))
@@ -304,7 +304,7 @@ def command(
             callbacks=[*callbacks, shown],
         )
     if resume and trainer.planned is not None and trainer.planned <= 0 and is_first:
-        note(f"{checkpoint} ends where this training does: nothing was left to do")
+        note(f"{checkpoint} ends where this training does: nothing is left to do")
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
@@ -327,7 +327,7 @@ def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit) as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else error.code
-        kept = "nothing of it is kept" if checkpoint is None else f"{error}; --resume goes on"
+        kept = "nothing is saved" if checkpoint is None else f"{error}; --resume continues it"
         note(f"the training was interrupted: {kept}")
         raise typer.Exit(code if isinstance(code, int) else 1) from None
 

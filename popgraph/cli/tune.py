@@ -94,5 +94,5 @@ def text(model: str, tuning: Tuner) -> str:
         times = (f"{each.before / 1e3:9.1f}", f"{each.after / 1e3:8.1f}", f"{ratio:14.2f}")
         rows.append((*times, name + more, now))
     whole = f"{model}: {tuning.before / 1e3:.1f} us before, {tuning.after / 1e3:.1f} us after"
-    refused = "; together they are no faster: everything stays as it was" * tuning.in_vain
+    refused = "; together they are not faster, so nothing changes" * tuning.in_vain
     return f"{whole}{refused}\n\n{table(rows)}"

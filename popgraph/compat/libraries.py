@@ -27,7 +27,7 @@ def load_operators(asked: str) -> None:
     library, stands_for, module = asked.rpartition("=")
     if not module:
         raise ExtensionError(
-            "nothing says what the operators of a library mean",
+            "the operators of the library have no definition",
             f"--load {asked}",
             f"name a file of Python, as in `--load {library or 'custom_ops.so'}=operators.py`",
         )

@@ -38,7 +38,7 @@ def verify(module: ModuleOp) -> None:
         module.verify()
     except (VerifyException, ValueError) as error:
         raise ModelError(
-            f"the model breaks a rule of its operators: {_cause_of(error)}",
+            f"the model violates a rule of its operators: {_cause_of(error)}",
             _place_of(module),
             "`popgraph print --at onnx` shows what was read",
         ) from error
@@ -99,7 +99,9 @@ def lower(
         if not (settled and isinstance(made, SETTLING))
     ]
     if until is not None and until not in {made.name for _, made in steps}:
-        raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
+        raise PassError(
+            f"the pass {until!r} is not in this pipeline", hint="`popgraph passes` lists them"
+        )
     original: ModuleOp | None = None  # The module as it is when its constants are settled.
     try:
         with LOWERING:
@@ -150,8 +152,8 @@ def check_static_form(module: ModuleOp, *, trained: bool = False) -> None:
         what = f"{op.op_type} is computed by Python and has no form below the onnx level"
         if is_bounded(op):
             what = (
-                f"the data decide the size of what {op.op_type} gives: this model is several "
-                "programs, and has no one form below the onnx level"
+                f"the output size of {op.op_type} depends on data: this model is several programs, "
+                "and has no single form below the onnx level"
             )
         raise UnsupportedError(
             what,

@@ -275,7 +275,7 @@ class BuildRequest:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
                 self._hosted()[0].where(),
-                "train the part of the model before it or behind it",
+                "train the part of the model before or after it",
             )
         verify(self.module)
         weights = self.compilation.weights

@@ -55,11 +55,11 @@ def _suite(place: Path, stack: ExitStack) -> list[Case]:
         name = _release(place)
         _unpack(place, folder)
     else:
-        raise ModelError("there is no such file or folder", str(place))
+        raise ModelError("no such file or folder", str(place))
     cases = [replace(case, suites=(name,)) for case in _cases(folder)]
     if not cases:
         raise ModelError(
-            "there are no tests of models in it",
+            "it contains no model tests",
             str(place),
             f"give a wheel of onnx, or a folder that holds KIND/{PREFIX}NAME/{MODEL}",
         )
@@ -122,7 +122,7 @@ def _description(file: Path) -> dict[str, Any]:
             return said
     except ValueError:
         pass
-    raise ModelError("it is no object of JSON", str(file), "it says where the model of a test is")
+    raise ModelError("not a JSON object", str(file), "it says where the model of a test is")
 
 
 def _fingerprint(case: Case) -> str:

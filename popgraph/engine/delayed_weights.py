@@ -18,13 +18,12 @@ def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[st
     shared = next((id for id in found if len(stages.stages_of(id)) > 1), None)
     if shared is not None:
         raise _unsupported(
-            f"the weight {shared} is read in several stages of a pipeline that updates it while "
-            "batches are under way"
+            f"several stages read the weight {shared}, but the pipeline updates it while batches "
+            "are in flight"
         )
     if found and talks:
         raise _unsupported(
-            "replicas that differ or talk to each other cannot update weights while batches are "
-            "under way"
+            "replicas that differ or communicate cannot update weights while batches are in flight"
         )
     return found
 

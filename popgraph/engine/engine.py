@@ -70,7 +70,7 @@ class Engine:
     def seed(self, seed: int) -> None:
         step, low = divmod(seed, 2**64)
         if not 0 <= step < 2**63:
-            raise RunError(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
+            raise RunError(f"a seed must be an integer from 0 to 2^64 - 1, not {seed}")
         self.drawn = np.array([low, step], np.uint64).astype(np.int64)
 
     @property

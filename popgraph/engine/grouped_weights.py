@@ -94,8 +94,8 @@ def _parted(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, 
     if stride % local == 0:
         return (1, 1), (stride // local, size)
     raise UnsupportedError(
-        f"groups of {size} replicas that are {stride} apart do not take the same part of every "
-        f"process of {local} replicas",
+        f"groups of {size} replicas with stride {stride} do not divide evenly among processes of "
+        f"{local} replicas",
         f"the weight {id}",
-        "a number of replicas in each process that the groups divide, or that divides them",
+        "a number of replicas per process that divides the groups, or is a multiple of them",
     )

@@ -90,13 +90,13 @@ class StepPlan:
         name = next((name for name, count in parts.items() if count > 1), "")
         if name and self.ranks > 1:
             raise RunError(
-                f"{name} run on threads of one process, and here are {self.ranks} ranks",
+                f"{name} run on threads of one process, but there are {self.ranks} ranks",
                 name,
                 f"mpirun -n {self.ranks * parts[name]} without {name}",
             )
         if name and quick:
             raise RunError(
-                f"{name} run one program, and quick would replace it",
+                f"{name} run a single program, which quick would replace",
                 name,
                 "leave out one of the two",
             )
@@ -104,7 +104,7 @@ class StepPlan:
             raise RunError("replicas of a pipeline are not supported", "stages", "one of the two")
         if self.stages > 1 and self.accumulate < self.stages:
             raise RunError(
-                f"{self.stages} stages are busy only with as many micro-batches, not with "
+                f"{self.stages} stages need as many micro-batches to keep busy, not "
                 f"{self.accumulate}",
                 "stages",
                 f"accumulate={4 * self.stages}",

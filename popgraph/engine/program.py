@@ -241,9 +241,10 @@ class Program:
                 continue
             if id not in variables:
                 raise UnsupportedError(
-                    f"groups of replicas cannot have {id} apart, which is constant",
+                    f"{id} is constant and cannot differ between groups of replicas",
                     "groups",
-                    "weights of floats can; make it an input, or give all replicas the same",
+                    "only floating-point weights can; make it an input, or use the same value for "
+                    "all replicas",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
             copies = zip(

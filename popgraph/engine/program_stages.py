@@ -118,7 +118,7 @@ class Overlap:
         ranks, devices = world().size, len(pipeline.devices)
         if ranks > devices:
             raise RankError(
-                f"{devices} devices of a pipeline cannot be shared out to {ranks} ranks",
+                f"{devices} devices of a pipeline cannot be divided among {ranks} ranks",
                 "stages",
                 f"mpirun -n {devices} at most",
             )
@@ -131,7 +131,7 @@ class Overlap:
         except UncutError as error:
             if self.ranks.size > 1:
                 raise RankError(
-                    f"ranks cannot share out the stages of this pipeline: {error.what}",
+                    f"ranks cannot divide the stages of this pipeline: {error.what}",
                     "stages",
                     "run it in one process",
                 ) from error

@@ -44,9 +44,9 @@ class Share:
         here = world()
         if plan.replicas % here.size:
             raise RankError(
-                f"{plan.replicas} replicas cannot be shared out to {here.size} ranks",
+                f"{plan.replicas} replicas cannot be divided among {here.size} ranks",
                 "replicas",
-                "take a number of ranks that divides that of the replicas",
+                "a number of ranks that divides the number of replicas",
             )
         local = plan.replicas // here.size
         return cls(plan, replace(plan, replicas=local).on_rank(here.rank, here.size))
@@ -95,7 +95,7 @@ class Share:
         if len(set(told)) > 1:
             other = next(rank for rank, one in enumerate(told) if one != told[0])
             raise RankError(
-                f"ranks 0 and {other} have programs that tell each other different things",
+                f"the programs of ranks 0 and {other} do not communicate the same tensors",
                 "compilation",
                 "all ranks need the same model, optimizer and options",
             )

@@ -142,7 +142,7 @@ def device_named(text: str) -> Ipu:
     name, *numbers = text.split(":")
     generation = MK2 if name == "ipu" else IPUS.get(name)
     if generation is None:
-        raise ValueError(f"{name!r} is no device: there are ipu, {', '.join(IPUS)}")
+        raise ValueError(f"unknown device {name!r}: known are ipu, {', '.join(IPUS)}")
     if len(numbers) > 2 or not all(number.isdigit() and int(number) for number in numbers):
         raise ValueError(f"{text!r}: a device is NAME, NAME:IPUS or NAME:IPUS:TILES")
     return generation.of(*map(int, numbers))

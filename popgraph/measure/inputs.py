@@ -18,12 +18,12 @@ def made_up_inputs(module: ModuleOp) -> dict[str, Array]:
     for name, type_ in signature(module).items():
         if not isinstance(type_, TensorType) or not is_number(type_.element_type):
             raise RunError(
-                f"input {name!r} is {describe(type_)}: only tensors of numbers are made up",
+                f"input {name!r} is {describe(type_)}: only numeric tensors can be generated",
                 hint="run the model from Python, where inputs of all kinds can be given",
             )
         if static_shape(type_) is None:
             raise RunError(
-                f"input {name!r} is {describe(type_)}: its sizes are not known",
+                f"input {name!r} is {describe(type_)}: its sizes are unknown",
                 hint="give the sizes of symbolic dimensions",
             )
         types[name] = from_ir(type_.element_type), type_.get_shape()

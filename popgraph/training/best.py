@@ -64,7 +64,7 @@ def best_of(
     if monitor is None and patience is None:
         return None
     if patience is not None and patience < 1:
-        raise ModelError("patience is a number of epochs from 1 on", "patience")
+        raise ModelError("patience must be an integer of at least 1", "patience")
     chosen = monitor or (f"{VALIDATION}{loss}" if validates else loss)
     larger = {one.name: one.larger_is_better for one in metrics}
     return Best(chosen, larger.get(chosen.removeprefix(VALIDATION), False), patience)

@@ -80,9 +80,9 @@ def _check_finite(variables: Mapping[str, Array], running: Running) -> None:
     """Keeps the previous checkpoint if training could not continue from this one."""
     for name in not_finite(variables):
         raise RunError(
-            f"{name!r} is no longer finite behind step {running.steps.driver.steps}",
+            f"{name!r} is not finite after step {running.steps.driver.steps}",
             "training",
-            "a smaller learning rate, or other data; the last checkpoint is older",
+            "reduce the learning rate or check the data; the previous checkpoint is unaffected",
         )
 
 
@@ -104,7 +104,7 @@ def load(path: Path, running: Running) -> None:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
     """The JSON part of a checkpoint, and its arrays by kind and name."""
     kept, told = read_all(path)
-    with reading("it is no checkpoint of a training"):
+    with reading("it is not a training checkpoint"):
         found: dict[str, Any] = json.loads(told[KEY])
         is_ours = isinstance(found["facts"], dict)
     if found.get("format") != FORMAT or not is_ours:
@@ -138,9 +138,9 @@ def _check_facts(path: Path, then: Facts, now: Facts) -> None:
     for name, text in now.items():
         if then.get(name) != text:
             raise RunError(
-                f"the checkpoint is of a training with other {name}: {then.get(name)}, not {text}",
+                f"the checkpoint was trained with different {name}: {then.get(name)}, not {text}",
                 str(path),
-                "go on with what it was, or without `resume` and with another file",
+                "use the original value, or start without `resume` and with another file",
             )
 
 
@@ -155,9 +155,9 @@ def _fitting(path: Path, found: Mapping[str, Array], steps: Steps) -> dict[str, 
     strange = sorted(wanted.keys() - fitting.keys()) + sorted(found.keys() - wanted.keys())
     if strange:
         raise RunError(
-            f"the checkpoint is of another model or optimizer: {strange[0]!r} is not the same",
+            f"the checkpoint is of another model or optimizer: {strange[0]!r} differs",
             str(path),
-            "go on with the model and the optimizer that it was made with",
+            "use the original model and optimizer",
         )
     return fitting
 
@@ -206,9 +206,9 @@ class Keeper:
             case str() if found := _TIME.fullmatch(every.strip()):
                 return cls(Path(path), seconds=float(found[1]) * _SECONDS[found[2]])
         raise RunError(
-            f"{every!r} does not say how often a checkpoint is written",
+            f"invalid checkpoint interval {every!r}",
             "every",
-            "a number of steps from 1 on, or a time: 30s, 5min, 1h",
+            "a positive number of steps, or a time: 30s, 5min, 1h",
         )
 
     def is_due(self, steps: int) -> bool:

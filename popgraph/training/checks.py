@@ -127,7 +127,7 @@ def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:
         yield "the gradients of all weights are zero: nothing is learned"
     elif zero:
         named = ", ".join(map(repr, zero[:3])) + (", ..." if len(zero) > 3 else "")
-        yield f"the gradient is zero of {len(zero)} of {len(layers)} weights: {named}"
+        yield f"{len(zero)} of {len(layers)} weights have a zero gradient: {named}"
     for one in layers:
         if not isfinite(one.gradient):
             yield f"the gradient of {one.name!r} is not finite"
@@ -149,7 +149,7 @@ def likelihoods_of(task: Task) -> Iterator[tuple[str, bool]]:
 
 def _first_input(node: OnnxOp) -> str:
     value = node.input_values()[0]
-    assert value is not None, "a loss is of something"
+    assert value is not None, "a loss has an input"
     return value_name(value)
 
 
@@ -163,8 +163,8 @@ def no_probabilities(name: str, found: Array, is_log: bool) -> list[str]:
         return []
     what = "logarithms of probabilities" if is_log else "probabilities"
     return [
-        f"{name!r} holds no {what}: along the classes, they add up to {sums[-1].min():.3g} to "
-        f"{sums[-1].max():.3g}; nll is of what Softmax gives, cross_entropy of what is before it"
+        f"{name!r} holds no {what}: along the classes, they sum to {sums[-1].min():.3g} to "
+        f"{sums[-1].max():.3g}; nll expects the output of Softmax, cross_entropy its input"
     ]
 
 

@@ -33,7 +33,7 @@ def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> Mo
         raise ModelError(
             "the model has no output besides its loss",
             f"loss {loss!r}",
-            "addOutputTensor(prediction): what the model is used for when it is trained",
+            "addOutputTensor(prediction), for the output of the trained model",
         )
     drop_unused(found)
     return found

@@ -98,7 +98,7 @@ class Loop:
             if is_due:
                 self._keep()
         if not progress.batch:
-            raise RunError("the data have no batch for another epoch", "the data")
+            raise RunError("the data yield no batch for another epoch", "the data")
         if self._interruption.number is None:
             self._end_epoch(time.perf_counter() - began)
 
@@ -165,7 +165,7 @@ class Loop:
         if still and self._plan.ranks.is_first:
             named = ", ".join(map(repr, still[:3])) + (", ..." if len(still) > 3 else "")
             warnings.warn(
-                f"an epoch has not changed {len(still)} of {len(trained)} weights: {named}; "
+                f"{len(still)} of {len(trained)} weights did not change in an epoch: {named}; "
                 "`check` shows gradients",
                 DoubtfulTrainingWarning,
                 stacklevel=4,
@@ -177,17 +177,18 @@ class Loop:
         at = (plan.source, plan.order, progress.epoch, progress.batch)
         what = f"{what}, epoch {progress.epoch + 1}"
         if found := bad_data(*at, self._running.batch):
-            hint = "remove such samples, or replace the numbers: np.isfinite finds them"
+            hint = "remove or replace these samples: np.isfinite finds them"
             return RunError(f"{what}: {found}", "the data", hint)
         for name in not_finite(self._began_with):
             found = f"weight {first_of(name, self._began_with[name])} before the first step"
-            return RunError(f"{what}: {found}", "the model", "give it finite first values")
+            return RunError(f"{what}: {found}", "the model", "initialize it with finite values")
         first = plan.trail.first_not_finite(self._running.steps, *at)
-        named = f"; {first!r} was the first that is not finite" if first else ""
+        named = f"; {first!r} was the first non-finite tensor" if first else ""
         return RunError(
             f"{what}{named}",
             "training",
-            "a smaller learning rate: the data are finite; a checkpoint, if there is one, is older",
+            "reduce the learning rate, since the data are finite; a checkpoint, if there is one, "
+            "is older",
         )
 
     def _end_epoch(self, seconds: float) -> None:
@@ -203,7 +204,7 @@ class Loop:
         progress.history.epochs.append(row)
         best = running.best
         if best is not None and best.see(row, running.weights):
-            self._trainer.stop(f"{best.monitor} was no better for {best.patience} epochs")
+            self._trainer.stop(f"{best.monitor} did not improve for {best.patience} epochs")
         for callback in self._callbacks:
             callback.on_epoch(self._trainer, row)
         if plan.keeper is not None and plan.keeper.is_by_epoch:

@@ -49,7 +49,9 @@ def _no_text(loss: object) -> ModelError:
     if known is not None:
         return ModelError(what, "loss", f"loss={known.name!r}")
     if hasattr(loss, "shape"):
-        return ModelError(what, "loss", "all data are one argument: train(model, (x, labels), ...)")
+        return ModelError(
+            what, "loss", "pass all data as one argument: train(model, (x, labels), ...)"
+        )
     return ModelError(what, "loss", f"loss='mse', or 'mse(y, target)'; {LOSS_NAMES.listed}")
 
 
@@ -67,7 +69,7 @@ def weights_of_classes(
     """One weight per class."""
     if not loss.is_of_classes:
         raise ModelError(
-            f"{loss.name} has no classes, which class weights are for",
+            f"{loss.name} is not a loss over classes, so it takes no class weights",
             "class_weights",
             f"the losses {', '.join(one.name for one in LOSSES.values() if one.is_of_classes)}",
         )
@@ -80,7 +82,7 @@ def weights_of_classes(
             f"{what}, and the output has {classes} classes", "class_weights", "{3: 2.0} or a list"
         )
     if any(not 0 <= weight < float("inf") for weight in found.values()):
-        raise ModelError("the weight of a class is a number from 0 on", "class_weights")
+        raise ModelError("a class weight must be a non-negative number", "class_weights")
     return [float(found.get(number, 1.0)) for number in range(classes)]
 
 
@@ -96,4 +98,4 @@ def _classes(loss: Loss, scores: Attribute | None, labels: Attribute) -> int:
             raise
         if axis is not None and isinstance(sizes[axis], int):
             return int(sizes[axis])  # type: ignore[arg-type]
-    raise ModelError("the model does not say how many classes it has", "class_weights")
+    raise ModelError("the number of classes of the model is unknown", "class_weights")

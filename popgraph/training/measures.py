@@ -43,7 +43,7 @@ class Measures:
         for batch in source.epoch(order, 0, 0):
             self.add(totals, batch, inference.run(batch))
         if not totals.samples:
-            raise RunError("there are no data to test the model on", "validation")
+            raise RunError("no data to test the model on", "validation")
         return totals.row(start)
 
 

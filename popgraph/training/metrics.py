@@ -180,7 +180,7 @@ def metrics_of(given: Iterable[AnyMetric] | AnyMetric) -> tuple[Metric, ...]:
     names = [one.name for one in found]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ModelError(f"two metrics are called {twice[0]!r}", "metrics")
+        raise ModelError(f"two metrics have the name {twice[0]!r}", "metrics")
     return found
 
 
@@ -192,7 +192,7 @@ def _metric(given: Any) -> Metric:
         return found
     if callable(given):
         return _OfBatches(given)
-    raise ModelError(f"{given!r} is no metric", "metrics", METRIC_NAMES.listed)
+    raise ModelError(f"{given!r} is not a metric", "metrics", METRIC_NAMES.listed)
 
 
 def _by_name(name: str) -> Metric:

@@ -62,8 +62,8 @@ class Ranks:
         if reduction is None and self.is_first:
             kind = "ranks" if plan.runs == 1 else "micro-batches"
             warnings.warn(
-                f"{task.loss!r} is neither a mean nor a sum over equal samples, as far as "
-                f"its operators tell: its gradients are averaged over {parts} {kind}",
+                f"{task.loss!r} is neither a mean nor a sum over samples, judging by its "
+                f"operators: its gradients are averaged over {parts} {kind}",
                 DoubtfulTrainingWarning,
                 stacklevel=2,
             )
@@ -80,7 +80,7 @@ class Ranks:
         """The rows of a batch of `batch` samples that this rank takes."""
         if batch % self.size:
             raise RunError(
-                f"a batch of {batch} samples cannot be shared out to {self.size} ranks",
+                f"a batch of {batch} samples cannot be divided among {self.size} ranks",
                 "batch",
                 f"a multiple of {self.size}",
             )

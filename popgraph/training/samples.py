@@ -106,7 +106,7 @@ class Samples(Source):
             raise RunError(
                 f"of {self.count} samples, a share of {share} is {held_out} for validation",
                 "validation",
-                "a number between 0 and 1, or data of their own",
+                "a fraction between 0 and 1, or separate data",
             )
         numbers = np.random.default_rng([seed, self.count]).permutation(self.count)
         if self._chosen is not None:
@@ -131,7 +131,7 @@ class Stream(Source):
         batches = self._batches()
         found = next(batches, None)
         if found is None:
-            raise RunError("there is no data to train on", hint="the iterable gives no batch")
+            raise RunError("no data to train on", hint="the iterable yields no batch")
         if self._once is not None:
             self._once = chain([found], self._once)
         return named(found, self._names)
@@ -168,7 +168,7 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     if callable(data) or isinstance(data, Iterable):
         return Stream(data, names)
     raise RunError(
-        f"{type(data).__name__} is no data to train on",
+        f"{type(data).__name__} is not data to train on",
         hint='{"x": array, "labels": array}, a tuple of arrays, or an iterable of batches',
     )
 
@@ -188,7 +188,7 @@ def joined(data: Data, more: Sequence[Data]) -> Data:
     for one in more:
         if isinstance(one, int | float | str | bool):
             raise RunError(
-                f"{one!r} is no data to train on", "the data", f"options have names: batch={one!r}"
+                f"{one!r} is not data to train on", "the data", f"options have names: batch={one!r}"
             )
     return (data, *more) if more else data
 
@@ -230,7 +230,7 @@ def _stacked(samples: Sequence[Any], name: str) -> Array:
         raise RunError(
             f"samples have different shapes: {shapes[0]} and {shapes[-1]}",
             f"input {name!r}",
-            "arrays by the names of inputs, or batches, if these are no rows",
+            "a dict of arrays by input name, or batches, if the tuples are not samples",
         )
     return np.stack(arrays)
 
@@ -268,7 +268,7 @@ def _array(given: Any) -> Array:
         try:
             return np.asarray(given)
         except ValueError as error:
-            raise RunError(f"a list is no array: {error}", "the data") from error
+            raise RunError(f"a list is not an array: {error}", "the data") from error
     try:
         return read_npy(Path(given), mapped=True)
     except Unreadable as error:
@@ -278,9 +278,7 @@ def _array(given: Any) -> Array:
 def count_samples(arrays: Mapping[str, Array]) -> int:
     """The number of samples; RunError unless all arrays agree."""
     if not arrays:
-        raise RunError(
-            "there is no data to train on", hint="give an array for each input, labels included"
-        )
+        raise RunError("no data to train on", hint="give an array for each input, labels included")
     for name, array in arrays.items():
         if not array.ndim:
             raise RunError(

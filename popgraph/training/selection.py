@@ -75,7 +75,7 @@ def _patterns(option: str, given: object) -> tuple[str, ...]:
     for pattern in found:
         if not isinstance(pattern, str):
             raise ModelError(
-                f"{pattern!r} is no pattern of names", option, 'freeze=["conv1.*", "bn?.weight"]'
+                f"{pattern!r} is not a name pattern", option, 'freeze=["conv1.*", "bn?.weight"]'
             )
     return found
 
@@ -84,7 +84,7 @@ def _no_such_weight(pattern: str, option: str, names: Sequence[str]) -> ModelErr
     close = closest(pattern, names, 0.5)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     hint = f"did you mean {close!r}?" if close else f"its weights are {listed or 'none'}"
-    return ModelError(f"no weight of the model is named like {pattern!r}", option, hint)
+    return ModelError(f"no weight matches the pattern {pattern!r}", option, hint)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class Selection:
             reasons = [weight.reason for weight in self.weights]
             most = max(reasons, key=reasons.count) if reasons else "the model has no weights"
             raise ModelError(
-                "nothing is left to train",
+                "no weights are left to train",
                 "the weights of the model",
-                f"most of them are not trained because of this: {most}",
+                f"the reason for most of them: {most}",
             )
 
     def rows(self) -> Iterator[tuple[str, ...]]:

@@ -120,10 +120,10 @@ class Subject:
         """The task for samples of these shapes; their first dimension is the batch."""
         if self._is_said:
             found = self._said
-            assert found is not None, "the text says what the loss is"
+            assert found is not None, "the text defines the loss"
             if self.wishes.class_weights is not None:
                 raise ModelError(
-                    "class weights are for losses by name", self.where, "loss='nll', for example"
+                    "class weights require a named loss", self.where, "loss='nll', for example"
                 )
         else:
             found = self._with_loss(samples)
@@ -170,9 +170,9 @@ class Subject:
         if len(names) != 1:
             last = names[-1] if names else "y"
             raise ModelError(
-                f"the model has {len(names)} outputs, and a loss by name is of one",
+                f"a named loss applies to one output, but the model has {len(names)}",
                 f"loss {self.wishes.loss!r}",
-                f"{setting('prediction', last)} says of which; so does an expression, "
+                f"select it by {setting('prediction', last)}, or write an expression, "
                 f"{setting('loss', f'nll({last}, labels)')}",
             )
         return names[0]
@@ -240,7 +240,7 @@ def _schedule_of(given: str | Schedule | Callable[[int], float] | None) -> Rates
     if given is None or isinstance(given, Schedule):
         return given
     if not callable(given):
-        raise ModelError(f"{given!r} is no schedule", "schedule", "'cosine(steps=1000)'")
+        raise ModelError(f"{given!r} is not a schedule", "schedule", "'cosine(steps=1000)'")
     return _Computed(given)
 
 
@@ -281,7 +281,7 @@ def check_values(task: Task, values: Mapping[str, Array], samples: Mapping[str, 
             raise ModelError(
                 f"input {name!r} has samples and "
                 + ("a value" if name in values else "decides the structure of the model"),
-                hint=f"its value is the same in all steps: --value {name}=..., and no data",
+                hint=f"give one value for all steps, --value {name}=..., and no data",
             )
         if name not in values:
             example = "2,3" if dims(types[name]) != () else "2"

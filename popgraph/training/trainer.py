@@ -134,8 +134,8 @@ class Trainer:
         self._ranks = Ranks.here()
         if quick and self._ranks.are_several:
             raise RunError(
-                "tuned programs take over on each rank at another step, and sums are rounded in "
-                "another order: the weights of the ranks would differ",
+                "ranks switch to tuned programs at different steps, whose sums round differently: "
+                "the weights of the ranks would diverge",
                 "quick",
                 "train on several ranks without it",
             )
@@ -282,7 +282,7 @@ class Trainer:
             _check_positive(name, number)
         if source.is_once and steps is None and epochs != 1:
             raise RunError(
-                "an iterator gives its batches once, and there are several epochs",
+                "an iterator yields its batches once, which is too few for several epochs",
                 "the data",
                 "give a list, or the function that makes the iterator; or epochs=1, or steps=...",
             )
@@ -458,7 +458,7 @@ class Trainer:
             each = f" in each of {self._plan.runs} micro-batches" * self._plan.is_split
             each += f" on each of {ranks.size} ranks" * ranks.are_several
             raise RunError(
-                f"the model is made for batches of {held}{each}, not of {batch}",
+                f"the model has a fixed batch size of {held}{each}, not {batch}",
                 "batch",
                 "leave it out, or give the first dimension of its inputs a name",
             )
@@ -505,7 +505,9 @@ class Trainer:
         if isinstance(validation, float | int):
             if not isinstance(source, Samples):
                 raise RunError(
-                    "of a stream of batches no share can be held out", "validation", "other data"
+                    "no fraction of a stream can be held out for validation",
+                    "validation",
+                    "other data",
                 )
             return source.split(validation, seed)
         return source, source_of(validation, self._names)
@@ -586,7 +588,7 @@ def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path |
         return Path(resume)  # type: ignore[arg-type]
     if checkpoint is None:
         raise RunError(
-            f"{setting('resume')} goes on with a checkpoint",
+            f"{setting('resume')} requires a checkpoint",
             "resume",
             setting("checkpoint", "run.ckpt"),
         )
@@ -595,7 +597,7 @@ def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path |
 
 def _check_positive(name: str, number: int | None) -> None:
     if number is not None and number < 1:
-        raise RunError(f"{name} must be an integer from 1 on, not {number}", name)
+        raise RunError(f"{name} must be a positive integer, not {number}", name)
 
 
 def _filled(batch: Batch, size: int) -> Batch:
@@ -608,5 +610,7 @@ def _filled(batch: Batch, size: int) -> Batch:
 
 def _no_data_yet() -> ModelError:
     return ModelError(
-        "what is trained is known when there are data", "Trainer", "fit(data) or prepare(data)"
+        "the trained weights are unknown before data are given",
+        "Trainer",
+        "fit(data) or prepare(data)",
     )
