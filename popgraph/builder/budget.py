@@ -47,7 +47,7 @@ def factor(variable: str = TEXTS, error: type[PopgraphError] = ParseError) -> fl
     except ValueError:
         found = math.nan
     if not 0 < found < math.inf:
-        raise error(f"{variable} is {given!r}, not a number above 0", hint=f"`{variable}=10`")
+        raise error(f"{variable} is {given!r}, not a positive number", hint=f"`{variable}=10`")
     return found
 
 

@@ -307,7 +307,7 @@ def test_shapes_that_fit_two_axes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("loss", "what", "hint"),
     [
-        ("mse", "`mse` does not say what it is the loss of", "`mse(y, target)`"),
+        ("mse", "`mse` needs the value to compute the loss of", "`mse(y, target)`"),
         ("cross_entropy(y)", "`cross_entropy` takes two tensors, y and labels", ""),
         ("mse(y, target, axis=1)", "`mse` does not take this", "it takes no options"),
         ("huber(y, target, beta=1)", "`huber` does not take this", "it takes delta"),

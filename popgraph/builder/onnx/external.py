@@ -143,7 +143,7 @@ class ExternalData:
         if offset < 0 or length < 0 or offset + length > size:
             raise ModelError(
                 f"the external data file {location!r} has {size} bytes; bytes "
-                f"{entries.get('offset', 0)} to +{entries.get('length', 'end')} are wanted",
+                f"{entries.get('offset', 0)} to +{entries.get('length', 'end')} are required",
                 where,
                 "the file was not copied whole, or belongs to another model",
             )
@@ -169,7 +169,7 @@ def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None
         return ModelError(
             f"the external data file {location!r} is outside the model's folder",
             where,
-            "a model may only read files beside itself; move the file there",
+            "a model may only read files in its own folder; move the file there",
         )
     wrong = "is missing" if isinstance(error, Missing) else f"cannot be read: {error}"
     return ModelError(

@@ -60,7 +60,7 @@ def parsed(content: memoryview, where: str, weights: Marking | None = None) -> M
         proto = ModelProto.FromString(slim or bytes(content))
     except DecodeError as error:
         raise ModelError(
-            "this is no ONNX model, or only a part of one",
+            "not an ONNX model, or a truncated one",
             where,
             "check that the file was copied whole, and that it is not a Git LFS pointer",
         ) from error
@@ -73,7 +73,7 @@ def check(proto: ModelProto, where: str) -> None:
     if not proto.HasField("graph") or (not proto.opset_import and proto.ir_version >= 3):
         missing = "opset import" if proto.HasField("graph") else "graph"
         raise ModelError(
-            f"the model has no {missing}", where, "this is no ONNX model, or only a part of one"
+            f"the model has no {missing}", where, "not an ONNX model, or a truncated one"
         )
 
 

@@ -99,7 +99,7 @@ def _load(
         return parsed(content, where, kept), path.parent
     if not isinstance(model, bytes | bytearray | memoryview):
         raise ModelError(
-            f"{type(model).__name__} is no kind of model",
+            f"cannot read a model from {type(model).__name__}",
             hint="give a path, a .pgraph text, bytes, a ModelProto, a Builder or an IR module",
         )
     return parsed(memoryview(bytes(model)), THE_BYTES, kept), None
@@ -155,7 +155,7 @@ def _check_calls(proto: ModelProto) -> None:
     if total > most:
         count = f"{total:,}" if total < 10**12 else "more than 10^12"
         raise ModelError(
-            f"its functions unfold into {count} nodes, where {most:,} are the limit",
+            f"its functions expand to {count} nodes; the limit is {most:,}",
             f"function {_spelled(max(sizes, key=lambda key: sizes[key]))}",
             "functions that call others several times each multiply: write loops as Loop; "
             f"{MODELS}=10 in the environment allows ten times as much",

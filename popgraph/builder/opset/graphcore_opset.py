@@ -134,8 +134,8 @@ class AiGraphcoreOpset1(Operands):
     gelu = elementwise("Gelu", _like, "Gaussian error linear unit, by its tanh approximation.")
     geluerf = elementwise("GeluErf", _like, "Gaussian error linear unit.")
     swish = elementwise("Swish", _like_or_nothing, "x * sigmoid(x).")
-    round = elementwise("Round", _like, "To the nearest whole number.")
-    nearbyint = elementwise("NearbyInt", _like, "To the nearest whole number, halves to even.")
+    round = elementwise("Round", _like, "To the nearest integer.")
+    nearbyint = elementwise("NearbyInt", _like, "To the nearest integer, halves to even.")
     expm1 = elementwise("Expm1", _like, "exp(x) - 1.")
     log1p = elementwise("Log1p", _like, "log(x + 1).")
     bitwisenot = elementwise("BitwiseNot", _like_or_nothing)
@@ -609,7 +609,7 @@ def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
     try:
         return enum(value)
     except ValueError:
-        raise CallError(f"{value} is no {enum.__name__}") from None
+        raise CallError(f"{value} is not a {enum.__name__}") from None
 
 
 def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:

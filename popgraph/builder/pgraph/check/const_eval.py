@@ -141,7 +141,7 @@ def _computed(source: Source, expression: Binary, a: int | float, b: int | float
         source.parse_error(expression.span, "this number is too large")
         raise Failed from error
     if isinstance(value, complex):
-        source.parse_error(expression.span, "this is no real number")
+        source.parse_error(expression.span, "this is not a real number")
         raise Failed
     return value
 

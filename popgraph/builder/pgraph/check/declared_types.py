@@ -93,7 +93,7 @@ def _other(source: Source, type_: OtherType, scope: Scope) -> Attribute:
         case "unknown", []:
             return UNKNOWN
     if literals.is_dtype(type_.kind.text):
-        source.parse_error(type_.span, "a shape stands in square brackets", "`f32[N, 3]`")
+        source.parse_error(type_.span, "a shape is written in square brackets", "`f32[N, 3]`")
         raise Failed
     hint = KINDS.get(type_.kind.text, f"one of {', '.join(KINDS.values())}, or a tensor")
     source.mismatch(type_.span, f"there is no type `{type_.kind.text}` of these parts", hint)
@@ -114,8 +114,8 @@ def _dim(source: Source, dim: Expression, scope: Scope) -> Dim:
         case _:
             source.mismatch(
                 found.span,
-                "a dimension is a whole number, a name or `?`",
-                "`f32[N, 3]`, `f32[N, 4 * width]`; `?` is one that nothing is known about",
+                "a dimension is an integer, a name or `?`",
+                "`f32[N, 3]`, `f32[N, 4 * width]`; `?` is an unknown dimension",
             )
     raise Failed
 

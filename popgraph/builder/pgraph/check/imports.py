@@ -54,7 +54,7 @@ def _readable(context: FileContext, item: Import) -> Iterator[None]:
     except Outside as error:
         context.source.parse_error(
             item.file.span,
-            f"{item.file.value!r} does not stand below the folder of this text",
+            f"{item.file.value!r} is not below the folder of this text",
             f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
         )
         raise Failed from error
@@ -79,7 +79,7 @@ def check_circle(context: FileContext, item: Import, path: Path) -> None:
     way = [*context.reading[context.reading.index(path.resolve()) :], path.resolve()]
     context.source.parse_error(
         item.file.span,
-        f"this goes round in a circle: {' -> '.join(one.name for one in way)}",
-        "what both files need goes into a third",
+        f"circular import: {' -> '.join(one.name for one in way)}",
+        "move the common definitions to a third file",
     )
     raise Failed

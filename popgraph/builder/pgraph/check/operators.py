@@ -180,7 +180,7 @@ def sort_arguments(source: Source, operator: Operator, call: Call) -> Arguments:
 def _positional_after_keyword(source: Source, argument: Argument) -> None:
     source.parse_error(
         argument.span,
-        "inputs by position stand before arguments with a name",
+        "positional inputs must precede named arguments",
         "move it to the front",
     )
     raise Failed
@@ -197,7 +197,7 @@ def _add_attribute(
     value: Expression | Missing,
 ) -> None:
     if isinstance(value, Missing):
-        source.parse_error(value.span, "an attribute that is not given is just left out")
+        source.parse_error(value.span, "to use the default of an attribute, omit it")
         raise Failed
     if any(known.text == keyword.text for known in attributes):
         source.parse_error(keyword.span, f"attribute `{keyword.text}` is given twice")

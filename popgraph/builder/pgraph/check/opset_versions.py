@@ -48,5 +48,5 @@ def check_opsets(
                 item.file.span,
                 f"{item.file.value!r} is written in opset {version} of `{shown}`, "
                 f"this text in {own}",
-                "a text that fits any opset leaves the line out",
+                "a text for any opset omits the line",
             )

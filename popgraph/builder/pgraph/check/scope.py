@@ -123,8 +123,8 @@ class Scope:
             self.source.parse_error(
                 name.span,
                 f"`{name.text}` is defined twice",
-                f"the first time in line {home._defined[name.text].line}; "
-                "every value has a name of its own",
+                f"the first time in line {home._defined[name.text].line}; every value needs a "
+                "unique name",
             )
         else:
             self.source.parse_error(
@@ -132,7 +132,7 @@ class Scope:
                 f"`{name.text}` would hide the one of line {home._defined[name.text].line}",
                 f"a loop carries what it names: `with {name.text} = ...`"
                 if self._in_loop(home)
-                else "every value has a name of its own",
+                else "every value needs a unique name",
             )
         raise Failed
 
@@ -209,7 +209,7 @@ class Scope:
         if place is not None and (place.line, place.column) > (name.span.line, name.span.column):
             return (
                 f"`{name.text}` is used before it is defined",
-                f"its definition stands in line {place.line}",
+                f"it is defined in line {place.line}",
             )
         if place is not None:
             return f"`{name.text}` is used in its own definition", "give the result another name"

@@ -35,8 +35,8 @@ from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
 
 KINDS = {
-    "INT": "a whole number",
-    "INTS": "a list of whole numbers",
+    "INT": "an integer",
+    "INTS": "a list of integers",
     "FLOAT": "a number",
     "FLOATS": "a list of numbers",
     "STRING": "a string",
@@ -141,8 +141,8 @@ def _kind_of(source: Source, expression: Expression) -> str:
         return "TENSOR"
     source.parse_error(
         expression.span,
-        "an attribute is a number, a string, a list or a tensor that is written out",
-        "values of the graph are inputs, which stand first and have no name",
+        "an attribute must be a number, a string, a list or a literal tensor",
+        "values of the graph are inputs, which come first and have no name",
     )
     raise Failed
 

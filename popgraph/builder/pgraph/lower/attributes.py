@@ -69,7 +69,7 @@ def _reference(context: GraphContext, name: Name, kind: str) -> RefAttr:
     if not kind:
         context.source.parse_error(
             name.span,
-            f"of which kind the attribute `{name.text}` is, is not known",
+            f"the kind of the attribute `{name.text}` is unknown",
             f"`INTS({name.text})`, or give it a default in the head of the function",
         )
         raise Failed

@@ -35,7 +35,7 @@ def lower_if(
     if names is None:
         context.source.parse_error(
             branches.span,
-            "an `if` with blocks stands directly after `=`",
+            "an `if` with blocks must follow `=` directly",
             "`a if c else b` chooses within an expression",
         )
         raise Failed
@@ -146,7 +146,7 @@ def _given(
             context.source.parse_error(
                 body.span,
                 f"this branch does not define `{name.text}`",
-                "every branch defines what stands to the left of `=`",
+                "every branch must define all names to the left of `=`",
             )
             raise Failed
     return [result_named(within, name) for name in wanted]
@@ -159,7 +159,7 @@ def check_count(context: GraphContext, gives: Gives, names: Sequence[str]) -> No
     results = "one result" if len(gives.results) == 1 else f"{len(gives.results)} results"
     context.source.parse_error(
         gives.span,
-        f"this block gives {results}, but {len(names)} names stand to the left of `=`",
+        f"this block has {results}, but {len(names)} names are to the left of `=`",
         "`(a, b) = if c -> (x, y) { ... }`",
     )
     raise Failed

@@ -160,7 +160,7 @@ def _check_graphs(source: Source, file: File) -> None:
     seen: set[str] = set()
     for graph in file.graphs:
         if graph.name is None:
-            source.parse_error(graph.span, "a graph of a file has a name", "`graph name(...)`")
+            source.parse_error(graph.span, "a graph of a file needs a name", "`graph name(...)`")
         elif graph.name.text in seen:
             source.parse_error(graph.span, f"there are two graphs `{graph.name.text}`")
         else:

@@ -105,6 +105,6 @@ def _piped(context: GraphContext, expression: Expression) -> Expression:
             return replace(call, arguments=(first, *call.arguments))
         case other:
             context.source.parse_error(
-                other.span, "after `|>` stands what the value goes to", "`x |> Relu |> f(1)`"
+                other.span, "`|>` must be followed by a call", "`x |> Relu |> f(1)`"
             )
             raise Failed

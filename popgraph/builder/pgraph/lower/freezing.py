@@ -26,7 +26,7 @@ def frozen_weights(
     found = tuple(name for name in weights if name in left_out or name in named[False])
     if weights and len(found) == len(weights):
         span = statements[0].patterns[0].span
-        source.parse_error(span, "nothing is left to train", "freeze fewer weights")
+        source.parse_error(span, "no weights are left to train", "freeze fewer weights")
     return found
 
 

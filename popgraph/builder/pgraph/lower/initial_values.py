@@ -158,7 +158,7 @@ def _sparse_weight(
     if found is None or dtype != wanted.dtype:
         context.source.mismatch(
             call.span,
-            "a sparse weight is made of its values and their places",
+            "a sparse weight is given by its values and their indices",
             "`weight w: f32[3, 4] = sparse(f32([0.5, 1.5]), i64([[0, 1], [2, 3]]))`",
         )
         raise Failed
@@ -216,7 +216,7 @@ def _initial(context: FileContext, wanted: Wanted, value: Expression) -> Array:
             return _initialised(source, wanted, path.parts[0], arguments)
     source.parse_error(
         value.span,
-        "a first value is written out, made by an initialiser, or loaded",
+        "an initial value is a literal, an initializer, or loaded from a file",
         f'`[0.5, 1.5]`, `{LOAD}("weights.npz", "w")`, or one of {", ".join(INITIALIZERS)}',
     )
     raise Failed
@@ -229,7 +229,9 @@ def _written_out(source: Source, wanted: Wanted, value: Expression) -> Array:
     if array.shape != wanted.shape:
         hint = ""
         if array.ndim == 0:
-            hint = f"`constant({value.value})` fills all of it" if isinstance(value, Number) else ""
+            hint = (
+                f"`constant({value.value})` fills the tensor" if isinstance(value, Number) else ""
+            )
         source.mismatch(
             value.span,
             f"this has the shape {text(array.shape)}, the type says {text(wanted.shape)}",
@@ -266,14 +268,17 @@ def _check_float(source: Source, wanted: Wanted, name: Name) -> None:
     if wanted.dtype == STRING or not dtypes.BY_NAME[wanted.dtype].is_float:
         source.mismatch(
             name.span,
-            f"`{name.text}` makes floating-point numbers, `{wanted.name}` holds {wanted.dtype}",
+            f"`{name.text}` generates floating-point numbers, but `{wanted.name}` has type "
+            f"{wanted.dtype}",
         )
         raise Failed
 
 
 def _narrowed(source: Source, wanted: Wanted, name: Name, wide: Array) -> Array:
     if wanted.dtype == STRING:
-        source.mismatch(name.span, f"`{name.text}` makes numbers, `{wanted.name}` holds strings")
+        source.mismatch(
+            name.span, f"`{name.text}` generates numbers, but `{wanted.name}` holds strings"
+        )
         raise Failed
     row = dtypes.BY_NAME[wanted.dtype]
     narrow = wide.astype(row.numpy)
@@ -289,7 +294,7 @@ def _number(source: Source, argument: Argument, key: str) -> int | float:
         key != "seed" or (isinstance(value.value, int) and value.value >= 0)
     ):
         return value.value
-    wanted = "a whole number from 0 on" if key == "seed" else "a number"
+    wanted = "a non-negative integer" if key == "seed" else "a number"
     source.parse_error(value.span, f"`{key}` is {wanted}")
     raise Failed
 
@@ -328,7 +333,7 @@ def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
     if path is None:
         source.parse_error(
             place.span,
-            f"`{LOAD}` without a file takes a weight from that of its graph, which names none",
+            f"`{LOAD}` without a file needs a weights file of the graph",
             f'`@weights("model.safetensors")` before the graph, or `{LOAD}("w.npz", "key")`',
         )
         raise Failed

@@ -86,7 +86,7 @@ def orthogonal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
 def eye(shape: Shape, gain: float = 1.0) -> Array:
     """`gain` on the diagonal of the last two axes, else 0."""
     if len(shape) < 2:
-        raise ValueError("this needs two axes at least")
+        raise ValueError("this needs at least two axes")
     return np.broadcast_to(gain * np.eye(shape[-2], shape[-1]), shape)
 
 

@@ -85,7 +85,7 @@ def output_value(context: GraphContext, target: Target, seen: set[str]) -> SSAVa
     name = target.name
     assert isinstance(name, Name), "the grammar wants a name here"
     if name.text in seen and not context.is_inner:
-        context.source.parse_error(name.span, f"`{name.text}` stands twice among the outputs")
+        context.source.parse_error(name.span, f"duplicate output `{name.text}`")
         raise Failed
     seen.add(name.text)
     value = result_named(context, name)

@@ -117,7 +117,7 @@ def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
     counters = [one for one in loop.scanned if isinstance(one.range, Turns)]
     for other in counters[1:]:
         context.source.parse_error(
-            other.span, "a loop counts its turns once", "`loop i in 0..n, x in xs`"
+            other.span, "a loop has at most one counter", "`loop i in 0..n, x in xs`"
         )
         raise Failed
     counter = counters[0] if counters else None
@@ -125,7 +125,7 @@ def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
     if counter is not None and ends and len(loop.scanned) > 1:
         context.source.parse_error(
             counter.span,
-            "there are as many turns as rows: they need no other end",
+            "the number of rows determines the number of iterations",
             "`loop i in 0.., x in xs` counts them; `xs[:n]` has fewer",
         )
         raise Failed
@@ -172,8 +172,8 @@ def _check_names(context: GraphContext, loop: Loop) -> None:
         if name.text in seen:
             context.source.parse_error(
                 name.span,
-                f"`{name.text}` stands twice in the head of this loop",
-                "every value has a name of its own",
+                f"duplicate name `{name.text}` in the head of this loop",
+                "every value needs a unique name",
             )
             raise Failed
         seen.add(name.text)
@@ -200,7 +200,7 @@ def _first(context: GraphContext, state: State) -> tuple[SSAValue, Attribute]:
         type_ = declared_type(context.source, state.type, context.scope)
     if isinstance(state.value, Missing):
         context.source.parse_error(
-            state.span, f"the state `{state.name.text}` begins as nothing", "`with h = start`"
+            state.span, f"the state `{state.name.text}` has no initial value", "`with h = start`"
         )
         raise Failed
     dtype = state.type.dtype.text if isinstance(state.type, Type) else None
@@ -208,8 +208,8 @@ def _first(context: GraphContext, state: State) -> tuple[SSAValue, Attribute]:
     if type_ is not None and not may_be(value.type, type_):
         context.source.mismatch(
             state.span,
-            f"the state `{state.name.text}` is declared as {describe(type_)}, "
-            f"but it begins as {describe(value.type)}",
+            f"the state `{state.name.text}` is declared as {describe(type_)}, but its initial "
+            f"value is {describe(value.type)}",
         )
         raise Failed
     return value, value.type if type_ in (None, UNKNOWN) else type_
@@ -249,7 +249,7 @@ def whole_number(context: GraphContext, expression: Expression) -> SSAValue:
     """An end of a range, as an integer."""
     if isinstance(expression, Number) and not isinstance(expression.value, int):
         context.source.parse_error(
-            expression.span, "a range goes from a whole number to another", "`0..12`"
+            expression.span, "the ends of a range must be integers", "`0..12`"
         )
         raise Failed
     value = operand(context, expression, "i64")
@@ -257,7 +257,7 @@ def whole_number(context: GraphContext, expression: Expression) -> SSAValue:
         return value
     context.source.mismatch(
         expression.span,
-        f"an end of a range is a number i64, but this is {describe(value.type)}",
+        f"an end of a range must be an i64 scalar, not {describe(value.type)}",
         "`Cast(n, to=i64)`",
     )
     raise Failed
@@ -282,8 +282,8 @@ def _check_rows(context: GraphContext, head: Head) -> None:
             told = " and ".join("?" if one is None else str(one) for one in both)
             context.source.mismatch(
                 scanned.span,
-                f"the rows of one turn come from tensors with equally many, not {told}",
-                "`x in xs[:n]`" if unequal else "with `while` both lengths have to be known",
+                f"tensors of one iteration need the same number of rows, not {told}",
+                "`x in xs[:n]`" if unequal else "with `while`, both lengths must be known",
             )
             raise Failed
 
@@ -318,7 +318,7 @@ def _first_condition(context: GraphContext, head: Head) -> SSAValue:
     if any(isinstance(op, Initializer) for op in _from(first)):
         context.source.parse_error(
             loop.condition.span,
-            "a condition has no weights of its own: it is computed before the loop and in it",
+            "a condition cannot define weights: it is computed both before and in the loop",
             "compute it in the block, and carry it: `while going with going = true`",
         )
         raise Failed
@@ -342,7 +342,8 @@ def _check_seen(context: GraphContext, loop: Loop, scope: Scope) -> None:
         if isinstance(node, Name) and node.text in inside and not scope.taken(node.text):
             context.source.parse_error(
                 node.span,
-                f"`{node.text}` is known in a turn only, and the condition is asked before it",
+                f"`{node.text}` is defined in an iteration, but the condition is evaluated before "
+                "it",
                 f"carry it: `with {node.text} = ...`",
             )
             raise Failed
@@ -384,7 +385,7 @@ def _check_truth(
         return
     context.source.mismatch(
         condition.span,
-        f"the condition of a loop is one truth, but this is {describe(value.type)}",
-        "`error > 1e-6`; of many, `ReduceMin` or `ReduceMax` makes one",
+        f"the condition of a loop must be a bool scalar, not {describe(value.type)}",
+        "`error > 1e-6`; `ReduceMin` or `ReduceMax` reduces a tensor",
     )
     raise Failed

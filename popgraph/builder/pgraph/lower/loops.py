@@ -52,7 +52,7 @@ def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -
     """Lowers a loop; returns final states and stacked rows, called `names` in the graph."""
     if names is None:
         context.source.parse_error(
-            loop.span, "a `loop` stands directly after `=`", "give its results names, and use these"
+            loop.span, "a `loop` must follow `=` directly", "give its results names, and use these"
         )
         raise Failed
     head = lower_head(context, loop, names)
@@ -114,7 +114,9 @@ def _lower_scan(
     loop = head.loop
     if context.writer.opsets[""] < 9:
         context.source.parse_error(
-            loop.span, "before opset 9, Scan goes through batches only", "`opset 9`, or a later one"
+            loop.span,
+            "before opset 9, Scan supports only batched sequences",
+            "`opset 9`, or a later one",
         )
         raise Failed
     firsts = [one.first for one in head.kept]
@@ -252,20 +254,20 @@ def _next(body: GraphContext, one: Carried) -> SSAValue:
     if value is one.before:
         body.source.parse_error(
             name.span,
-            f"no statement of the loop gives `{name.text}` another value",
-            f"`{name.text} = ...` in its block; what stays as it is can be read without `with`",
+            f"the loop never updates `{name.text}`",
+            f"`{name.text} = ...` in its block; constants can be read without `with`",
         )
         raise Failed
     if not may_be(value.type, one.type):
         changed = not check_dtype_of(value.type, one.type)
         body.source.mismatch(
             name.span,
-            f"the state `{name.text}` begins as {describe(one.type)}, "
-            f"but a turn makes {describe(value.type)} of it",
-            "`Cast` gives it its element type back"
+            f"the state `{name.text}` is {describe(one.type)} initially, but "
+            f"{describe(value.type)} after an iteration",
+            "`Cast` restores its element type"
             if changed
-            else f"`with {name.text}: {describe(joined(value.type, one.type))} = ...` "
-            "if its size is another in every turn",
+            else f"`with {name.text}: {describe(joined(value.type, one.type))} = ...` if its size "
+            "changes between iterations",
         )
         raise Failed
     one.keeps = value.type == one.type
@@ -278,7 +280,7 @@ def _row(body: GraphContext, head: Head, name: str) -> SSAValue:
         body.source.parse_error(
             head.loop.span,
             f"this loop does not define `{name}`",
-            "to the left of `=` stands what is carried, and what every turn defines",
+            "names to the left of `=` are states, or defined in every iteration",
         )
         raise Failed
     return result_named(body, Name(head.loop.span, name))
@@ -294,8 +296,8 @@ def _given_as_said(
         states = ", ".join(f"`{one.name}`" for one in head.carried)
         inner.source.parse_error(
             gives.span,
-            "this block gives less than is carried",
-            f"first stands what {states} become",
+            "this block has fewer results than states",
+            f"the first results are the new values of {states}",
         )
         raise Failed
     values, infos = outputs_of(body, gives.results)
@@ -314,9 +316,9 @@ def _check_dtype(inner: GraphContext, one: Carried, target: Target, new: SSAValu
         return
     inner.source.mismatch(
         target.span,
-        f"the state `{one.name}` begins as {describe(one.type)}, "
-        f"but a turn makes {describe(new.type)} of it",
-        "`Cast` gives it its element type back",
+        f"the state `{one.name}` is {describe(one.type)} initially, but {describe(new.type)} "
+        "after an iteration",
+        "`Cast` restores its element type",
     )
     raise Failed
 

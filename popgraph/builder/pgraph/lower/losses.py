@@ -222,7 +222,7 @@ def _classes(context: GraphContext, y: SSAValue, span: Span) -> Number:
     sizes = dims(y.type)
     if not sizes or not isinstance(sizes[-1], int):
         context.source.mismatch(
-            span, "nothing says how many classes there are", "the type of the output does"
+            span, "the number of classes is unknown", "declare it in the type of the output"
         )
         raise Failed
     return Number(span, float(sizes[-1]))

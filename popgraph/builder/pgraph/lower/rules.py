@@ -137,14 +137,14 @@ def _lower_computed(expression: Computed) -> SSAValue:
 def _refuse_graph(context: GraphContext, graph: Graph) -> list[SSAValue]:
     context.source.parse_error(
         graph.span,
-        "a graph is no value",
-        "it is given to an attribute: `Loop(n, true, x, body=graph ...)`, "
-        "`If(c, then_branch=graph ..., else_branch=graph ...)`",
+        "a graph is not a value",
+        "pass it as an attribute: `Loop(n, true, x, body=graph ...)`, `If(c, then_branch=graph "
+        "..., else_branch=graph ...)`",
     )
     raise Failed
 
 
 def _refuse_freeze(context: GraphContext, statement: Freeze) -> None:
     context.source.parse_error(
-        statement.span, f"`{statement.keyword}` stands in a `train` section", ""
+        statement.span, f"`{statement.keyword}` belongs in a `train` section", ""
     )

@@ -125,6 +125,6 @@ def _number(source: Source, scope: Scope, argument: Argument, key: str) -> int |
         case Number(value=number) if not counts and number >= 0:
             return number
     least = "0" if key == WARMUP or not counts else "1"
-    kind = "a whole number" if counts else "a number"
-    source.parse_error(value.span, f"`{key}` is {kind} from {least} on")
+    kind = "an integer" if counts else "a number"
+    source.parse_error(value.span, f"`{key}` must be {kind} of at least {least}")
     raise Failed

@@ -111,12 +111,12 @@ class _Reader:
         ]
         whole = [place for place, one in enumerate(words) if isinstance(one, Everything)]
         if len(whole) > 1:
-            self.source.parse_error(words[whole[1]].span, "`...` may stand once")
+            self.source.parse_error(words[whole[1]].span, "`...` may occur only once")
             raise Failed
         axes = _axes(words)
         if self.sizes is not None and axes > len(self.sizes):
             self.source.mismatch(
-                self.index.span, f"{axes} axes are named here, the tensor has {len(self.sizes)}"
+                self.index.span, f"{axes} axes are indexed, but the tensor has {len(self.sizes)}"
             )
             raise Failed
         cut = whole[0] if whole else len(words)
@@ -171,7 +171,7 @@ class _Reader:
         if self._list is not None:
             self.source.parse_error(
                 word.span,
-                "only one axis may be given several places",
+                "only one axis may have several indices",
                 "`x[a][:, b]` takes them one after the other, `GatherND(x, indices)` in pairs",
             )
             raise Failed
@@ -186,7 +186,7 @@ class _Reader:
         masks = found.startswith("bool")
         self.source.mismatch(
             word.span,
-            f"a place is a whole number, this is {found}",
+            f"an index must be an integer, not {found}",
             "`x if mask else 0.0` keeps the shape, `Compress(x, mask)` does not" if masks else "",
         )
         raise Failed
@@ -195,7 +195,7 @@ class _Reader:
         """An index on an axis; older versions of Gather reject negative ones."""
         size = self.sizes[axis] if self.sizes is not None and axis >= 0 else None
         if isinstance(size, int) and not -size <= number < size:
-            self.source.mismatch(span, f"this axis has {size} places, there is no {number}")
+            self.source.mismatch(span, f"index {number} is out of range for an axis of size {size}")
             raise Failed
         operator = operator_named(self.context, "Gather", self.index.span)
         if number >= 0 or operator.since >= 11:
@@ -203,7 +203,7 @@ class _Reader:
         if not isinstance(size, int):
             self.source.parse_error(
                 span,
-                f"{operator.shown} does not count from the end",
+                f"{operator.shown} does not support negative indices",
                 "`opset 11` or a later one does",
             )
             raise Failed
@@ -212,7 +212,7 @@ class _Reader:
     def bounds(self, word: Slice) -> tuple[int, int, int]:
         step = self.number(word.step, 1)
         if step == 0:
-            self.source.parse_error(word.span, "the step of a slice is not 0")
+            self.source.parse_error(word.span, "the step of a slice must not be 0")
             raise Failed
         start = self.number(word.start, 0 if step > 0 else END)
         stop = self.number(word.stop, END if step > 0 else -END)
@@ -226,7 +226,7 @@ class _Reader:
             return max(-END, min(END, found.value))
         self.source.parse_error(
             word.span,
-            "the ends of a slice are whole numbers that are known now",
+            "the ends of a slice must be integer constants",
             "`Slice(x, starts, ends, axes)` takes values of the graph",
         )
         raise Failed

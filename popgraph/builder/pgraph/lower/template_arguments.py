@@ -110,7 +110,7 @@ def _meaning(
             caller.source.parse_error(
                 call.path.span,
                 f"`{definition.template.name.text}` needs `{formal.name.text}`",
-                f"its head stands in line {definition.template.span.line} of "
+                f"it is defined in line {definition.template.span.line} of "
                 f"{definition.context.source.filename}",
             )
             raise Failed

@@ -79,10 +79,10 @@ def _check_depth(context: GraphContext, called: Definition, call: Call) -> None:
     if len(context.calls) < MOST_CALLS:
         return
     name = called.template.name.text
-    what = f"this is the call of a `def` within {MOST_CALLS} others"
-    hint = "write some of them out, or let the graph call one after the other"
+    what = f"calls of `def`s are nested more than {MOST_CALLS} levels deep"
+    hint = "inline some of them, or let the graph call them in sequence"
     if called.full_name in context.calls:
-        what, hint = f"`{name}` calls itself without an end", ""
+        what, hint = f"`{name}` calls itself endlessly", ""
     context.source.parse_error(call.path.span, what, hint)
     raise Failed
 

@@ -109,7 +109,7 @@ def _check_called(context: GraphContext, name: Name) -> None:
     loss = None if context.scope.taken(name.text) else loss_named(name.text)
     if loss is not None:
         context.source.parse_error(
-            name.span, f"`{name.text}` does not say what it is the loss of", f"`{loss.usage}`"
+            name.span, f"`{name.text}` needs the value to compute the loss of", f"`{loss.usage}`"
         )
         raise Failed
 
@@ -214,7 +214,9 @@ def _loss(context: GraphContext, train: Train) -> SSAValue | None:
     name = Name(train.span, LOSS)
     if not context.scope.taken(LOSS):
         context.source.parse_error(
-            train.span, "training needs a `loss`", "`loss = nll(y, labels)` says what to make small"
+            train.span,
+            "training needs a `loss`",
+            "`loss = nll(y, labels)` defines the value to minimize",
         )
         return None
     try:
@@ -261,7 +263,7 @@ def _key(source: Source, argument: Argument, place: int) -> str:
         return "learning_rate"
     source.parse_error(
         argument.span,
-        "only the learning rate may stand without a name",
+        "only the learning rate may be positional",
         "`SGD(0.1, momentum=0.9)`",
     )
     raise Failed

@@ -41,7 +41,7 @@ def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Exp
     items = known(context, loop.range)
     if not isinstance(items, Items):
         context.source.parse_error(
-            loop.range.span, "`for` goes through a range or a list", "`0..12`, `[64, 128]`"
+            loop.range.span, "`for` iterates over a range or a list", "`0..12`, `[64, 128]`"
         )
         raise Failed
     context.source.spend(loop.range.span, ITERATION * len(items.items))
@@ -57,7 +57,7 @@ def _spread(context: GraphContext, loop: For, item: Expression) -> Sequence[Expr
         return item.items
     context.source.parse_error(
         item.span,
-        f"this cannot be given to {len(loop.targets)} names",
+        f"this cannot be unpacked into {len(loop.targets)} names",
         "`for (c, stride) in [[64, 1], [128, 2]]`",
     )
     raise Failed
@@ -67,5 +67,5 @@ def _whole(context: GraphContext, expression: Expression) -> int:
     found = known(context, expression)
     if isinstance(found, Number) and isinstance(found.value, int):
         return found.value
-    context.source.parse_error(found.span, "a range goes from a whole number to another")
+    context.source.parse_error(found.span, "the ends of a range must be integers")
     raise Failed

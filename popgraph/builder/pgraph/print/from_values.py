@@ -330,7 +330,7 @@ class AttributeText:
                 return _items([self.value(label, item) for item in attribute.items])
             case RefAttr():
                 return name(attribute.attribute.text)
-        raise AssertionError(f"{attribute} is no attribute of a node")
+        raise AssertionError(f"{attribute} is not an attribute of a node")
 
 
 def _items(items: list[Expression]) -> Items:

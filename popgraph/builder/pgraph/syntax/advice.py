@@ -17,7 +17,7 @@ from popgraph.builder.pgraph.syntax.tree import Span
 _CHARACTERS = {
     '"': ("this string never ends", 'strings end on their line; `\\"` is a quote inside one'),
     "`": ("this quoted name never ends", "a name ends on its line"),
-    "'": ("strings stand in double quotes", '`"SAME_UPPER"`'),
+    "'": ("strings are written in double quotes", '`"SAME_UPPER"`'),
     ";": ("a statement ends with its line", "remove the `;`"),
     "^": ("there is no operator `^`", "`**` raises to a power"),
     "&": ("there is no operator `&`", "`a and b`"),
@@ -80,11 +80,11 @@ def _explain_character(error: UnexpectedCharacters, text: str, source: Source) -
         what, hint = "this doc string never ends", 'it ends with `"""`'
     elif character.isdigit():
         what, hint = (
-            "this is no number",
+            "this is not a number",
             "names begin with a letter; numbers are `12`, `0.5`, `1e-3`",
         )
     elif not character.isascii():
-        hint = "names that are no identifiers stand in backticks"
+        hint = "names that are not identifiers need backticks"
     source.parse_error(Span(error.line, error.column, error.line, error.column + 1), what, hint)
 
 
@@ -266,7 +266,7 @@ def _expectation(error: UnexpectedToken, language: Lark) -> str:
     token = error.token
     shown = _SHOWN[token.type] if token.type in ("_NEWLINE", "$END") else f"`{token}`"
     if not accepted or len(accepted) > 6:
-        return f"{shown} cannot stand here"
+        return f"{shown} is not allowed here"
     return f"expected {_either(accepted)}, found {shown}"
 
 

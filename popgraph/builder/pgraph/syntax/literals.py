@@ -204,7 +204,7 @@ def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
             source.mismatch(
                 item.span,
                 "the rows of this list have different shapes",
-                "every list on one level has as many items as the others",
+                "all lists of a level need the same number of items",
             )
             raise Failed
     return (len(shapes), *(shapes[0] if shapes else ()))
@@ -231,13 +231,13 @@ def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
     fits = {
         "a string": isinstance(leaf, str | bytes),
         "true or false": isinstance(leaf, bool),
-        "a whole number": isinstance(leaf, int) and not isinstance(leaf, bool),
+        "an integer": isinstance(leaf, int) and not isinstance(leaf, bool),
         "a number": isinstance(leaf, int | float) and not isinstance(leaf, bool),
     }
     if not fits[wanted]:
         source.mismatch(place, f"an element of type `{dtype}` must be {wanted}")
         raise Failed
-    if wanted == "a whole number":
+    if wanted == "an integer":
         low, high = _limits(dtype)
         assert isinstance(leaf, int)
         if not low <= leaf <= high:
@@ -250,7 +250,7 @@ def _wanted(dtype: str) -> str:
         return "a string"
     if dtype == "bool":
         return "true or false"
-    return "a whole number" if dtypes.BY_NAME[dtype].is_integer else "a number"
+    return "an integer" if dtypes.BY_NAME[dtype].is_integer else "a number"
 
 
 def _limits(dtype: str) -> tuple[int, int]:

@@ -155,7 +155,7 @@ def _check_characters(source: Source) -> None:
         if found := _HALVES.search(line):
             column = found.start() + 1
             source.parse_error(
-                Span(number, column, number, column + 1), f"{found[0]!r} is no character"
+                Span(number, column, number, column + 1), f"{found[0]!r} is not a valid character"
             )
             source.raise_mistakes()
 
@@ -171,7 +171,7 @@ def _tree(source: Source, parsed: LarkTree[Token], kind: type[Tree]) -> Tree:
         if not isinstance(error.orig_exc, NoCharacterError):
             raise
         assert isinstance(error.obj, LarkTree)
-        source.parse_error(span_of(error.obj.meta), f"`{error.orig_exc}` is no character")
+        source.parse_error(span_of(error.obj.meta), f"`{error.orig_exc}` is not a valid character")
         source.raise_mistakes()
     assert isinstance(found, kind)
     node = deepest(found, DEEPEST)

@@ -92,8 +92,8 @@ class Source:
             (file, line), most = budget.by_line.most_common(1)[0]
             self.parse_error(
                 span,
-                f"this text unfolds into too much: line {line} of {file} took {most:,} of the "
-                f"{budget.most_steps:,} steps that it has",
+                f"this text expands to too much: line {line} of {file} took {most:,} of the "
+                f"{budget.most_steps:,} allowed steps",
                 _MORE,
             )
             raise BudgetExceeded
@@ -104,8 +104,8 @@ class Source:
         if not budget.take_elements(elements):
             self.parse_error(
                 span,
-                f"this fills {elements:,} elements (those drawn at random count more than once), "
-                f"with which the text has more than {budget.most_elements:,}",
+                f"this fills {elements:,} elements (random ones count more than once), so the "
+                f"text exceeds {budget.most_elements:,}",
                 _MORE,
             )
             raise BudgetExceeded

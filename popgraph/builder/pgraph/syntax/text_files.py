@@ -21,5 +21,5 @@ def read_text(path: str | Path) -> str:
     path = Path(path)
     if path.suffix in _OTHERS:
         hint = _OTHERS[path.suffix].format(model=path, text=path.with_suffix(SUFFIX))
-        raise ParseError(f"{path.name} is no {SUFFIX} file", str(path), hint)
+        raise ParseError(f"{path.name} is not a {SUFFIX} file", str(path), hint)
     return texts.read_text(path)

@@ -123,11 +123,11 @@ class LanguageService:
         tied to others with the same spelling.
         """
         if not self._is_whole or self._mistake(self.now):
-            raise PopgraphError("names are changed in a text without mistakes: mend these first")
+            raise PopgraphError("cannot rename in a text with errors: fix them first")
         spans, written = renamed(self._names, self._file, line, column, name), name_text(name)
         after = checked(with_name(self.text, spans, written), self.filename)
         if mistake := self._mistake(after):
-            raise PopgraphError(f"{name!r} cannot take the place of this name: {mistake}")
+            raise PopgraphError(f"cannot rename to {name!r}: {mistake}")
         return spans, written
 
     @staticmethod

@@ -34,7 +34,7 @@ def renamed(source: Source, file: File, line: int, column: int, name: str) -> li
     if not name:
         raise PopgraphError("a name has at least one character")
     if name_text(name) in others:
-        raise PopgraphError(f"{name!r} is the name of something else in this text")
+        raise PopgraphError(f"{name!r} is already used in this text")
     return found
 
 
