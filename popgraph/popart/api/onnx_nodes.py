@@ -204,8 +204,8 @@ def _from_front(attributes: Mapping[str, Any]) -> dict[str, object]:
     axes = attributes.get("scan_output_axes") or ()
     if any(axis < 0 for axis in axes):
         raise popart_exception(
-            f"the axes {list(axes)} of the results of Scan are counted from behind",
-            hint="count them from the front: how many axes there are is not known yet",
+            f"the axes {list(axes)} of the results of Scan are negative",
+            hint="use non-negative axes: the rank is not known yet",
         )
     return dict(attributes)
 

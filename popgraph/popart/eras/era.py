@@ -144,7 +144,7 @@ def era_named(name: str) -> Era:
     found = next((era for era in ERAS if era.name == name), None)
     if found is None:
         raise popart_exception(
-            f"there is no era {name!r}", "--era", f"one of {', '.join(one.name for one in ERAS)}"
+            f"unknown era {name!r}", "--era", f"one of {', '.join(one.name for one in ERAS)}"
         )
     return found
 

@@ -134,7 +134,7 @@ def normalizations(asked: Asked) -> Refusals:
                 "inference mode, but its gradient Op is being created. To use the BatchNorm Op in "
                 "inference mode during training, it has to be detached first.",
                 op.where(),
-                "a detach behind it ends the gradient",
+                "a detach after it stops the gradient",
             )
 
 
@@ -199,7 +199,7 @@ def _without(asked: Asked, op: OnnxOp, pattern: str, shown: str) -> Refusals:
     weights = asked.model.weights
     excluded = notes_in(op, weights).get(EXCLUDED)
     names = [] if excluded is None else to_python(excluded, weights)
-    assert isinstance(names, list), "a list of names says what is excluded"
+    assert isinstance(names, list), "excluded patterns are a list of names"
     if pattern in names or not asked.patterns.isPatternEnabled(pattern):
         yield popart_exception(
             f"Could not create opx for '{shown}'. This op should have been removed by pattern "
