@@ -47,7 +47,7 @@ def check_file(path: Path) -> None:
         raise ModelError(no_such(path), str(path))
     if path.suffix not in MODELS:
         raise ModelError(
-            f"{path.suffix or 'a file without an ending'} is no kind of model",
+            f"{path.suffix or 'a file without a suffix'} is not a model format",
             str(path),
             f"models are {', '.join(MODELS)}",
         )

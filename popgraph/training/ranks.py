@@ -62,8 +62,8 @@ class Ranks:
         if reduction is None and self.is_first:
             kind = "ranks" if plan.runs == 1 else "micro-batches"
             warnings.warn(
-                f"{task.loss!r} is neither a mean nor a sum over samples, judging by its "
-                f"operators: its gradients are averaged over {parts} {kind}",
+                f"{task.loss!r} is neither a mean nor a sum over equally weighted samples, judging "
+                f"by its operators: its gradients are averaged over {parts} {kind}",
                 DoubtfulTrainingWarning,
                 stacklevel=2,
             )

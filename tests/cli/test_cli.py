@@ -200,7 +200,7 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["print", __file__], f"error: .py is no kind of model\n  at: {__file__}"),
+        (["print", __file__], f"error: .py is not a model format\n  at: {__file__}"),
         (["print", MLP, "--at", "c"], "error: the shape of input 'x' is not known: f32[N, 64]"),
         (["print", MLP, "--dim", "M=3"], "error: the model has no symbolic dimension 'M'"),
         (["run", MLP], "error: input 'x' is missing"),
@@ -218,14 +218,14 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         *(
             (
                 [command, "nets/m.onnx"],
-                "error: m.onnx is no .pgraph file\n  at: nets/m.onnx\n"
+                "error: m.onnx is not a .pgraph file\n  at: nets/m.onnx\n"
                 "  try: `popgraph convert nets/m.onnx nets/m.pgraph` makes one",
             )
             for command in ("check", "fmt")
         ),
         (
             ["check", "net.mlir"],
-            "error: net.mlir is no .pgraph file\n  at: net.mlir\n"
+            "error: net.mlir is not a .pgraph file\n  at: net.mlir\n"
             "  try: `popgraph convert` makes one of the model that this IR came from",
         ),
     ],
