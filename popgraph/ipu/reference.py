@@ -1,4 +1,4 @@
-"""Interprets mapped operations: each tile computes from what it holds and what it receives."""
+"""Interprets mapped operations: each tile computes only from its own and received elements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Window = tuple[slice, ...]
 
 
 class Held:
-    """What one tile can read in a stage: elements of its own, and those that it receives."""
+    """The elements that one tile can read in a stage: its own, and those it receives."""
 
     def __init__(self, op: Operation, memories: Sequence[Array], stage: Stage, piece: int) -> None:
         self._op, self._memories = op, memories
@@ -55,7 +55,7 @@ class Held:
             self._masks[operand][...] = True
 
     def _own(self, operand: SSAValue, tile_: int) -> Array:
-        """Which elements of an operand lie on a tile."""
+        """Mask of the elements of an operand that a tile stores."""
         held = mapping_of(operand)
         assert held.sizes == operand.type.get_shape(), f"the mapping of another shape: {self._op}"  # type: ignore[attr-defined]
         mask = np.zeros(held.sizes, np.bool_)
@@ -66,7 +66,7 @@ class Held:
         return mask
 
     def at(self, operand: int, indices: Indices) -> Any:
-        """The elements of an operand at indices, all of which must be here."""
+        """The elements of an operand at indices; asserts that the tile has all of them."""
         here = take(self._op, self._masks[operand], indices)
         assert np.all(here), f"operand {operand} is read where no tile sent it: {self._op}"
         return self._memories[operand][tuple(indices)]
@@ -80,7 +80,7 @@ class Held:
     def checked(
         self, operands: Sequence[int], maps: Sequence[AffineMap], at: Indices
     ) -> Callable[[Indices], list[Any]]:
-        """Reads like `through`, at any of the indices, which are looked at here once for all."""
+        """Reads like `through`, but checks all indices at once in advance."""
         self.through(operands, maps, at)
         arrays = [self._memories[operand] for operand in operands]
 
@@ -93,7 +93,7 @@ class Held:
         return read
 
     def whole(self, operand: int) -> Array:
-        """A table, of which data decide what is looked up."""
+        """A table that is indexed by data, so that the tile needs all of it."""
         assert self._masks[operand].all()
         return self._memories[operand]
 
@@ -102,7 +102,7 @@ class Held:
 
 
 class Made:
-    """Results that tiles write piece by piece: every element once."""
+    """Results that tiles write piece by piece; each element must be written exactly once."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -131,7 +131,7 @@ def _grid(window: Window) -> tuple[Array, ...]:
 
 
 def _windows(boxes: Sequence[Boxes], piece: int) -> list[Window]:
-    """The boxes of a piece that hold something."""
+    """The nonempty boxes of a piece."""
     return [box.window(piece) for box in boxes if box.volumes[piece]]
 
 
@@ -203,7 +203,7 @@ def _run_reducing(
     step: Callable[[Indices, Sequence[Any], Sequence[Any]], list[Any]],
     join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
 ) -> list[Array]:
-    """Partial results on the tiles of the domain; those of one place come together in runs."""
+    """Computes partial results on the tiles of the domain, then reduces them in runs."""
     partial, finish = stages(op)
     rank, boxes = op.parallel_rank, partial.pieces.boxes[0]
     partials = []
@@ -274,7 +274,7 @@ def run_scatter(op: tile.ScatterOp, *memories: Array) -> list[Array]:
 
 
 def _domain(op: tile.ScatterOp, window: Window) -> Window:
-    """The loops whose values may go to a box of the result."""
+    """The iterations that may write to a box of the result."""
     domain = [slice(0, size) for size in op.sizes]
     for side, loop in zip(window, own_loops(op), strict=True):
         if loop is not None:
@@ -319,7 +319,7 @@ def _insert(
     window: Window,
     whole: Array,
 ) -> None:
-    """What of a piece stands in a box of the result."""
+    """Copies the part of a piece that lies in a box of the result."""
     assert isinstance(value.type, TensorType)
     sources, targets = [], []
     for size, offset, step, side in zip(
@@ -365,7 +365,7 @@ _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {
 
 
 def runner_on_tiles(op: Operation) -> Run | None:
-    """The evaluation of a mapped operation; sources are mapped, too, but compute nothing."""
+    """The interpreter of a mapped operation; None for sources, which compute nothing."""
     run = _MAPPED.get(type(op)) if is_mapped(op) else None
     return None if run is None else partial(run, op)
 

@@ -250,7 +250,7 @@ def test_rounding_stays_small(size: int, channels: int) -> None:
 
 
 def test_tiles_have_all_channels_of_the_image() -> None:
-    """A convolution of the first channels of a larger tensor is none of its tiles."""
+    """A convolution of the first channels of a larger tensor is not one of its tiles."""
     builder = Builder()
     generator = np.random.default_rng(0)
     before = generator.standard_normal((64, 64, 1, 1)).astype(np.float32)
