@@ -559,7 +559,7 @@ def _seen_through(original: Any, turn: AffineMap) -> Any:
 
 
 def first_result_only(original: Any) -> Any:
-    return property(lambda self: original.fget(self)[:1])
+    return lambda operations: original(operations)[:1]
 
 
 def unturned(original: Any) -> Any:
@@ -1212,8 +1212,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-rows",
-        "only the first result leaves the nest",
-        f"{PASSES}.structured.fusion.fuse_rows:Group.results",
+        "only the first result leaves the fused operation",
+        f"{PASSES}.structured.fusion.join:read_elsewhere",
         first_result_only,
     ),
     Mutant(
