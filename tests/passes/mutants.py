@@ -584,7 +584,7 @@ def no_distance(original: Any) -> Any:
 
 
 def unshifted(original: Any) -> Any:
-    return lambda self, form, place: Index()
+    return lambda self, form, point: Index()
 
 
 def composed_turned(original: Any) -> Any:
@@ -1333,20 +1333,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "local memory begins where the first row would",
-        f"{PASSES}.structured.to_loops.fused.nest:NestLoops._start",
+        f"{PASSES}.structured.to_loops.fused:FusedLoops._start",
         unshifted,
     ),
     Mutant(
         "structured-to-loops",
-        "every iteration of a chain works on the first channels",
-        f"{PASSES}.structured.to_loops.fused.chain:part_stride",
+        "every iteration works on the first channels",
+        f"{PASSES}.structured.to_loops.fused:part_stride",
         no_distance,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "the halo of a local image is not cleared",
-        f"{PASSES}.structured.to_loops.fused.chain:halo_boxes",
+        f"{PASSES}.structured.to_loops.fused:halo_boxes",
         none_of_them,
         shows_in=separable_convolutions,
     ),

@@ -1,0 +1,336 @@
+"""Loops of `tile.fused`: operations that run together for a few indices of shared loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.tile.affine import Linear, offset, reads_whole
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.structured.fused import keeps_leading, readings
+from popgraph.passes.structured.analysis.local_images import narrowed
+from popgraph.passes.structured.analysis.loops import (
+    Group,
+    group_loops,
+    indexed_dims,
+    part_stride,
+    tensor,
+)
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, loops_in_steps
+from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
+from popgraph.passes.structured.to_loops.contraction.line_buffer import LineBufferLoops, Rows
+from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    IterationPoint,
+    Register,
+    Source,
+    digits,
+)
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, halo_boxes
+from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
+from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
+
+MemberLoops = MapLoops | ReduceLoops | ContractPart
+Home = tuple[SSAValue, Index] | Register
+"""Where a local value lives: in memory that begins with an element of it, or in a register."""
+
+
+class FusedLoops(Emitter):
+    """
+    Writes the loops of one fused operation.
+
+    Threads share the iterations: each has its own local values.
+    """
+
+    def __init__(self, op: tile.FusedOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, op.inputs, op.outputs
+        self.rank, self.steps = len(op.sizes), op.steps.data
+        self.buffer, self.splits = op.line_buffer, op.splits.value.data if op.splits else 1
+        self.shared = dict(zip(op.members, op.shared, strict=True))
+        self.in_panels = op.loops is not None
+        """Whether iterations are numbered: only whole panels of channels are evenly apart."""
+        self.panels = op.sizes[0] // self.steps[0]
+        step = self.steps[-1]
+        rest = 1 if self.rank - 1 in self.running else op.sizes[-1] % step
+        self.widths = tuple(dict.fromkeys(width for width in (step, rest) if width))
+        self.members = {
+            width: [self._member(inner, width) for inner in op.members] for width in self.widths
+        }
+        self.groups = self._groups()
+        self.work = sum(self._work(inner) for inner in op.members)
+
+    def _member(self, inner: tile.Member, width: int) -> MemberLoops:
+        """The loops of one operation, as they run in an iteration of so many indices."""
+        match inner:
+            case tile.MapOp():
+                return MapLoops(inner, self.target, self._window(inner, width))
+            case tile.ContractOp() if inner.schedule:
+                return ContractPart(inner, inner.schedule, self.target)
+            case tile.ReduceOp() | tile.ContractOp():
+                return ReduceLoops(inner, self.target, self._window(inner, width))
+
+    def _window(self, inner: tile.Member, width: int, rows: Rows | None = None) -> Shape:
+        """How much of each loop of an operation runs in an iteration."""
+        sizes = list(inner.sizes)
+        for loop, step in zip(self.shared[inner], (*self.steps[:-1], width), strict=True):
+            sizes[loop] = step
+        if rows is not None:
+            sizes[rows.loop] = rows.size
+        return tuple(sizes)
+
+    def _groups(self) -> list[Group]:
+        """The shared loops; the last stays alone where iterations take several of its indices."""
+        if self.in_panels:
+            return [Group((0,), self.panels * self.splits)]
+        forms = [form for loops in self.members[self.steps[-1]] for form in loops.forms]
+        bodies = [region.block for inner in self.op.members for region in inner.regions]
+        separate = frozenset[int]().union(*map(indexed_dims, bodies))
+        if self.steps[-1] > 1:
+            separate |= {self.rank - 1}
+        return group_loops(range(self.rank), self.op.sizes, forms, separate, self.running)
+
+    def _work(self, inner: tile.Member) -> int:
+        products = self.target.tuning.products_per_touch if self.in_panels else 1
+        return prod(inner.sizes) // products
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        members = [one for members in self.members.values() for one in members]
+        return super().ends_at_sizes and all(one.ends_at_sizes for one in members)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """Threads share the iterations."""
+        last = 1 if self.in_panels else self.steps[-1]
+        steps = [*[1] * len(self.groups[1:]), last][: len(self.groups)]
+        return loops_in_steps(self.groups, steps)
+
+    @property
+    def touched(self) -> list[MemoryAccess]:
+        if not self.in_panels:
+            return []
+        op = self.op
+        inside, around = (*op.body.block.args, *op.yielded), (*op.inputs, *op.outputs)
+        outside = dict[SSAValue, SSAValue](zip(inside, around, strict=True))
+        return [
+            self._touched(outside[value], self._stride(inner, value, map_, 0), value in op.yielded)
+            for inner, value, map_ in self._contracted()
+            if value in outside
+        ]
+
+    def _touched(self, value: SSAValue, stride: int, written: bool) -> MemoryAccess:
+        """
+        Panels of a value are so far apart.
+
+        Splits of a line buffer come before panels: threads share the rows then.
+        """
+        size = element_bytes(value.type)
+        whole = prod(physical_shape(tensor(value))) * size
+        span = whole if self.splits > 1 else stride * self.panels * size
+        along = frozenset({0} if stride or self.splits > 1 else ())
+        return MemoryAccess(value, whole, along, (span,), written)
+
+    def _contracted(self) -> Iterator[tuple[tile.ContractOp, SSAValue, AffineMap]]:
+        """All that scheduled contractions read and write."""
+        for inner in self.op.members:
+            if isinstance(inner, tile.ContractOp) and inner.schedule:
+                yield from ((inner, value, map_) for value, map_ in inner.mapped)
+
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
+        """Inputs whose elements are read for the last time where those of a result are written."""
+        op = self.op
+        if self.in_panels:
+            return []
+        return [
+            (number, output)
+            for number, argument in enumerate(op.body.block.args)
+            for output, value in enumerate(op.yielded)
+            if argument.type == value.type
+            and list(op.inputs).count(op.inputs[number]) == 1
+            and self._gives_way(argument, value)
+        ]
+
+    def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
+        """Whether an iteration reads its part of `argument` only before `result` is written."""
+        members = self.op.members
+        last = next(at for at, inner in enumerate(members) if result in inner.results)
+        for at, inner in enumerate(members):
+            for value, map_ in readings(inner):
+                if value is not argument:
+                    continue
+                if at > last or not keeps_leading(map_, inner.sizes, self.rank):
+                    return False
+                aligned = map_ is not None and reads_whole(tensor(value), map_, inner.sizes)
+                if at == last and not (isinstance(inner, tile.MapOp) and aligned):
+                    return False
+        return True
+
+    # Writing
+
+    def write(self, body: Body) -> None:
+        op, self.writer = self.op, body.writer
+        memories = [*body.inputs, *body.outputs]
+        self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
+        self.point = IterationPoint(self.writer, op.sizes)
+        self.contracted = {value for _, value, _ in self._contracted()}
+        runs = [Run(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
+        if self.in_panels:
+            self.homes = self._made_homes(self.steps[-1])
+            run(self.point, runs, self._panel)
+            return
+        if self.steps[-1] > 1:
+            runs[-1] = Run(self.groups[-1], body.parts[-1], self.widths)
+        run(self.point, runs, self._rows)
+
+    def _made_homes(self, width: int) -> dict[SSAValue, Home]:
+        """Homes of all local values, whose halos are cleared once, and stay so."""
+        members = zip(self.op.members, self.members[width], strict=True)
+        homes = (self._made(inner, loops, width) for inner, loops in members)
+        return {value: home for made in homes for value, home in made.items()}
+
+    def _made(self, inner: tile.Member, loops: MemberLoops, width: int) -> dict[SSAValue, Home]:
+        """Homes of the local values that an operation computes."""
+        point = self._point(inner)
+        return {
+            value: self._home(value, form, point, width)
+            for value, form in zip(loops.values, loops.forms, strict=True)
+            if value in inner.results and value not in self.memories
+        }
+
+    def _home(self, value: SSAValue, form: Linear, point: IterationPoint, width: int) -> Home:
+        type_ = self._local_type(value, width)
+        size = prod(physical_shape(type_))
+        if size == 1 and value not in self.contracted:
+            return Register()
+        memory = self.writer.local(type_.element_type, size)
+        for start, sizes in halo_boxes(type_):
+            clear_box(self.writer, type_, memory, start, sizes)
+        return memory, self._start(form, point)
+
+    def _start(self, form: Linear, point: IterationPoint) -> Index:
+        """Where the whole value would begin, so that this iteration's part begins local memory."""
+        return point.index(form).scaled(-1)
+
+    def _point(self, inner: tile.Member) -> IterationPoint:
+        """The indices of the leading loops of an operation in this iteration."""
+        point = IterationPoint(self.writer, inner.sizes)
+        point.indices |= self.point.indices
+        return point
+
+    def _local_type(self, value: SSAValue, width: int) -> TensorType[Attribute]:
+        """The region of a local value that one iteration needs."""
+        type_, inner = tensor(value), value.owner
+        assert isinstance(inner, tile.Member)
+        for loop, step in zip(self.shared[inner], (*self.steps[:-1], width), strict=True):
+            slides = self.buffer is not None and loop == self.buffer.loops[0]
+            size = self.buffer.buffer_rows if self.buffer and slides else step
+            type_ = narrowed(type_, loop, size, halo=not slides)
+        return type_
+
+    # One iteration
+
+    def _rows(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        """An iteration along leading loops, which takes so many indices of the last."""
+        width = max(width, 1)
+        self.homes = dict[SSAValue, Home]()
+        for inner, loops in zip(self.op.members, self.members[width], strict=True):
+            self.homes |= self._made(inner, loops, width)
+            self._write(inner, loops, width)
+        return carried
+
+    def _panel(self, _: int, carried: list[SSAValue]) -> list[SSAValue]:
+        """An iteration of one panel of channels."""
+        width, members = self.steps[-1], self.op.members
+        both = list(zip(members, self.members[width], strict=True))
+        for home in self.homes.values():
+            if not isinstance(home, Register):
+                self.writer.written_here(home[0])
+        self.panel = self.point.indices[0]
+        if self.buffer is None:
+            for inner, loops in both:
+                self._write(inner, loops, width)
+            return carried
+        part, self.panel = digits(self.writer, self.panel, self.panels)
+        first, second = both
+        (between,) = members[0].results
+        home, reader = self.homes[between], members[1]
+        assert isinstance(reader, tile.ContractOp) and reader.schedule
+        assert not isinstance(home, Register)
+        LineBufferLoops(
+            self.writer,
+            self.buffer,
+            self.splits,
+            home[0],
+            self._local_type(between, width),
+            reader.schedule.lanes.data,
+            lambda rows: self._write(*first, width, rows),
+            lambda rows: self._write(*second, width, rows),
+        ).write(part)
+        return carried
+
+    def _write(
+        self, inner: tile.Member, loops: MemberLoops, width: int, rows: Rows | None = None
+    ) -> None:
+        """The loops of one operation for this iteration, or for some rows of it."""
+        if isinstance(loops, ContractPart):
+            local = [value for value in loops.values if value in self.homes]
+            types = {value: self._local_type(value, width) for value in local}
+            assert isinstance(inner, tile.ContractOp)
+            starts = [self._begin(inner, value, map_, rows) for value, map_ in inner.mapped]
+            loops.write_at(self.writer, starts, self._window(inner, width, rows), types)
+            return
+        point = self._point(inner)
+        sources = [
+            self._source(value, form) for value, form in zip(loops.values, loops.forms, strict=True)
+        ]
+        if isinstance(loops, MapLoops):
+            assert isinstance(inner, tile.MapOp)
+            loops.write_at(point, sources, [self.memories[table] for table in inner.tables])
+        else:
+            loops.write_at(point, sources)
+
+    def _source(self, value: SSAValue, form: Linear) -> Source:
+        if value in self.memories:
+            return Access(self.memories[value], form)
+        home = self.homes[value]
+        return home if isinstance(home, Register) else Access(home[0], form, home[1])
+
+    def _begin(
+        self, inner: tile.ContractOp, value: SSAValue, map_: AffineMap, rows: Rows | None
+    ) -> tuple[SSAValue, Index]:
+        """Which memory a value is in, and how far on the part of this iteration begins."""
+        if value in self.homes:
+            home = self.homes[value]
+            assert not isinstance(home, Register), "a row of a product is no register"
+            return home[0], Index(rows.local if rows else 0)
+        if self.in_panels:
+            start = self.panel.scaled(self._stride(inner, value, map_, 0))
+        else:
+            start = Index()
+            for at in range(self.rank):
+                index = self.point.indices[at]
+                start = start + index.scaled(self._stride(inner, value, map_, at))
+        if rows is not None:
+            between = offset(tensor(value), map_, inner.sizes).stride(rows.loop)
+            assert between is not None, "rows are not evenly apart"
+            start = start + rows.first.scaled(between)
+        return self.memories[value], start
+
+    def _stride(self, inner: tile.ContractOp, value: SSAValue, map_: AffineMap, at: int) -> int:
+        """How far apart iterations along a shared loop are in a value."""
+        loop, step = self.shared[inner][at], self.steps[at] if self.in_panels else 1
+        stride = part_stride(value, map_, inner.sizes, loop, step)
+        assert stride is not None, f"iterations along loop {loop} are not evenly apart"
+        return stride
