@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile.affine import Linear, offset, reads_whole
+from popgraph.dialects.tile.affine import Linear, reads_whole
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.structured.fused import keeps_leading, readings
-from popgraph.passes.structured.analysis.local_images import narrowed
+from popgraph.dialects.tile.structured.fused import LineBuffer, keeps_leading, readings
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
@@ -41,8 +37,6 @@ from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
 MemberLoops = MapLoops | ReduceLoops | ContractPart
-Home = tuple[SSAValue, Index] | Register
-"""Where a local value lives: in memory that begins with an element of it, or in a register."""
 
 
 class FusedLoops(Emitter):
@@ -125,7 +119,9 @@ class FusedLoops(Emitter):
         outside = dict[SSAValue, SSAValue](zip(inside, around, strict=True))
         return [
             self._touched(outside[value], self._stride(inner, value, map_, 0), value in op.yielded)
-            for inner, value, map_ in self._contracted()
+            for inner in op.members
+            if isinstance(inner, tile.ContractOp)
+            for value, map_ in inner.mapped
             if value in outside
         ]
 
@@ -140,12 +136,6 @@ class FusedLoops(Emitter):
         span = whole if self.splits > 1 else stride * self.panels * size
         along = frozenset({0} if stride or self.splits > 1 else ())
         return MemoryAccess(value, whole, along, (span,), written)
-
-    def _contracted(self) -> Iterator[tuple[tile.ContractOp, SSAValue, AffineMap]]:
-        """All that scheduled contractions read and write."""
-        for inner in self.op.members:
-            if isinstance(inner, tile.ContractOp) and inner.schedule:
-                yield from ((inner, value, map_) for value, map_ in inner.mapped)
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
@@ -184,40 +174,59 @@ class FusedLoops(Emitter):
         memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.point = IterationPoint(self.writer, op.sizes)
-        self.contracted = {value for _, value, _ in self._contracted()}
         runs = [Run(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
         if self.in_panels:
-            self.homes = self._made_homes(self.steps[-1])
-            run(self.point, runs, self._panel)
-            return
-        if self.steps[-1] > 1:
+            self._begin(self.steps[-1])
+            for inner, loops in self._running:
+                self._make_homes(inner, loops)
+        elif self.steps[-1] > 1:
             runs[-1] = Run(self.groups[-1], body.parts[-1], self.widths)
-        run(self.point, runs, self._rows)
+        run(self.point, runs, self._iteration)
 
-    def _made_homes(self, width: int) -> dict[SSAValue, Home]:
-        """Homes of all local values, whose halos are cleared once, and stay so."""
-        members = zip(self.op.members, self.members[width], strict=True)
-        homes = (self._made(inner, loops, width) for inner, loops in members)
-        return {value: home for made in homes for value, home in made.items()}
+    def _begin(self, width: int) -> None:
+        """Iterations of so many indices follow; no local value has a home yet."""
+        self.width, self.homes = width, dict[SSAValue, Source]()
 
-    def _made(self, inner: tile.Member, loops: MemberLoops, width: int) -> dict[SSAValue, Home]:
-        """Homes of the local values that an operation computes."""
-        point = self._point(inner)
-        return {
-            value: self._home(value, form, point, width)
-            for value, form in zip(loops.values, loops.forms, strict=True)
-            if value in inner.results and value not in self.memories
-        }
+    @property
+    def _running(self) -> list[tuple[tile.Member, MemberLoops]]:
+        """The operations with their loops in iterations of this width."""
+        return list(zip(self.op.members, self.members[self.width], strict=True))
 
-    def _home(self, value: SSAValue, form: Linear, point: IterationPoint, width: int) -> Home:
-        type_ = self._local_type(value, width)
+    # One iteration
+
+    def _iteration(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        self.indices = [self.point.indices[at] for at in range(self.rank)]
+        if not self.in_panels:
+            self._begin(max(width, 1))
+        for home in self.homes.values():
+            if isinstance(home, Access):
+                self.writer.written_here(home.memory)
+        if self.buffer is not None:
+            self._slide(self.buffer)
+            return carried
+        for inner, loops in self._running:
+            self._make_homes(inner, loops)
+            self._write(inner, loops)
+        return carried
+
+    def _make_homes(self, inner: tile.Member, loops: MemberLoops) -> None:
+        """Gives homes to the local values that an operation computes, if they have none yet."""
+        for value, form in zip(loops.values, loops.forms, strict=True):
+            if value in inner.results and value not in self.memories | self.homes:
+                self.homes[value] = self._home(value, form, self._point(inner))
+
+    def _home(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
+        """A register, or local memory; its halo is cleared here, and stays so."""
+        type_ = self.op.region(value, self.width)
         size = prod(physical_shape(type_))
-        if size == 1 and value not in self.contracted:
+        if size == 1 and not any(
+            map(_contracts, [value.owner, *(use.operation for use in value.uses)])
+        ):
             return Register()
         memory = self.writer.local(type_.element_type, size)
         for start, sizes in halo_boxes(type_):
             clear_box(self.writer, type_, memory, start, sizes)
-        return memory, self._start(form, point)
+        return Access(memory, form, self._start(form, point))
 
     def _start(self, form: Linear, point: IterationPoint) -> Index:
         """Where the whole value would begin, so that this iteration's part begins local memory."""
@@ -229,108 +238,80 @@ class FusedLoops(Emitter):
         point.indices |= self.point.indices
         return point
 
-    def _local_type(self, value: SSAValue, width: int) -> TensorType[Attribute]:
-        """The region of a local value that one iteration needs."""
-        type_, inner = tensor(value), value.owner
-        assert isinstance(inner, tile.Member)
-        for loop, step in zip(self.shared[inner], (*self.steps[:-1], width), strict=True):
-            slides = self.buffer is not None and loop == self.buffer.loops[0]
-            size = self.buffer.buffer_rows if self.buffer and slides else step
-            type_ = narrowed(type_, loop, size, halo=not slides)
-        return type_
-
-    # One iteration
-
-    def _rows(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        """An iteration along leading loops, which takes so many indices of the last."""
-        width = max(width, 1)
-        self.homes = dict[SSAValue, Home]()
-        for inner, loops in zip(self.op.members, self.members[width], strict=True):
-            self.homes |= self._made(inner, loops, width)
-            self._write(inner, loops, width)
-        return carried
-
-    def _panel(self, _: int, carried: list[SSAValue]) -> list[SSAValue]:
-        """An iteration of one panel of channels."""
-        width, members = self.steps[-1], self.op.members
-        both = list(zip(members, self.members[width], strict=True))
-        for home in self.homes.values():
-            if not isinstance(home, Register):
-                self.writer.written_here(home[0])
-        self.panel = self.point.indices[0]
-        if self.buffer is None:
-            for inner, loops in both:
-                self._write(inner, loops, width)
-            return carried
-        part, self.panel = digits(self.writer, self.panel, self.panels)
-        first, second = both
-        (between,) = members[0].results
-        home, reader = self.homes[between], members[1]
-        assert isinstance(reader, tile.ContractOp) and reader.schedule
-        assert not isinstance(home, Register)
+    def _slide(self, buffer: LineBuffer) -> None:
+        """An iteration of one panel of channels, for a part of the rows."""
+        first, second = self._running
+        part, panel = digits(self.writer, self.indices[0], self.panels)
+        self.indices = [panel]
+        ((between, home),) = self.homes.items()
+        reader = second[0]
+        assert isinstance(reader, tile.ContractOp) and reader.schedule and isinstance(home, Access)
         LineBufferLoops(
             self.writer,
-            self.buffer,
+            buffer,
             self.splits,
-            home[0],
-            self._local_type(between, width),
+            home.memory,
+            self.op.region(between, self.width),
             reader.schedule.lanes.data,
-            lambda rows: self._write(*first, width, rows),
-            lambda rows: self._write(*second, width, rows),
+            lambda rows: self._write(*first, rows),
+            lambda rows: self._write(*second, rows),
         ).write(part)
-        return carried
 
-    def _write(
-        self, inner: tile.Member, loops: MemberLoops, width: int, rows: Rows | None = None
-    ) -> None:
+    def _write(self, inner: tile.Member, loops: MemberLoops, rows: Rows | None = None) -> None:
         """The loops of one operation for this iteration, or for some rows of it."""
         if isinstance(loops, ContractPart):
             local = [value for value in loops.values if value in self.homes]
-            types = {value: self._local_type(value, width) for value in local}
+            types = {value: self.op.region(value, self.width) for value in local}
             assert isinstance(inner, tile.ContractOp)
-            starts = [self._begin(inner, value, map_, rows) for value, map_ in inner.mapped]
-            loops.write_at(self.writer, starts, self._window(inner, width, rows), types)
+            starts = [self._place(inner, value, map_, rows) for value, map_ in inner.mapped]
+            loops.write_at(self.writer, starts, self._window(inner, self.width, rows), types)
             return
-        point = self._point(inner)
         sources = [
             self._source(value, form) for value, form in zip(loops.values, loops.forms, strict=True)
         ]
         if isinstance(loops, MapLoops):
             assert isinstance(inner, tile.MapOp)
-            loops.write_at(point, sources, [self.memories[table] for table in inner.tables])
+            tables = [self.memories[table] for table in inner.tables]
+            loops.write_at(self._point(inner), sources, tables)
         else:
-            loops.write_at(point, sources)
+            loops.write_at(self._point(inner), sources)
 
     def _source(self, value: SSAValue, form: Linear) -> Source:
+        """Where a map or a reduction finds a value."""
         if value in self.memories:
             return Access(self.memories[value], form)
         home = self.homes[value]
-        return home if isinstance(home, Register) else Access(home[0], form, home[1])
+        if isinstance(home, Register):
+            return home
+        return Access(home.memory, form, home.start)
 
-    def _begin(
+    def _place(
         self, inner: tile.ContractOp, value: SSAValue, map_: AffineMap, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
-        """Which memory a value is in, and how far on the part of this iteration begins."""
-        if value in self.homes:
-            home = self.homes[value]
-            assert not isinstance(home, Register), "a row of a product is no register"
-            return home[0], Index(rows.local if rows else 0)
-        if self.in_panels:
-            start = self.panel.scaled(self._stride(inner, value, map_, 0))
-        else:
-            start = Index()
-            for at in range(self.rank):
-                index = self.point.indices[at]
-                start = start + index.scaled(self._stride(inner, value, map_, at))
+        """Which memory a contraction finds a value in, and how far on the iteration begins."""
+        home = self.homes.get(value)
+        if home is not None:
+            assert isinstance(home, Access), "a row of a product is no register"
+            return home.memory, Index(rows.local if rows else 0)
+        start = Index()
+        for at, index in enumerate(self.indices):
+            start = start + index.scaled(self._stride(inner, value, map_, at))
         if rows is not None:
-            between = offset(tensor(value), map_, inner.sizes).stride(rows.loop)
-            assert between is not None, "rows are not evenly apart"
-            start = start + rows.first.scaled(between)
+            start = start + rows.first.scaled(even_stride(value, map_, inner.sizes, rows.loop))
         return self.memories[value], start
 
     def _stride(self, inner: tile.ContractOp, value: SSAValue, map_: AffineMap, at: int) -> int:
         """How far apart iterations along a shared loop are in a value."""
-        loop, step = self.shared[inner][at], self.steps[at] if self.in_panels else 1
-        stride = part_stride(value, map_, inner.sizes, loop, step)
-        assert stride is not None, f"iterations along loop {loop} are not evenly apart"
-        return stride
+        step = self.steps[at] if self.in_panels else 1
+        return even_stride(value, map_, inner.sizes, self.shared[inner][at], step)
+
+
+def _contracts(op: Operation | Block) -> bool:
+    """Whether an operation reads and writes memory only."""
+    return isinstance(op, tile.ContractOp) and op.schedule is not None
+
+
+def even_stride(value: SSAValue, map_: AffineMap, sizes: Shape, loop: int, step: int = 1) -> int:
+    stride = part_stride(value, map_, sizes, loop, step)
+    assert stride is not None, f"iterations along loop {loop} are not evenly apart"
+    return stride
