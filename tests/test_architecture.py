@@ -132,10 +132,11 @@ ROOMS: dict[str, dict[str, str]] = {
         "reproducer": "base observer",
         "analysis": "",
         "structured": "base options analysis",
+        "loops": "base options structured",
         "program": "base options structured",
         "graphcore": "base options optimizer_scalars optimizer_spec replication analysis",
         "onnx": "base options replication analysis graphcore",
-        "pipeline": "base options outside onnx graphcore structured program",
+        "pipeline": "base options outside onnx graphcore structured loops program",
         "quick": "options structured",
     },
     "passes/graphcore": {
@@ -235,6 +236,10 @@ ROOMS: dict[str, dict[str, str]] = {
         "fused": "emit elementwise reduction contraction",
         "emitters": "kernel_functions emit elementwise reduction contraction copy "
                     "winograd fused",
+    },
+    "passes/loops": {
+        "indices": "",
+        "prefetch_panels": "indices",
     },
     "viewer": {
         "marks": "",

@@ -32,6 +32,8 @@ from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.loops.prefetch_panels import PrefetchPanels
+from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
@@ -228,8 +230,20 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured",
         StructuredToLoops,
-        "before memory makes every call of a kernel different; from here on nothing looks into one",
+        "before memory makes every call of a kernel different",
         to="loops",
+    ),
+    Step(
+        "loops",
+        UnrollLoops,
+        "kernels say which of their loops are register tiles",
+        optional=True,
+    ),
+    Step(
+        "loops",
+        PrefetchPanels,
+        "every load is written out, so that each line is requested once",
+        optional=True,
     ),
     Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),
     Step(

@@ -77,6 +77,25 @@ def nothing(original: Any) -> Any:
     return lambda *_: None
 
 
+def a_section_further(original: Any) -> Any:
+    """Skips a section."""
+
+    def wrong(inserter: Any, inner: Any, here: Index, recipe: Any) -> Any:
+        return original(inserter, inner, here, recipe) + recipe["elements"]
+
+    return wrong
+
+
+def at_once(original: Any) -> Any:
+    """No distance at all."""
+    return lambda inserter, loop, _: original(inserter, loop, 0)
+
+
+def first_only(original: Any) -> Any:
+    """The first of what should be all."""
+    return lambda block: list(original(block))[:1]
+
+
 def as_it_is(original: Any) -> Any:
     """Gives back what it was to change."""
     return lambda _, value, *__: value
@@ -411,12 +430,8 @@ def as_they_came(original: Any) -> Any:
     return lambda wide: wide.inputs[0]
 
 
-def the_first_part(original: Any) -> Any:
-    def found(value: Any, elements: Any) -> Any:
-        parts = original(value, elements)
-        return parts and type(parts).of(**parts.numbers | {"bits": 0})
-
-    return found
+def a_part_by_the_element(original: Any) -> Any:
+    return lambda found, loop, *others: original(found, loop - 1, *others)
 
 
 # sum-in-blocks
@@ -474,6 +489,18 @@ def far_around(original: Any) -> Any:
 
 def without_zero(original: Any) -> Any:
     return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
+
+
+def of_the_first(original: Any) -> Any:
+    """One scale for all."""
+
+    def moved(op: Any, value: Any) -> Any:
+        made = original(op, value)
+        none = [0] * len(shape_of(made))
+        ones = [1] * len(none)
+        return gc.SliceOp(made, starts=none, sizes=ones, steps=ones)
+
+    return moved
 
 
 def scale_of_the_input(original: Any) -> Any:
@@ -936,7 +963,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "contract-quantized",
-        "whatever is rounded is said to be clipped where its zero is",
+        "whatever is quantized is said to be clipped where its zero is",
         f"{PASSES}.graphcore.contract_quantized:RectifyByClipping._is_kept_from",
         whatever_comes,
     ),
@@ -985,6 +1012,19 @@ MUTANTS: tuple[Mutant, ...] = (
         another_zero,
         needs=frozenset({"Conv"}),
         shows_in=quantized_products,
+    ),
+    Mutant(
+        "contract-quantized",
+        "what moves has the scale of its first element",
+        f"{PASSES}.graphcore.canonicalize.quantized:_moved_with",
+        of_the_first,
+    ),
+    Mutant(
+        "canonicalize",
+        "whatever is quantized again is said to have the same zero point",
+        f"{PASSES}.graphcore.canonicalize.quantized:DropDequantized._is_same",
+        whatever_comes,
+        shows_in=roundings,
     ),
     Mutant(
         "contract-quantized",
@@ -1404,7 +1444,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "blocks of rows that take in a panel together share the sums of the first",
-        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:StoredSums",
+        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
     ),
     Mutant(
@@ -1434,9 +1474,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-narrow",
-        "the first part of an element stands for all",
-        f"{PASSES}.structured.schedule.read_narrow:parts_of",
-        the_first_part,
+        "the number of an element says which of its parts is read",
+        f"{PASSES}.structured.schedule.read_narrow:_part",
+        a_part_by_the_element,
         shows_in=block_products,
     ),
     Mutant(
@@ -1471,6 +1511,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "what bodies do is not part of an operation's structure",
         f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "the section after the next one is prefetched",
+        f"{PASSES}.loops.prefetch_panels:Inserter._in_next",
+        a_section_further,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "what is read once is prefetched when it is read",
+        f"{PASSES}.loops.prefetch_panels:Inserter.ahead",
+        at_once,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "only the first loop of a kernel is looked at",
+        f"{PASSES}.loops.prefetch_panels:loops_in",
+        first_only,
     ),
     Mutant(
         "plan-memory",

@@ -17,11 +17,11 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.fused import LineBuffer, follows, region
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import (
     has_gaps,
-    indexed_dims,
     is_cut_evenly,
     tensor,
 )

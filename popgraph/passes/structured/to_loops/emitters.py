@@ -12,7 +12,8 @@ from popgraph.dialects.tile.cut import chunks_of
 from popgraph.dialects.tile.loops.known import Kernel
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.dialects.tile.running import ends_of
-from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims
+from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.passes.structured.analysis.loops import has_gaps
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops
@@ -33,7 +34,7 @@ from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoo
 from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
 from popgraph.passes.structured.to_loops.emit.access import spans
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
-from popgraph.passes.structured.to_loops.emit.equal_inputs import merge_equal_inputs
+from popgraph.passes.structured.to_loops.emit.equal_inputs import pairs_of_distinct
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.fused import FusedLoops
@@ -94,10 +95,12 @@ def kernel_of(
     `sizes` are the memories of the sizes at which its loops end, see `running`.
     """
     emitter = emitter_of(op, target)
-    body = Block(arg_types=kernel_arguments([*emitter.inputs, *sizes], emitter.outputs))
+    read = list(dict.fromkeys(emitter.inputs))
+    body = Block(arg_types=kernel_arguments([*read, *sizes], emitter.outputs))
     chunk, *memories = body.args
-    writer, count = Writer(body, target), len(emitter.inputs)
-    inputs, outputs = memories[:count], memories[count + len(sizes) :]
+    writer, count = Writer(body, target), len(read)
+    memory_of = dict(zip(read, memories, strict=False))
+    inputs, outputs = [memory_of[value] for value in emitter.inputs], memories[count + len(sizes) :]
     ends = zip(ends_of(op), memories[count:], strict=False)
     writer.sizes = {number: writer.size(memory) for number, memory in ends}
     if not emitter.covers_memory:
@@ -106,7 +109,7 @@ def kernel_of(
     parts = spans(writer, emitter.groups, emitter.cut, chunk, writer.sizes)
     emitter.write(Body(writer, inputs, outputs, parts))
     writer.close()
-    read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
+    inplace = pairs_of_distinct(emitter.inputs, emitter.inplace, len(outputs))
     operands = [*op.operands]
     numbers = [operands.index(value) for value in read]
     return Kernel(describe(body), numbers, chunks_of(emitter.cut), inplace), body

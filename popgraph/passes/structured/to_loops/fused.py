@@ -10,10 +10,10 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, reads_whole
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.structured.fused import LineBuffer, keeps_leading, readings
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
-    indexed_dims,
     part_stride,
     tensor,
 )

@@ -191,7 +191,7 @@ class WinogradCandidate:
         both = _from_both_sides(self.size, kind)
         constant = ConstantOp(compilation.weights.attribute(both))
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
-        product = tile.ContractOp(
+        product = tile.contraction(
             constant.result,
             permuted.outputs[0],
             [AffineMap(6, 0, (tap, r, s)), AffineMap(6, 0, (p, c, r, s, k))],

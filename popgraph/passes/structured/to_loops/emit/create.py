@@ -73,6 +73,19 @@ def fill(block: Block, operations: Sequence[Operation]) -> None:
     """
     for op in operations:
         op.parent = block
+    _chain(block, operations)
+
+
+def refill(block: Block, operations: Sequence[Operation]) -> None:
+    """Gives a block these operations, some of which it had, in this order."""
+    for op in operations:
+        op.parent = block
+        op._prev_op = op._next_op = None
+    block._first_op = block._last_op = None
+    _chain(block, operations)
+
+
+def _chain(block: Block, operations: Sequence[Operation]) -> None:
     for before, after in pairwise(operations):
         before._next_op = after
         after._prev_op = before

@@ -9,36 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 Pairs = Sequence[tuple[int, int]]
 """An input and a result, by number, that may share memory."""
 
 
-def merge_equal_inputs(
-    body: Block, inputs: Sequence[SSAValue], inplace: Pairs
-) -> tuple[list[SSAValue], Pairs]:
+def pairs_of_distinct(inputs: Sequence[SSAValue], inplace: Pairs, results: int) -> Pairs:
     """
-    Inputs that are one tensor become one memory of the kernel.
+    The pairs for inputs that are given once each: those that all inputs of one tensor have.
 
-    Then compilers of C see which of its loads are neighbours. Of the pairs in `inplace`, those stay
-    that all of the merged inputs have.
+    Compilers of C see which loads are neighbours where one tensor is one memory of the kernel.
     """
-    merged = list(dict.fromkeys(inputs))
-    if len(merged) == len(inputs):
-        return merged, inplace
-    memories = body.args[1 : 1 + len(inputs)]
-    numbers = {value: number for number, value in reversed([*enumerate(inputs)])}
-    for value, memory in reversed([*zip(inputs, memories, strict=True)]):
-        first = memories[numbers[value]]
-        if memory is not first:
-            memory.replace_all_uses_with(first)
-            body.erase_arg(memory)
-    pairs, results = set(inplace), len(body.args) - 1 - len(merged)
-    kept = [
+    distinct, pairs = list(dict.fromkeys(inputs)), set(inplace)
+    if len(distinct) == len(inputs):
+        return inplace
+    return [
         (number, result)
-        for number, value in enumerate(merged)
+        for number, value in enumerate(distinct)
         for result in range(results)
         if all((at, result) in pairs for at, same in enumerate(inputs) if same is value)
     ]
-    return merged, kept
