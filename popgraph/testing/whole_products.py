@@ -141,8 +141,7 @@ def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     An input that is quantized, and read as floats, as integers, as it is stored or quantized again.
 
-    Scales are any numbers, zero points lie at the ends of a type or between them. Or it is rounded
-    and clipped by operators of their own, and cast to integers of any size.
+    Scales are any numbers, zero points lie at the ends of a type or between them.
     """
     nodes: list[Node] = []
 
@@ -157,14 +156,7 @@ def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     value = add("Cast", add("Mul", 0, number(9.0, dtype)), to=BY_NAME["f32"].onnx)
     if draw(st.booleans()):
         value = add("Relu", value)
-    if draw(st.booleans()):
-        moved = add("Add", add("Round", add("Div", value, scale)), number(2.0))
-        low = number(draw(st.sampled_from([-5.0, 0.0, 2.0])))
-        above = add("Where", add("Greater", moved, low), moved, low)
-        whole = draw(st.sampled_from(["i8", "i16", "i32", "i64"]))
-        result = add("Cast", add("Min", above, number(100.0)), to=BY_NAME[whole].onnx)
-    else:
-        result = _quantized_and_read(draw, add, value, scale)
+    result = _quantized_and_read(draw, add, value, scale)
     add("Cast", result, to=BY_NAME[dtype].onnx)
     return Network(((3, 5),), tuple(nodes), dtype)
 

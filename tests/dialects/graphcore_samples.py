@@ -726,10 +726,12 @@ def table() -> Iterator[Sample]:
     yield from dropout()
     yield from roundings()
     yield from quantizations()
+    yield Sample(gc.FmaOp, [normal(2, 3), normal(3), normal(2, 1)])
+    yield Sample(gc.FmaOp, [*SPECIAL_PAIRS, np.float32(0.3) * SPECIAL_PAIRS[1]])
 
 
 SAMPLES: list[Sample] = list(table())
-ONE_TYPE = (gc.BitcastOp, gc.SuppressOp)
+ONE_TYPE = (gc.BitcastOp, gc.FmaOp, gc.SuppressOp)
 """Operations whose floats are of one type."""
 
 

@@ -294,14 +294,11 @@ def last_axis_only(original: Any) -> Any:
 
 
 def without_properties(original: Any) -> Any:
-    class Info(original):  # type: ignore[misc]
-        def __hash__(self) -> int:
-            return hash((self.name, self.op.operands, self.op.result_types))
+    def meaning(self: Any, op: Any) -> Any:
+        key = original(self, op)
+        return key and (*key[:2], *key[4:])
 
-        def __eq__(self, other: object) -> bool:
-            return hash(self) == hash(other)
-
-    return Info
+    return meaning
 
 
 def updates_die(original: Any) -> Any:
@@ -367,14 +364,9 @@ def wherever_they_fit(original: Any) -> Any:
 # round-cheaply
 
 
-def the_other_way(original: Any) -> Any:
-    """What is taken away is added, and the other way around."""
-
-    def moved(reader: Any, value: Any) -> Any:
-        found = original(reader, value)
-        return None if found is None else -found
-
-    return moved
+def in_another_order(original: Any) -> Any:
+    """The addend is a factor, and a factor is added."""
+    return lambda lhs, rhs, addend: original(addend, rhs, lhs)
 
 
 def too_small(original: Any) -> Any:
@@ -489,6 +481,10 @@ def far_around(original: Any) -> Any:
 
 def without_zero(original: Any) -> Any:
     return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
+
+
+def always_zero(original: Any) -> Any:
+    return lambda value, dtype: original(value, dtype) * 0
 
 
 def of_the_first(original: Any) -> Any:
@@ -757,6 +753,16 @@ def the_first_rows(original: Any) -> Any:
     return lambda memory, _: original(memory)
 
 
+def without_the_last(original: Any) -> Any:
+    """A loop of several iterations is one short."""
+
+    def iterations(loop: Any) -> range | None:
+        found: range | None = original(loop)
+        return found[:-1] if found is not None and len(found) > 1 else found
+
+    return iterations
+
+
 def newest_twice(original: Any) -> Any:
     """A chunk is added to itself, not to what was there."""
     return lambda kind, old, new: original(kind, new, new)
@@ -842,6 +848,14 @@ def selects_backwards(original: Any) -> Any:
     return lambda op, places, version, store: original(op, places[::-1], version, store)
 
 
+def without_operands(original: Any) -> Any:
+    return lambda op: original(op)[:-1]
+
+
+def without_attributes(original: Any) -> Any:
+    return lambda op: (original(op)[0], *original(op)[2:])
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evaluate-constants",
@@ -854,6 +868,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "elements are in another order",
         f"{PASSES}.onnx.select_known:_replace",
         selects_backwards,
+    ),
+    Mutant(
+        "share-nodes",
+        "operands are not part of the key",
+        f"{PASSES}.onnx.share_nodes:_meaning",
+        without_operands,
+    ),
+    Mutant(
+        "share-nodes",
+        "attributes are not part of the key",
+        f"{PASSES}.onnx.share_nodes:_meaning",
+        without_attributes,
     ),
     Mutant(
         "infer-shapes",
@@ -949,15 +975,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "round-cheaply",
-        "zeros move numbers the wrong way",
-        f"{PASSES}.structured.round_cheaply:_moved_by",
-        the_other_way,
+        "the other half is multiplied, and the number added",
+        f"{PASSES}.graphcore.round_cheaply:FmaOp",
+        in_another_order,
         shows_in=roundings,
     ),
     Mutant(
         "round-cheaply",
         "quotients are a hundredth too small",
-        f"{PASSES}.structured.analysis.quotients:Reciprocal.of",
+        f"{PASSES}.graphcore.round_cheaply:Reciprocal.of",
         too_small,
         shows_in=roundings,
     ),
@@ -1024,6 +1050,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "whatever is quantized again is said to have the same zero point",
         f"{PASSES}.graphcore.canonicalize.quantized:DropDequantized._is_same",
         whatever_comes,
+        shows_in=roundings,
+    ),
+    Mutant(
+        "canonicalize",
+        "floats that are quantized have no zero point",
+        f"{PASSES}.graphcore.canonicalize.quantized:cast",
+        always_zero,
         shows_in=roundings,
     ),
     Mutant(
@@ -1146,7 +1179,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cse",
         "properties are not part of the key",
-        "xdsl.transforms.common_subexpression_elimination:OperationInfo",
+        f"{PASSES}.analysis.equal_operations:PureMeaning.__call__",
         without_properties,
     ),
     Mutant(
@@ -1353,7 +1386,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hoist-constants",
         "the first operand decides",
-        f"{PASSES}.structured.hoist_constants:_reads",
+        f"{PASSES}.analysis.invariants:_read_by",
         first_operand_decides,
     ),
     Mutant(
@@ -1432,7 +1465,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "long sums forget all chunks of chunks",
-        f"{PASSES}.structured.to_loops.contraction.tiles:TileGrid.carry",
+        f"{PASSES}.structured.to_loops.contraction.microkernel:TileTotals.carry",
         nothing,
     ),
     Mutant(
@@ -1446,6 +1479,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "blocks of rows that take in a panel together share the sums of the first",
         f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
+    ),
+    Mutant(
+        "unroll-loops",
+        "the last iteration is left out",
+        f"{PASSES}.loops.marked:iterations",
+        without_the_last,
+    ),
+    Mutant(
+        "unroll-loops",
+        "all iterations compute with the values of the first",
+        f"{PASSES}.loops.unroll_loops:Unrolling._key",
+        as_it_is,
+    ),
+    Mutant(
+        "unroll-loops",
+        "index arithmetic that waits is never written",
+        f"{PASSES}.loops.editor:Editor.need",
+        nothing,
     ),
     Mutant(
         "structured-to-loops",

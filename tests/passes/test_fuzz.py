@@ -411,10 +411,10 @@ def place_of(mutant: Mutant) -> Place:
     return next(place for place in places() if (place.name, place.training) == wanted)
 
 
-PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "spread-replicas"}
+PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "hand-numbers", "spread-replicas"}
 """
-In tests/backends/test_control.py, test_sizes_fuzz.py and test_spread_replicas.py: few random
-networks show them, or none.
+In tests/backends/test_control.py, test_sizes_fuzz.py, tests/backends/test_handed.py and
+test_spread_replicas.py: few random networks show them, or none.
 """
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, TensorType, f32, f64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, f32, f64, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
@@ -33,6 +33,9 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 from popgraph.support.casts import cast
 from popgraph.support.dtypes import DType
+
+MOST_EXACT = 2**22
+"""Integers up to here, and sums and differences of two of them, are exact in f32."""
 
 
 class Quantization(Composite):
@@ -117,8 +120,8 @@ class QuantizeOp(Quantization):
         element = self.made_element(REAL, self.to)
         if self.target.name in FLOATS.names and self.to != f32:
             raise self.fail(f"makes integers or floats of few bits, not {self.target.name}")
-        if self.rounds and self.bounds is None:
-            raise self.fail("needs the bounds of integers")
+        if self.rounds and (self.bounds is None or max(map(abs, self.bounds)) > MOST_EXACT):
+            raise self.fail(f"needs the bounds of integers, at most {MOST_EXACT:,}")
         self.check_shapes()
         return (tensor_type(element, shape_of(self.x)),)
 
@@ -152,24 +155,33 @@ class QuantizeOp(Quantization):
         return self.target.name.startswith("f8")
 
     def expand(self) -> tuple[Operand, ...]:
-        ratio = self.x if holds_only(self.scale, 1) else DivOp(self.x, self.scale)
-        moved: Operand
-        if not self.rounds:
-            value, added = in_type(ratio, self.wide), in_type(self.zero, self.wide)
-            moved = AddOp(value, added)
-            if self.keeps_zeros:
-                moved = WhereOp(CompareOp(added, scalar(0, added), "eq"), value, moved)
-            if self.bounds is not None:
-                low, high = (scalar(bound, moved) for bound in self.bounds)
-                moved = MinOp(MaxOp(moved, low), high)
-            return (in_type(moved, self.to),)
-        moved = in_type(RoundOp(ratio), f32)
-        if self.to == f32 or not holds_only(self.zero, 0):
-            moved = AddOp(moved, in_type(self.zero, f32))
+        ratio = self.x if number_of(self.scale) == 1 else DivOp(self.x, self.scale)
+        return (self._integers(ratio) if self.rounds else self._floats(ratio),)
+
+    def _floats(self, ratio: Operand) -> Operand:
+        value, added = in_type(ratio, self.wide), in_type(self.zero, self.wide)
+        moved = AddOp(value, added).result
+        if self.keeps_zeros:
+            moved = WhereOp(CompareOp(added, scalar(0, added), "eq"), value, moved).result
+        if self.bounds is not None:
+            low, high = (scalar(bound, moved) for bound in self.bounds)
+            moved = MinOp(MaxOp(moved, low), high).result
+        return in_type(moved, self.to)
+
+    def _integers(self, ratio: Operand) -> Operand:
+        """What is within bounds that are integers still is after it is rounded, and in 32 bits."""
         assert self.bounds is not None, "infer asks for the bounds of integers"
-        low, high = (scalar(bound, moved) for bound in self.bounds)
-        above = WhereOp(CompareOp(moved, low, "gt"), moved, low)
-        return (in_type(MinOp(above, high), self.to),)
+        zero, (low, high) = number_of(self.zero), self.bounds
+        if zero is None:
+            moved = AddOp(in_type(RoundOp(ratio), f32), in_type(self.zero, f32))
+            return in_type(clipped(moved, low, high), self.to)
+        value = ratio if tensor_of(ratio).element_type == f64 else in_type(ratio, f32)
+        rounded = RoundOp(clipped(value, low - zero, high - zero))
+        if self.to == f32:
+            single = in_type(rounded, f32)
+            return AddOp(single, scalar(zero, single)) if zero or low < 0 else single
+        whole = in_type(rounded, i32)
+        return in_type(AddOp(whole, scalar(zero, whole)) if zero else whole, self.to)
 
 
 @operation
@@ -205,7 +217,14 @@ def in_type(value: Operand, to: Attribute) -> SSAValue:
     return SSAValue.get(made)
 
 
-def holds_only(value: SSAValue, number: float) -> bool:
-    """Whether a value is a small literal of this number only."""
+def number_of(value: SSAValue) -> float | None:
+    """The number that a literal scalar is."""
     literal = value.owner.literal if isinstance(value.owner, ConstantOp) else None
-    return isinstance(literal, DataAttr) and bool(np.all(literal.array == number))
+    return float(literal.array) if isinstance(literal, DataAttr) and not shape_of(value) else None
+
+
+def clipped(value: Operand, low: float, high: float) -> Operand:
+    """The value between two bounds; NaN is the lower one."""
+    least = scalar(low, value)
+    above = WhereOp(CompareOp(value, least, "gt"), value, least)
+    return MinOp(above, scalar(high, value))

@@ -10,7 +10,11 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects.tile.loops.soundness import constant_of
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked, refill
+from popgraph.passes.structured.to_loops.emit.create import (
+    create_unchecked,
+    operands_of,
+    refill,
+)
 from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import Level, Writer
 from popgraph.support.tuning import Target
@@ -63,11 +67,9 @@ class Editor(Writer):
 
     def keep(self, op: Operation) -> None:
         """Keeps an operation of the innermost level, with all that is in it."""
-        for operand in op.operands:
-            self.need(operand)
-        if op.regions and self._waiting:
-            for inner in op.walk():
-                for operand in inner.operands:
+        if self._waiting:
+            for inner in op.walk() if op.regions else (op,):
+                for operand in operands_of(inner):
                     self.need(operand)
         self._place(op, len(self.levels) - 1)
 
@@ -85,7 +87,7 @@ class Editor(Writer):
         if op in self._waiting:
             assert isinstance(op, Operation)
             depth = self._waiting.pop(op)
-            for operand in op.operands:
+            for operand in operands_of(op):
                 self.need(operand)
             self._place(op, depth)
 
@@ -112,7 +114,10 @@ class Editor(Writer):
 
 def _keys(op: Operation) -> tuple[object, ...]:
     """By what a writer finds an operation that it would write again."""
-    kind, operands = type(op), op.operands
+    kind = type(op)
+    if kind not in _SHARED:
+        return ()
+    operands = operands_of(op)
     if kind is arith.AddiOp and type(op.results[0].type) is IndexType:
         return ((kind, *operands),)
     if kind is arith.MuliOp and (factor := constant_of(operands[1])) is not None:
@@ -122,6 +127,9 @@ def _keys(op: Operation) -> tuple[object, ...]:
     if kind is arith.ConstantOp:
         return (op.properties["value"], constant_of(op.results[0]))
     return ()
+
+
+_SHARED = {arith.AddiOp, arith.MuliOp, vector.BroadcastOp, arith.ConstantOp}
 
 
 def _is_unused_constant(op: Operation) -> bool:

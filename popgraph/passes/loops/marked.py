@@ -15,6 +15,7 @@ from xdsl.traits import Pure
 from popgraph.dialects.tile.loops.recipes import is_unrolled
 from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.dialects.tile.scalars import SCALARS
+from popgraph.passes.structured.to_loops.emit.create import operands_of
 
 Counters = tuple[SSAValue, ...]
 """The counters of marked loops, outermost first."""
@@ -28,7 +29,7 @@ WAITING = {arith.CmpiOp, vector.BroadcastOp}
 
 def iterations(loop: Operation) -> range | None:
     """The counters of a loop, if they are constants."""
-    lower, upper, step = map(constant_of, loop.operands[:3])
+    lower, upper, step = map(constant_of, operands_of(loop)[:3])
     if lower is None or upper is None or step is None:
         return None
     return range(lower, upper, step)
@@ -68,7 +69,7 @@ class Access:
     @staticmethod
     def of(op: Operation, path: Sequence[Block]) -> Access | None:
         """The access of a load or a store of memory with one index."""
-        operands = op.operands
+        operands = operands_of(op)
         if type(op) in LOADS and len(operands) == 2:
             return Access(op, operands[0], operands[1], None, path)
         if type(op) in STORES and len(operands) == 3:
@@ -167,8 +168,10 @@ class MarkedLoops:
         path = (*path, body)
         for inner in body.ops:
             if is_pure(inner):
-                found = {each for used in inner.operands for each in self.depends.get(used, ())}
-                own = tuple(each for each in counters if each in found)
+                found = [self.depends.get(used, ()) for used in operands_of(inner)]
+                own = max(found, key=len, default=())
+                if any(not set(each).issubset(own) for each in found):
+                    own = tuple(one for one in counters if any(one in each for each in found))
                 self.depends.update(dict.fromkeys(inner.results, own))
                 continue
             if is_marked(inner):
@@ -215,7 +218,7 @@ class MarkedLoops:
         op = index.owner
         if type(op) in LINEAR and index in self.depends:
             assert isinstance(op, Operation)
-            lhs, rhs = map(self.form, op.operands)
+            lhs, rhs = map(self.form, operands_of(op))
             if type(op) is arith.AddiOp:
                 return lhs + rhs
             if not (rhs.counters or rhs.others):
@@ -276,13 +279,6 @@ class MarkedLoops:
 def is_marked(op: Operation) -> bool:
     """Whether an operation is a loop to unroll, whose iterations are known."""
     return is_unrolled(op) and isinstance(op, scf.ForOp) and iterations(op) is not None
-
-
-def has_marked(block: Block) -> bool:
-    """Whether a loop in a block is to be unrolled."""
-    return any(
-        op.regions and (is_marked(op) or any(map(has_marked, _blocks(op)))) for op in block.ops
-    )
 
 
 def waits(op: Operation) -> bool:

@@ -15,13 +15,12 @@ from popgraph.passes.loops.marked import (
     LOADS,
     Access,
     MarkedLoops,
-    has_marked,
     is_linear,
     is_pure,
     waits,
 )
 from popgraph.passes.options import Options
-from popgraph.passes.structured.to_loops.emit.create import create_unchecked
+from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
 from popgraph.support.tuning import Target
@@ -49,9 +48,9 @@ class UnrollLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in module.ops:
             if isinstance(op, func.FuncOp) and op.body.blocks:
-                again = has_marked(op.body.block)
-                while again:
-                    again = Unrolling(op.body.block, self.target).run()
+                while (marked := MarkedLoops(op.body.block)).steps:
+                    if not Unrolling(op.body.block, self.target, marked).run():
+                        break
 
 
 Slot = tuple[SSAValue, int]
@@ -66,10 +65,12 @@ class Unrolling:
     they depend on.
     """
 
-    def __init__(self, block: Block, target: Target) -> None:
-        self.body, self.writer, self.marked = block, Editor(block, target), MarkedLoops(block)
+    def __init__(self, block: Block, target: Target, marked: MarkedLoops) -> None:
+        self.body, self.writer, self.marked = block, Editor(block, target), marked
         self.counters: dict[SSAValue, int] = {}
         self.values: dict[object, SSAValue] = {}
+        self.loads: dict[object, SSAValue] = {}
+        """What marked loops have loaded that do not write it."""
         self.registers: dict[SSAValue, dict[int, SSAValue]] = {
             access.memory: {} for access in self.marked.registers.values()
         }
@@ -94,6 +95,7 @@ class Unrolling:
         for op in list(block.ops):
             if op in self.marked.steps:
                 self._unroll(op)
+                self.loads.clear()  # Others may write what these have loaded.
                 writer.drop(op)
             elif op in self.marked.around:
                 self._around(op)
@@ -106,7 +108,7 @@ class Unrolling:
 
     def _around(self, op: Operation) -> None:
         """An operation that marked loops are in; a loop carries the registers that it changes."""
-        for operand in op.operands:
+        for operand in operands_of(op):
             self.writer.need(operand)
         changed = [
             (memory, at)
@@ -155,14 +157,14 @@ class Unrolling:
         counter, *arguments = body.args
         last = body.last_op
         assert last is not None
-        carried = list(map(self._value, op.operands[3:]))
+        carried = list(map(self._value, operands_of(op)[3:]))
         for step in self.marked.steps[op]:
             self.counters[counter] = step
             for old, new in zip(arguments, carried, strict=True):
                 self.values[self._key(old)] = new
             for inner in done:
                 self._iterate(inner)
-            carried = list(map(self._value, last.operands))
+            carried = list(map(self._value, operands_of(last)))
         for result, new in zip(op.results, carried, strict=True):
             if result in self.marked.depends:
                 self.values[self._key(result)] = new
@@ -180,7 +182,7 @@ class Unrolling:
         elif is_pure(op):
             self._value(op.results[0])
         else:
-            self._note(op, copy_of(op, list(map(self._value, op.operands))))
+            self._note(op, copy_of(op, list(map(self._value, operands_of(op)))))
 
     def _access(self, access: Access) -> None:
         """An access to a register."""
@@ -234,15 +236,16 @@ class Unrolling:
 
     def _loaded(self, op: Operation) -> SSAValue:
         """What is loaded once for all iterations of marked loops, which do not write it."""
-        memory, index = self._value(op.operands[0]), self._index(op.operands[1])
-        self.writer.written_here(memory)
-        if type(op) is memref.LoadOp:
-            return self.writer.load_input(memory, index)
-        return self.writer.vector_load_input(memory, index, lanes_of(op.results[0]))
+        operands = list(map(self._value, operands_of(op)))
+        key = (lanes_of(op.results[0]), *operands)
+        found = self.loads.get(key)
+        if found is None:
+            found = self.loads[key] = self.writer.add(copy_of(op, operands))
+        return found
 
     def _written(self, op: Operation) -> SSAValue:
         """The result of a pure operation, as far out as it can be."""
-        writer, operands = self.writer, list(map(self._value, op.operands))
+        writer, operands = self.writer, list(map(self._value, operands_of(op)))
         if type(op) is vector.BroadcastOp:
             return writer.broadcast(operands[0], lanes_of(op.results[0]))
         if type(op) in (arith.DivSIOp, arith.RemSIOp):

@@ -7,10 +7,11 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import DequantizeOp, QuantizeOp, ReshapeOp, TransposeOp
-from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, is_float, shape_of
 from popgraph.dialects.graphcore.broadcasting import reshaped
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved
 from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.support.casts import cast
 from popgraph.support.shapes import prod
 
 
@@ -49,9 +50,10 @@ def _moved_with(op: Movement, value: Operand) -> Operand:
 
 class KeepAsFloats(Rule[DequantizeOp]):
     """
-    dequantize (quantize x)  ->  dequantize (quantize x {to = f32})
+    dequantize (quantize x, s, z), t, y  ->  dequantize (quantize x, s, z - y {to = f32}), t, 0
 
     Only when all readers of the integers dequantize them: else integers are what is best stored.
+    Zero points stay where they are not known.
     """
 
     ROOTS = (DequantizeOp,)
@@ -62,10 +64,20 @@ class KeepAsFloats(Rule[DequantizeOp]):
             return None
         if not all(isinstance(use.operation, DequantizeOp) for use in op.x.uses):
             return None
-        floats = QuantizeOp(*inner.operands, **inner.options | {"to": f32})
-        return DequantizeOp(floats, op.scale, op.zero, to=op.to)
+        added, taken, bounds = self.array(inner.zero), self.array(op.zero), inner.bounds
+        assert bounds is not None, "they are integers"
+        options = inner.options | {"to": f32}
+        if added is None or taken is None or taken.size != 1 or is_float(op.zero):
+            floats = QuantizeOp(*inner.operands, **options)
+            return DequantizeOp(floats, op.scale, op.zero, to=op.to)
+        less = int(taken.item())
+        options |= {"low": bounds[0] - less, "high": bounds[1] - less}
+        zero = self.literal(cast(added, SINGLE) - np.float32(less))
+        floats = QuantizeOp(inner.x, inner.scale, zero, **options)
+        return DequantizeOp(floats, op.scale, self.literal(np.zeros((), SINGLE)), to=op.to)
 
 
+SINGLE = np.dtype(np.float32)
 SMALLEST, GREATEST = 2.0**-100, 2.0**100
 """Scales in between make normal numbers of all integers of 17 bits."""
 

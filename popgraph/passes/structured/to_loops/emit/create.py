@@ -65,6 +65,11 @@ def _link(op: Operation, operands: Sequence[SSAValue]) -> None:
         operand.add_use(use)
 
 
+def operands_of(op: Operation) -> tuple[SSAValue, ...]:
+    """The operands of an operation; `op.operands` makes a list that knows whose they are."""
+    return op._operands
+
+
 def fill(block: Block, operations: Sequence[Operation]) -> None:
     """
     Moves new operations into an empty block.
