@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, TensorType, i64
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
-from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of, with_layout
 from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.ops import MapOp, ReduceOp, YieldOp, yielded
@@ -127,6 +127,14 @@ class FusedOp(IRDLOperation):
             return None
         (*_, made), (*_, read) = self.shared
         return LineBuffer.of(first, second, maps[0], (made, read), self.steps.data[-1])
+
+    def region(self, value: SSAValue, width: int) -> TensorType[Attribute]:
+        """The part of a local value that an iteration of `width` last shared indices needs."""
+        owner, type_ = value.owner, value.type
+        assert isinstance(owner, Operation) and isinstance(type_, TensorType)
+        loops = self.shared[self.members.index(owner)]  # type: ignore[arg-type]
+        steps = zip(loops, (*self.steps.data[:-1], width), strict=True)
+        return region(type_, dict(steps), self.line_buffer)
 
     def verify_(self) -> None:
         block = self.body.block
@@ -286,6 +294,29 @@ class LineBuffer:
     def tail(self) -> int:
         """The rows past the end that the last iteration reads."""
         return max(0, self.steps * self.produced + self.prologue - self.extents[0])
+
+
+def region(
+    type_: TensorType[Attribute], steps: Mapping[int, int], buffer: LineBuffer | None = None
+) -> TensorType[Attribute]:
+    """
+    The part of a local value for so many indices of these axes, whole along others, with its halo.
+
+    Along the producer's loop of a line buffer it is the rows that one iteration reads.
+    """
+    around, shape = halo_of(type_), list(type_.get_shape())
+    assert around is not None, "local values are dense but for a halo"
+    low, high = list(around.low), list(around.high)
+    for axis, step in steps.items():
+        shape[axis] = step
+    if buffer is not None:
+        axis = buffer.loops[0]
+        shape[axis], low[axis], high[axis] = buffer.buffer_rows, 0, 0
+    plain = TensorType(type_.element_type, shape)
+    if not any(low) and not any(high):
+        return plain
+    rows = zip(low, shape, high, strict=True)
+    return with_layout(plain, LayoutAttr.moved(low, [sum(row) for row in rows]))
 
 
 def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:

@@ -120,3 +120,14 @@ def part_stride(
     """How far apart in memory are the parts of a value for so many indices of a loop?"""
     divided = split_sizes(sizes, along, step)
     return offset(tensor(value), split_map(map_, along, step), divided).stride(along)
+
+
+def is_cut_evenly(
+    mapped: Iterable[tuple[SSAValue, AffineMap]], sizes: Shape, parts: Mapping[int, int]
+) -> bool:
+    """Whether parts of so many indices of these loops are evenly apart in all values."""
+    return all(
+        part_stride(value, map_, sizes, loop, step) is not None
+        for value, map_ in mapped
+        for loop, step in parts.items()
+    )

@@ -10,14 +10,14 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset, selection
+from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
-from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.loops import is_cut_evenly, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.structured.fusion.join import join
@@ -102,7 +102,7 @@ def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
         order = _order(mixed, use.index, softmax)
         if order is not None and _is_row_product(scores, softmax, target):
             step = _step(scores, mixed, softmax, target)
-            if step and _even(scores, range(shared)) and _even(mixed, order[:shared]):
+            if step and _is_cut(scores, range(shared)) and _is_cut(mixed, order[:shared]):
                 return Attention(scores, softmax, mixed, order, step)
     return None
 
@@ -191,11 +191,9 @@ def _block(op: tile.ContractOp) -> int:
     return op.schedule.mr.data
 
 
-def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
-    """Whether parts along these loops are evenly apart in every operand."""
-    read = op.mapped[: len(op.operands)]
-    forms = [offset(tensor(value), map_, op.sizes) for value, map_ in read]
-    return all(form.stride(dim) is not None for form in forms for dim in dims)
+def _is_cut(op: tile.ContractOp, loops: range | AxisOrder) -> bool:
+    """Whether iterations of these loops are evenly apart in every operand."""
+    return is_cut_evenly(op.mapped[: len(op.operands)], op.sizes, dict.fromkeys(loops, 1))
 
 
 def _of_rows(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:

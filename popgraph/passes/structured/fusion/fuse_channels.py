@@ -15,16 +15,14 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.fused import LineBuffer, follows
+from popgraph.dialects.tile.structured.fused import LineBuffer, follows, region
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     has_gaps,
-    part_stride,
+    is_cut_evenly,
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
@@ -169,26 +167,18 @@ class Pair:
 
     def _local_bytes(self, step: int, geometry: LineBuffer | None = None) -> int:
         (between,) = self.first.outputs
-        type_ = narrowed(tensor(between), self.along[0], step)
-        if geometry is not None:
-            type_ = narrowed(type_, geometry.loops[0], geometry.buffer_rows, halo=False)
+        type_ = region(tensor(between), {self.along[0]: step}, geometry)
         return prod(physical_shape(type_)) * element_bytes(between.type)
 
     def _is_cut_evenly(self, plan: FusionPlan) -> bool:
         """Whether pieces of the loops are evenly apart in all that they touch."""
         between = self.second.operands[self.number], *self.first.outputs
-        loops = zip(
-            (self.first, self.second),
-            self.along,
-            plan.buffer.loops if plan.buffer else (None, None),
-            strict=True,
-        )
+        parts = [{along: plan.step} for along in self.along]
+        for part, row in zip(parts, plan.buffer.loops if plan.buffer else (), strict=False):
+            part[row] = 1
         return all(
-            part_stride(value, map_, op.sizes, along, plan.step) is not None
-            and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
-            for op, along, row in loops
-            for value, map_ in op.mapped
-            if value not in between
+            is_cut_evenly([pair for pair in op.mapped if pair[0] not in between], op.sizes, part)
+            for op, part in zip((self.first, self.second), parts, strict=True)
         )
 
     def _read_again(self) -> int:
