@@ -152,10 +152,6 @@ class BuildRequest:
             return Runner(self._program(), overriding, backlog=self.backlog)
         verify(self.module)
         check_tensors(self.module)
-        if not self._names_tensors:
-            # Not a pass: the pipeline runs anew for each program. Here it runs once per model and
-            # shrinks the input of every program; cse works within one program.
-            share_nodes(self.module)
         made = OpenModel(interface, kept(interface, Programs(self)), self.bounds)
         return Runner(made, overriding, backlog=self.backlog)
 
@@ -255,13 +251,7 @@ class BuildRequest:
     @property
     def splits(self) -> bool:
         """Whether nodes without static form may run in Python."""
-        return self.role.whole and level_of(self.module) == ONNX and not self._names_tensors
-
-    @property
-    def _names_tensors(self) -> bool:
-        """Whether the options refer to tensors by name."""
-        chosen = self.options
-        return bool(chosen.training or chosen.variables or chosen.extra_outputs)
+        return self.role.whole and level_of(self.module) == ONNX and not self.options.names_tensors
 
     def steps(
         self, reason: NeedsHostError | None = None, *, in_python: bool = False
