@@ -104,7 +104,7 @@ class Tuner:
 
     def _mark(self) -> None:
         """Every contraction is called by its number in the list: calls of kernels will be, too."""
-        ops = [op for op in self._module.walk() if isinstance(op, tile.ContractOp)]
+        ops = [op for op in self._module.walk() if tile.is_contraction(op)]
         for op in self._module.walk():
             op.location = UnknownLoc()
         for number, each in enumerate(self.contenders):

@@ -256,7 +256,7 @@ class ReduceSpec:
 
 @dataclass(frozen=True)
 class ContractSpec:
-    """A `tile.contract` whose sum_epilogue adds the epilogue_inputs."""
+    """A contraction whose sum_epilogue adds the epilogue_inputs."""
 
     kind: str
     sizes: Shape

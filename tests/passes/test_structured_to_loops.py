@@ -20,7 +20,7 @@ from popgraph.backends.reference.bodies import Scope, Step
 from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp, LaunchOp, MapOp, PackOp, PrefetchOp
+from popgraph.dialects.tile import LaunchOp, MapOp, PackOp, PrefetchOp, is_contraction
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.loops.soundness import called
 from popgraph.passes.base import Compilation
@@ -220,7 +220,7 @@ def asked_lines(
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
     before = ContractSpec("f32", (rows, 96, terms), 2, lhs, rhs).module()
     after = before.clone()
-    (product,) = (op for op in after.walk() if isinstance(op, ContractOp))
+    (product,) = (op for op in after.walk() if is_contraction(op))
     layout = AffineMap.from_callable(lambda n, k: (n // 32, k, n % 32))
     type_ = TensorType(f32, [96, terms], LayoutAttr.of(layout, [3, terms, 32]))
     pack = PackOp(product.rhs, type_)

@@ -23,7 +23,6 @@ from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, contraction
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
@@ -31,12 +30,12 @@ from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
     MapOp,
-    ReduceOp,
     ScatterOp,
     Structured,
     TopKOp,
     YieldOp,
 )
+from popgraph.dialects.tile.structured.reduce import Blocks, ReduceOp, contraction, is_contraction
 from popgraph.dialects.tile.structured.selection import (
     CompressOp,
     OrderOp,
@@ -52,7 +51,6 @@ from popgraph.dialects.tile.structured.winograd import (
 
 STRUCTURED = (
     AssembleOp,
-    ContractOp,
     ElementOp,
     FinishExchangeOp,
     FusedOp,
@@ -120,7 +118,6 @@ __all__ = [
     "CompareOp",
     "CondOp",
     "PrefetchOp",
-    "ContractOp",
     "ConvertOp",
     "DotOp",
     "ElementOp",
@@ -163,4 +160,5 @@ __all__ = [
     "WinogradOp",
     "YieldOp",
     "contraction",
+    "is_contraction",
 ]

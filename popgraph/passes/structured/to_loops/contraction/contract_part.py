@@ -24,7 +24,7 @@ class ContractPart:
     """
 
     def __init__(
-        self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target, window: Shape
+        self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target, window: Shape
     ) -> None:
         self.values = [value for value, _ in op.mapped]
         self.forms = [offset(tensor(value), map_, op.sizes) for value, map_ in op.mapped]

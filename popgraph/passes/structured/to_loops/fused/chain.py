@@ -48,7 +48,7 @@ class ChainLoops(Emitter):
         self.step, self.geometry = op.steps.data[0], op.line_buffer
         self.panels = op.sizes[0] // self.step
         self.splits = op.splits.value.data if op.splits else 1
-        self.chained = [one for one in op.members if isinstance(one, tile.ContractOp)]
+        self.chained = [one for one in op.members if tile.is_contraction(one)]
         self.along = [loops[0] for loops in op.shared]
         self.groups = [Group((0,), self.panels * self.splits)]
         products = sum(prod(contraction.sizes) for contraction in self.chained)
@@ -155,7 +155,7 @@ class ChainLoops(Emitter):
             lambda rows: self._contract(second, rows),
         ).write(part)
 
-    def _contract(self, op: tile.ContractOp, rows: Rows | None = None) -> None:
+    def _contract(self, op: tile.ReduceOp, rows: Rows | None = None) -> None:
         """The loops of one contraction for the channels of this iteration, or for some rows."""
         assert op.schedule is not None, "fused contractions have schedules"
         along = self.along[self.chained.index(op)]

@@ -54,9 +54,9 @@ class NestLoops(Emitter):
         match inner:
             case tile.MapOp():
                 return MapLoops(inner, target, window)
-            case tile.ContractOp() if inner.schedule:
+            case tile.ReduceOp() if inner.schedule:
                 return ContractPart(inner, inner.schedule, target, window)
-            case tile.ReduceOp() | tile.ContractOp():
+            case tile.ReduceOp():
                 return ReduceLoops(inner, target, window)
 
     def _groups(self) -> list[Group]:
