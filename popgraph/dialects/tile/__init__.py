@@ -18,6 +18,7 @@ from popgraph.dialects.tile.lanes import (
     ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import LaunchOp
+from popgraph.dialects.tile.loops.prefetches import PrefetchAheadAttr, PrefetchNextAttr
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
@@ -100,7 +101,10 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, RunningAttr, ScheduleAttr],
+    [
+        *(CutAttr, LayoutAttr, MappingAttr, PrefetchAheadAttr),
+        *(PrefetchNextAttr, RunningAttr, ScheduleAttr),
+    ],
 )
 
 __all__ = [
@@ -117,6 +121,8 @@ __all__ = [
     "CallOp",
     "CompareOp",
     "CondOp",
+    "PrefetchAheadAttr",
+    "PrefetchNextAttr",
     "PrefetchOp",
     "ConvertOp",
     "DotOp",

@@ -272,7 +272,7 @@ def winograd_candidates(
             candidate = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
             if candidate.scratch <= target.l2(tuning.winograd_scratch_l2):
                 yield candidate
-            elif blocks < tuning.most_panel_blocks:
+            else:
                 yield replace(candidate, at_once=True)
 
 
