@@ -149,23 +149,8 @@ def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
     return made.done()
 
 
-def run_contract(op: tile.ContractOp, *memories: Array) -> list[Array]:
-    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
-    dtype, body = numpy_dtype(op.sum_type), Body(op.body.block)
-
-    def start(first: bool, shape: Shape) -> list[Any]:
-        return [np.zeros(shape, dtype)]
-
-    def step(indices: Indices, read: Sequence[Any], totals: Sequence[Any]) -> list[Any]:
-        return body(indices, [*read, *totals])
-
-    def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        return [totals[0] + others[0]]
-
-    return _run_reducing(op, memories, 2, start, step, join)
-
-
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
+    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
     count = len(op.inputs)
     body, combiners = Body(op.body.block), combiners_of(op.body.block, count)
 
@@ -186,6 +171,8 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
         return body(indices, [*read, *totals])
 
     def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+        if tile.is_contraction(op):
+            return [totals[0] + others[0]]
         assert None not in combiners, f"partial results cannot be combined: {op}"
         return [
             function_of(value.owner)(total, other)  # type: ignore[arg-type]
@@ -196,7 +183,7 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
 
 
 def _run_reducing(
-    op: tile.ReduceOp | tile.ContractOp,
+    op: tile.ReduceOp,
     memories: Sequence[Array],
     count: int,
     start: Callable[[bool, Shape], list[Any]],
@@ -356,7 +343,6 @@ def run_view(op: tile.ViewOp, memory: Array) -> list[Array]:
 _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
-    tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.AssembleOp: run_assemble,

@@ -66,7 +66,7 @@ class BlockSpec:
         places = AffineMap.from_callable(lambda _m, n, b, k, _i: (b, k, n)).results
         rhs = AffineMap(5, 0, tuple(places[axis] for axis in self.order))
         mask = sum(((1 << self.bits) - 1) << at for at in (0, 8, 16, 24)) if self.words else 0
-        contract = tile.ContractOp(
+        contract = tile.ReduceOp(
             [values[0], spread.outputs[0]],
             [lhs, rhs],
             self.sizes,
@@ -77,6 +77,7 @@ class BlockSpec:
             [f32],
             values[2:last],
             [one.map(2) for one in self.epilogue_inputs],
+            contracts=True,
             blocks=self._blocks(values[last:]),
         )
         return [spread, contract]

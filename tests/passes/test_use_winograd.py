@@ -182,7 +182,7 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
 
     module = graph_of([(shape, f64) for shape in (*shapes, sizes[:4])], build)
     compilation = Compilation()
-    found = next(op for op in module.walk() if isinstance(op, tile.ContractOp))
+    found = next(op for op in module.walk() if tile.is_contraction(op))
     text = contraction_text(found, (False, False))
     UseWinograd(TARGET, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
     assert any(isinstance(op, tile.TransformGradientTilesOp) for op in module.walk())

@@ -26,11 +26,11 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of, with_layout
 from popgraph.dialects.tile.running import EndsAtSizes
-from popgraph.dialects.tile.structured.contract import ContractOp
-from popgraph.dialects.tile.structured.ops import MapOp, ReduceOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.ops import MapOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.support.shapes import Shape, prod
 
-Member = MapOp | ReduceOp | ContractOp
+Member = MapOp | ReduceOp
 """The operations that can be fused."""
 
 
@@ -120,7 +120,7 @@ class FusedOp(IRDLOperation):
         if self.splits is None or len(self.members) != 2:
             return None
         first, second = self.members
-        if not isinstance(first, ContractOp) or not isinstance(second, ContractOp):
+        if not is_contraction(first) or not is_contraction(second):
             return None
         maps = [map_ for value, map_ in readings(second) if value is first.results[0]]
         if len(maps) != 1 or maps[0] is None:
@@ -183,7 +183,7 @@ class FusedOp(IRDLOperation):
             or any(op.sizes[loops[at]] != self.sizes[at] for at in shared)
         ):
             raise VerifyException(f"{op.name} does not have the loops of {self.name}")
-        if self.loops is not None and (not isinstance(op, ContractOp) or len(op.outputs) != 1):
+        if self.loops is not None and (not is_contraction(op) or len(op.outputs) != 1):
             raise VerifyException(f"{op.name} shares its leading loops only")
         if self.loops is None and any(layout_of(value.type) for value in op.results):  # type: ignore[arg-type]
             raise VerifyException("results along leading loops are dense")
@@ -234,7 +234,7 @@ class LineBuffer:
 
     @staticmethod
     def of(
-        first: ContractOp, second: ContractOp, map_: AffineMap, loops: Sequence[int], rows: int
+        first: ReduceOp, second: ReduceOp, map_: AffineMap, loops: Sequence[int], rows: int
     ) -> LineBuffer | None:
         """That of two contractions, the second reading the first by this map; None if none."""
         made, reader = loops
@@ -327,9 +327,6 @@ def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
             yield from ((table, None) for table in op.tables)
         case ReduceOp():
             yield from zip(op.inputs, op.input_maps, strict=True)
-            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-        case ContractOp():
-            yield from zip((op.lhs, op.rhs), op.input_maps, strict=True)
             yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
             yield from zip(op.block_inputs, op.block_input_maps, strict=True)
 

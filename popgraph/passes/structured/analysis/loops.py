@@ -104,12 +104,12 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
     return kind if isinstance(kind, Float32Type | Float64Type) else None
 
 
-def sum_type(op: tile.ContractOp) -> Attribute | None:
+def sum_type(op: tile.ReduceOp) -> Attribute | None:
     """The type of the sums that vectors hold; None for a contraction that is not for vectors."""
     return op.sum_type if op.words is not None else lane_type([op.sum_type])
 
 
-def has_identity_epilogue(op: tile.ContractOp) -> bool:
+def has_identity_epilogue(op: tile.ReduceOp) -> bool:
     """Whether the epilogue of a contraction does nothing."""
     return is_identity(op.epilogue.block)
 

@@ -54,7 +54,7 @@ class FuseChannels(Pass):
         ending = SizeFlow.of_module(module).loops
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
-                if isinstance(op, tile.ContractOp):
+                if tile.is_contraction(op):
                     found = pair_of(op, self.threads, self.target, ending)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
@@ -74,8 +74,8 @@ class FusionPlan:
 class Pair:
     """A contraction and the only one that reads it, of which each channel needs one channel."""
 
-    first: tile.ContractOp
-    second: tile.ContractOp
+    first: tile.ReduceOp
+    second: tile.ReduceOp
     number: int
     """Which factor of the second one the result of the first is."""
     threads: int = 1
@@ -210,7 +210,7 @@ class Pair:
 
 
 def pair_of(
-    second: tile.ContractOp,
+    second: tile.ReduceOp,
     threads: int,
     target: Target,
     ending: Mapping[Operation, Ends] = MappingProxyType({}),
@@ -232,11 +232,11 @@ def pair_of(
     return None
 
 
-def _maker(value: SSAValue) -> tile.ContractOp | None:
+def _maker(value: SSAValue) -> tile.ReduceOp | None:
     """The contraction that computes a value for one reader alone; views may rename it."""
     while value.has_one_use():
         owner = value.owner
-        if isinstance(owner, tile.ContractOp):
+        if tile.is_contraction(owner):
             halo = halo_of(tensor(value))
             return owner if halo is not None and halo.part < 0 else None
         if not isinstance(owner, tile.ViewOp) or owner.source.type != owner.output.type:
@@ -245,7 +245,7 @@ def _maker(value: SSAValue) -> tile.ContractOp | None:
     return None
 
 
-def _is_plain(op: tile.ContractOp) -> bool:
+def _is_plain(op: tile.ReduceOp) -> bool:
     """Whether the loops of a contraction can be those of a part of its channels."""
     return (
         op.schedule is not None
@@ -258,12 +258,12 @@ def _is_plain(op: tile.ContractOp) -> bool:
     )
 
 
-def channel_loop(op: tile.ContractOp) -> int:
+def channel_loop(op: tile.ReduceOp) -> int:
     """The loop that runs along vectors."""
     assert op.schedule is not None
     return op.schedule.n_dim.data
 
 
-def _lanes(op: tile.ContractOp) -> int:
+def _lanes(op: tile.ReduceOp) -> int:
     assert op.schedule is not None
     return op.schedule.nr

@@ -68,9 +68,9 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
     match op:
         case tile.MapOp():
             return MapLoops(op, target, once=runs_once(op))
-        case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
+        case tile.ReduceOp() if op.schedule and not indexed_dims(op.epilogue.block):
             return ContractLoops(op, op.schedule, target)
-        case tile.ReduceOp() | tile.ContractOp():
+        case tile.ReduceOp():
             return ReduceLoops(op, target)
         case tile.PackOp() | tile.UnpackOp():
             return RelayoutLoops(op, target, once=runs_once(op))

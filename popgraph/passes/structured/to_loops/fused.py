@@ -69,9 +69,9 @@ class FusedLoops(Emitter):
         match inner:
             case tile.MapOp():
                 return MapLoops(inner, self.target, self._window(inner, width))
-            case tile.ContractOp() if inner.schedule:
+            case tile.ReduceOp() if inner.schedule:
                 return ContractPart(inner, inner.schedule, self.target)
-            case tile.ReduceOp() | tile.ContractOp():
+            case tile.ReduceOp():
                 return ReduceLoops(inner, self.target, self._window(inner, width))
 
     def _window(self, inner: tile.Member, width: int, rows: Rows | None = None) -> Shape:
@@ -120,7 +120,7 @@ class FusedLoops(Emitter):
         return [
             self._touched(outside[value], self._stride(inner, value, map_, 0), value in op.yielded)
             for inner in op.members
-            if isinstance(inner, tile.ContractOp)
+            if tile.is_contraction(inner)
             for value, map_ in inner.mapped
             if value in outside
         ]
@@ -245,7 +245,7 @@ class FusedLoops(Emitter):
         self.indices = [panel]
         ((between, home),) = self.homes.items()
         reader = second[0]
-        assert isinstance(reader, tile.ContractOp) and reader.schedule and isinstance(home, Access)
+        assert tile.is_contraction(reader) and reader.schedule and isinstance(home, Access)
         LineBufferLoops(
             self.writer,
             buffer,
@@ -262,7 +262,7 @@ class FusedLoops(Emitter):
         if isinstance(loops, ContractPart):
             local = [value for value in loops.values if value in self.homes]
             types = {value: self.op.region(value, self.width) for value in local}
-            assert isinstance(inner, tile.ContractOp)
+            assert tile.is_contraction(inner)
             starts = [self._place(inner, value, map_, rows) for value, map_ in inner.mapped]
             loops.write_at(self.writer, starts, self._window(inner, self.width, rows), types)
             return
@@ -286,7 +286,7 @@ class FusedLoops(Emitter):
         return Access(home.memory, form, home.start)
 
     def _place(
-        self, inner: tile.ContractOp, value: SSAValue, map_: AffineMap, rows: Rows | None
+        self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
         """Which memory a contraction finds a value in, and how far on the iteration begins."""
         home = self.homes.get(value)
@@ -300,7 +300,7 @@ class FusedLoops(Emitter):
             start = start + rows.first.scaled(even_stride(value, map_, inner.sizes, rows.loop))
         return self.memories[value], start
 
-    def _stride(self, inner: tile.ContractOp, value: SSAValue, map_: AffineMap, at: int) -> int:
+    def _stride(self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, at: int) -> int:
         """How far apart iterations along a shared loop are in a value."""
         step = self.steps[at] if self.in_panels else 1
         return even_stride(value, map_, inner.sizes, self.shared[inner][at], step)
@@ -308,7 +308,7 @@ class FusedLoops(Emitter):
 
 def _contracts(op: Operation | Block) -> bool:
     """Whether an operation reads and writes memory only."""
-    return isinstance(op, tile.ContractOp) and op.schedule is not None
+    return isinstance(op, tile.ReduceOp) and op.schedule is not None
 
 
 def even_stride(value: SSAValue, map_: AffineMap, sizes: Shape, loop: int, step: int = 1) -> int:

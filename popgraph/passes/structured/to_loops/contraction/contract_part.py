@@ -27,7 +27,7 @@ class ContractPart:
     They are those of a contraction of just that size, whose operands begin further on in memory.
     """
 
-    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target) -> None:
+    def __init__(self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target) -> None:
         self.values = [value for value, _ in op.mapped]
         self.forms = [offset(tensor(value), map_, op.sizes) for value, map_ in op.mapped]
         self._op, self._schedule, self._target = op, schedule, target
