@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from xdsl.ir.affine import AffineExpr, AffineMap
@@ -13,15 +13,14 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.winograd import Matrix
 from popgraph.support.arrays import Array
 
-Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
-Tiled: TypeAlias = Transformed | tile.WinogradOp
+Tiled = tile.TransformTilesOp | tile.WinogradOp
 
 TILES = "nyxijc"
 """A tile by image, row and column, and an element of it by row, column and channel."""
 
 
-def run_transform_tiles(op: Transformed, x: Array) -> tuple[Array, ...]:
-    tiles = _transformed(op, op.matrix, x).transpose(3, 4, 0, 1, 2, 5)
+def run_transform_tiles(op: tile.TransformTilesOp, x: Array) -> tuple[Array, ...]:
+    tiles = _transformed(op, op.matrix.data, x).transpose(3, 4, 0, 1, 2, 5)
     return stored(op, [tiles.reshape(op.output.type.get_shape())])
 
 
@@ -54,7 +53,7 @@ def _einsum(formula: str, *arrays: Any) -> Array:
 
 def _transformed(op: Tiled, matrix: Matrix, x: Array) -> Array:
     into, tiles = _matrix(matrix, x.dtype), _tiles(op, x, len(matrix[0]))
-    if isinstance(op, tile.TransformGradientTilesOp):
+    if isinstance(op, tile.TransformTilesOp) and not op.shares_elements:
         tiles = _each_once(op, tiles)
     return _einsum(f"ai,bj,{TILES}->nyxabc", into, into, tiles)
 

@@ -45,11 +45,7 @@ from popgraph.dialects.tile.structured.selection import (
     SegmentsOp,
     SuppressOp,
 )
-from popgraph.dialects.tile.structured.winograd import (
-    TransformGradientTilesOp,
-    TransformTilesOp,
-    WinogradOp,
-)
+from popgraph.dialects.tile.structured.winograd import MatrixAttr, TransformTilesOp, WinogradOp
 
 STRUCTURED = (
     AssembleOp,
@@ -70,7 +66,6 @@ STRUCTURED = (
     StartExchangeOp,
     SuppressOp,
     TopKOp,
-    TransformGradientTilesOp,
     TransformTilesOp,
     UnpackOp,
     ViewOp,
@@ -104,7 +99,10 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
+    [
+        *(CutAttr, LayoutAttr, MappingAttr, MatrixAttr, PartsAttr, RunningAttr, ScheduleAttr),
+        LineBufferAttr,
+    ],
 )
 
 __all__ = [
@@ -135,6 +133,7 @@ __all__ = [
     "LoopOp",
     "MapOp",
     "MappingAttr",
+    "MatrixAttr",
     "NestOp",
     "Nested",
     "OrderOp",
@@ -160,7 +159,6 @@ __all__ = [
     "Structured",
     "SuppressOp",
     "TopKOp",
-    "TransformGradientTilesOp",
     "TransformTilesOp",
     "UnpackOp",
     "ViewOp",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Data, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     base,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -22,6 +22,8 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -148,22 +150,55 @@ class Tiled(Structured):
             raise VerifyException(f"windows leave {image} over {list(self.sizes[:3])}")
 
 
-class TransformedTiles(Tiled):
-    """
-    Tiles of `x`, which is `[n, y, x, c]`, transformed by a matrix from both sides.
+@irdl_attr_definition
+class MatrixAttr(Data[Matrix]):
+    """A constant matrix, row by row: `#tile.matrix<[1.0, 0.0], [0.5, -2.0]>`."""
 
-    The domain is `[n, y, x]` of the convolution's result; `x` is read at `y + r + offset[0]`,
-    `x + s + offset[1]`. The result is `[(size + 2)^2, tile, c]`.
+    name = "tile.matrix"
+
+    @staticmethod
+    def of(rows: Matrix) -> MatrixAttr:
+        return MatrixAttr(tuple(tuple(map(float, row)) for row in rows))
+
+    def print_parameter(self, printer: Printer) -> None:
+        rows = (", ".join(format(number, "#") for number in row) for row in self.data)
+        with printer.in_angle_brackets():
+            printer.print_string(", ".join(f"[{row}]" for row in rows))
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Matrix:
+        def row() -> tuple[float, ...]:
+            numbers = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: float(parser.parse_number())
+            )
+            return tuple(numbers)
+
+        return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, row))
+
+
+@irdl_op_definition
+class TransformTilesOp(Tiled):
+    """
+    Tiles of `x`, which is `[n, y, x, c]`, multiplied by a matrix from both sides: `M tile M^T`.
+
+    The domain is `[n, y, x]` of a convolution's result, with a tile for each `size` x `size` of
+    them. The tile of the results from (y, x) on begins at `(y, x) + offset`, as high and wide as
+    the matrix has columns. The result is `[row * rows + column, tile, c]`.
+
+    Larger tiles share the elements between them. Where tiles of `size` were moved in, the elements
+    that two have count in the first one, and are 0 in the other.
     """
 
+    name = "tile.transform_tiles"
     x = operand_def(TensorType)
     domain = prop_def(IntsAttr)
     offset = prop_def(IntsAttr)
     size = prop_def(IntegerAttr)
+    matrix = prop_def(MatrixAttr)
     output = result_def(TensorType)
     traits = traits_def(Pure(), EndsAtSizes(by_result=True))
     assembly_format = (
-        "$x `:` type($x) `domain` $domain `offset` $offset `size` $size attr-dict "
+        "$x `:` type($x) `domain` $domain `offset` $offset `size` $size `matrix` $matrix attr-dict "
         "`->` type($output)"
     )
 
@@ -173,6 +208,7 @@ class TransformedTiles(Tiled):
         domain: Sequence[int],
         offset: Sequence[int],
         size: int,
+        matrix: Matrix,
         result_type: TensorType[Attribute],
     ) -> None:
         Operation.__init__(
@@ -182,48 +218,26 @@ class TransformedTiles(Tiled):
                 "domain": IntsAttr.of(domain),
                 "offset": IntsAttr.of(offset),
                 "size": whole(size),
+                "matrix": MatrixAttr.of(matrix),
             },
             result_types=[result_type],
         )
 
     @property
-    @abstractmethod
-    def matrix(self) -> Matrix:
-        """What a tile is multiplied by; it has as many columns as the tile is wide."""
+    def shares_elements(self) -> bool:
+        """Whether tiles overlap, so that an element counts in all that it is in."""
+        return len(self.matrix.data[0]) > self.size.value.data
 
     def verify_(self) -> None:
         self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
-        shape = (self.transforms.side**2, self.tile_count, self.x.type.get_shape()[-1])
+        rows, columns = self.matrix.data, {len(row) for row in self.matrix.data}
+        if len(columns) != 1 or min(columns) < self.size.value.data:
+            raise VerifyException("the rows of the matrix are as long as tiles are wide")
+        shape = (len(rows) ** 2, self.tile_count, self.x.type.get_shape()[-1])
         if self.output.type.get_shape() != shape:
             raise VerifyException(f"the result's shape must be {shape}")
-        self.check_image(self.x.type, len(self.matrix[0]) - self.size.value.data + 1)
-
-
-@irdl_op_definition
-class TransformTilesOp(TransformedTiles):
-    """Tiles of an image as `tile.winograd` multiplies them: B^T d B. Neighbours share pixels."""
-
-    name = "tile.transform_tiles"
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.transforms.input
-
-
-@irdl_op_definition
-class TransformGradientTilesOp(TransformedTiles):
-    """
-    Tiles of a convolution's gradient as that of its weights multiplies them: A dy A^T.
-
-    Every element counts in one tile: where tiles were moved in, the first one has it.
-    """
-
-    name = "tile.transform_gradient_tiles"
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.transforms.gradient
+        self.check_image(self.x.type, min(columns) - self.size.value.data + 1)
 
 
 @irdl_op_definition

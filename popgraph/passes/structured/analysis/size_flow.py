@@ -106,7 +106,7 @@ class SizeFlow:
                     self._scatter(op)
                 case tile.WinogradOp():
                     self._winograd(op)
-                case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
+                case tile.TransformTilesOp():
                     self._transform_tiles(op)
                 case tile.TopKOp():
                     self._top_k(op)
@@ -264,7 +264,7 @@ class SizeFlow:
             raise unsized("runs along a size inside of an image", op)
         self._run(op, loops)
 
-    def _transform_tiles(self, op: tile.TransformTilesOp | tile.TransformGradientTilesOp) -> None:
+    def _transform_tiles(self, op: tile.TransformTilesOp) -> None:
         ends = self.of(op.x)
         if [*ends] != [0]:
             raise unsized("runs along a size inside of an image", op)

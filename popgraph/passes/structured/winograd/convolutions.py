@@ -224,8 +224,8 @@ class WinogradCandidate:
             (0, 0, 0), (taps, rows | 1, padded_pitch(found.channels, self._line))
         )
         type_ = tensor_type(found.kind, (taps, total, found.channels), layout)
-        domain = found.op.sizes[:3]
-        return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, type_)]
+        domain, matrix = found.op.sizes[:3], transforms(self.size).input
+        return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, matrix, type_)]
 
     def convolution(self, image: SSAValue, weights: SSAValue) -> tile.WinogradOp:
         op = self.found.op

@@ -86,13 +86,15 @@ class WinogradGradientCandidate:
 
     def _image(self) -> tile.TransformTilesOp:
         found = self.found
-        type_ = self._type(found.channels[0])
-        return tile.TransformTilesOp(found.image, found.images, found.offset, self.size, type_)
+        type_, matrix = self._type(found.channels[0]), transforms(self.size).input
+        return tile.TransformTilesOp(
+            found.image, found.images, found.offset, self.size, matrix, type_
+        )
 
-    def _slope(self) -> tile.TransformGradientTilesOp:
+    def _slope(self) -> tile.TransformTilesOp:
         found = self.found
-        type_ = self._type(found.channels[1])
-        return tile.TransformGradientTilesOp(found.slope, found.images, (0, 0), self.size, type_)
+        type_, matrix = self._type(found.channels[1]), transforms(self.size).gradient
+        return tile.TransformTilesOp(found.slope, found.images, (0, 0), self.size, matrix, type_)
 
     def _type(self, channels: int) -> TensorType:
         """Neither tiles nor taps stand where their neighbours meet the same set of a cache."""
@@ -101,9 +103,7 @@ class WinogradGradientCandidate:
         room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, padded_pitch(channels, line)))
         return tensor_type(self.found.kind, shape, room)
 
-    def _sums(
-        self, image: tile.TransformTilesOp, slope: tile.TransformGradientTilesOp
-    ) -> tile.ContractOp:
+    def _sums(self, image: tile.TransformTilesOp, slope: tile.TransformTilesOp) -> tile.ContractOp:
         """By tap and both channels."""
         before, behind = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))

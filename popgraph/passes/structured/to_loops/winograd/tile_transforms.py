@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -32,8 +31,7 @@ N, Y, X, R, S, C = range(6)
 TAP, TILE, PANEL, LANE, TERM = range(5)
 """The dimensions of the products."""
 
-Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
-Tiled: TypeAlias = tile.WinogradOp | Transformed
+Tiled = tile.WinogradOp | tile.TransformTilesOp
 
 
 def dim(number: int) -> AffineExpr:
@@ -122,11 +120,10 @@ class Tiling:
 
 class InputTransform:
     """
-    Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
+    Writes the tiles of an image, multiplied by a matrix, into memory by (tap, tile, channel).
 
-    For gradients, A dy A^T; there, elements that another tile has count as zero. A tile goes to
-    as many remote lines as there are taps, which no core foresees: where they are not `near`,
-    their lines are asked for.
+    A tile goes to as many remote lines as there are taps, which no core foresees: where they are
+    not `near`, their lines are asked for.
     """
 
     def __init__(
@@ -134,8 +131,8 @@ class InputTransform:
     ) -> None:
         self.tiling, self.writer, self.width = tiling, tiling.writer, width
         self.near = near
-        self.once = isinstance(op, tile.TransformGradientTilesOp)
-        self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix
+        self.once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
+        self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix.data
         self.side = len(self.matrix[0])
         self.channels = tensor(op.x).get_shape()[3]
         sizes = (*op.sizes[:3], self.side, self.side, self.channels)
@@ -187,7 +184,7 @@ class InputTransform:
 class TransformLoops(Emitter):
     """Writes the loops over all tiles of all images, which threads share."""
 
-    def __init__(self, op: Transformed, target: Target) -> None:
+    def __init__(self, op: tile.TransformTilesOp, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, [op.x], [op.output]
         self.taps, self.total, self.channels = tensor(op.output).get_shape()
