@@ -61,7 +61,7 @@ class Spec:
         panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
         layout = LayoutAttr.of(panels, (-(-behind // lanes), side**2, before, lanes))
         schedule = ScheduleAttr.of(
-            n_dim=3, n_vectors=VECTORS, m_dim=-1, mr=self.block, kc=self.chunk, lanes=WIDTH
+            n_dim=2, n_vectors=VECTORS, m_dim=1, mr=self.block, kc=self.chunk, lanes=WIDTH
         )
         maps = [AffineMap(4, 0, (last,)), AffineMap.identity(4)]
 

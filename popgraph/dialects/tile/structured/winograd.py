@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import sqrt
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
@@ -30,10 +30,10 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, whole
 from popgraph.dialects.tile.affine import leaves
-from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -106,12 +106,67 @@ def transforms(size: int) -> Transforms:
     )
 
 
+@dataclass(frozen=True)
+class Tiling:
+    """
+    Images in tiles of `size` x `size` results, numbered row by row and image by image.
+
+    A tile begins at `min(step * size, last)` along both axes: the last one of a row or column is
+    moved in, so that it ends where the image ends.
+    """
+
+    images: int
+    extents: tuple[int, int]
+    size: int
+
+    @staticmethod
+    def of(images: Shape, size: int) -> Tiling:
+        """That of so many images, so high and wide."""
+        count, height, width = images
+        return Tiling(count, (height, width), size)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many tiles there are along the height and the width."""
+        height, width = self.extents
+        return -(-height // self.size), -(-width // self.size)
+
+    @property
+    def count(self) -> int:
+        return self.images * prod(self.grid)
+
+    @property
+    def taps(self) -> int:
+        """The elements of a transformed tile."""
+        return self.transforms.side**2
+
+    @property
+    def transforms(self) -> Transforms:
+        return transforms(self.size)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Where the last tile of a column begins, and the last one of a row."""
+        height, width = self.extents
+        return height - self.size, width - self.size
+
+    @property
+    def overlaps(self) -> tuple[int, int]:
+        """How many rows or columns the last tile and the one before it have in common."""
+        height, width = self.extents
+        return -height % self.size, -width % self.size
+
+    @cached_property
+    def steps(self) -> AffineMap:
+        """From the number of a tile to its image, and how many tiles are above and left of it."""
+        columns, each = self.grid[1], prod(self.grid)
+        number = AffineExpr.dimension(0)
+        return AffineMap(1, 0, (number // each, number % each // columns, number % each % columns))
+
+
 class Tiled(Structured):
     """
     An operation on images in tiles; the first dimensions of its domain are image, row and column.
-
-    A tile has `size` x `size` results. Those of the last row and column are moved in, so that they
-    end where the image ends.
     """
 
     @property
@@ -119,19 +174,15 @@ class Tiled(Structured):
         return len(self.sizes)
 
     @property
-    def transforms(self) -> Transforms:
-        return transforms(self.size.value.data)  # type: ignore[attr-defined]
+    def tiling(self) -> Tiling:
+        return Tiling.of(self.sizes[:3], self.size.value.data)  # type: ignore[attr-defined]
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """How many tiles there are along the height and the width."""
-        _, height, width = self.sizes[:3]
-        size = self.size.value.data  # type: ignore[attr-defined]
-        return -(-height // size), -(-width // size)
-
-    @property
-    def tile_count(self) -> int:
-        return self.sizes[0] * prod(self.grid)
+    def window(self) -> AffineMap:
+        """From (image, row, column) of a tile's corner and (row, column, channel) in it to `x`."""
+        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
+        down, right = self.offset.data  # type: ignore[attr-defined]
+        return AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
 
     def check_tiles(self) -> None:
         size = self.size.value.data  # type: ignore[attr-defined]
@@ -142,11 +193,8 @@ class Tiled(Structured):
 
     def check_image(self, image: TensorType[Attribute], window: int) -> None:
         """What windows read is in the image, or in its halo."""
-        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
-        down, right = self.offset.data  # type: ignore[attr-defined]
-        map_ = AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
         sizes = (*self.sizes[:3], window, window, image.get_shape()[-1])
-        if leaves(image, map_, sizes):
+        if leaves(image, self.window, sizes):
             raise VerifyException(f"windows leave {image} over {list(self.sizes[:3])}")
 
 
@@ -234,7 +282,7 @@ class TransformTilesOp(Tiled):
         rows, columns = self.matrix.data, {len(row) for row in self.matrix.data}
         if len(columns) != 1 or min(columns) < self.size.value.data:
             raise VerifyException("the rows of the matrix are as long as tiles are wide")
-        shape = (len(rows) ** 2, self.tile_count, self.x.type.get_shape()[-1])
+        shape = (len(rows) ** 2, self.tiling.count, self.x.type.get_shape()[-1])
         if self.output.type.get_shape() != shape:
             raise VerifyException(f"the result's shape must be {shape}")
         self.check_image(self.x.type, min(columns) - self.size.value.data + 1)
@@ -247,9 +295,9 @@ class WinogradOp(Tiled):
 
     `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it is what
     `tile.transform_tiles` made of that; the domain is that of the result, `[n, y, x, k]`. `u` is
-    `[(size + 2)^2, c, k]`: G w G^T for every pair of channels; or panels of that, `[panel,
-    (size + 2)^2, c, lane]`. `tiles` of them are transformed before their products with `u` are
-    summed, in blocks of `schedule`'s `block` tiles.
+    G w G^T for every pair of channels; in memory, `[panel, tap, c, lane]` with the lanes of k that
+    the `schedule` takes together. `tiles` of them are transformed before their products with `u`
+    are summed: a contraction `[tap, tile, k]` over c, by the schedule.
     """
 
     name = "tile.winograd"
@@ -310,20 +358,17 @@ class WinogradOp(Tiled):
         return len(self.x.type.get_shape()) == 3  # type: ignore[attr-defined]
 
     @property
-    def is_in_panels(self) -> bool:
-        """Whether the weights come in panels."""
-        return len(self.u.type.get_shape()) == 4  # type: ignore[attr-defined]
+    def panels(self) -> int:
+        """How many panels the weights have; the last one may hold lanes of no channel."""
+        return -(-self.sizes[3] // self.schedule.nr)
 
     def verify_(self) -> None:
         self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.u.type, TensorType)
-        taps, x, u = self.transforms.side**2, self.x.type.get_shape(), self.u.type.get_shape()
-        first = (taps, self.tile_count) if self.is_transformed else self.sizes[:1]
-        expected: tuple[int, ...] = (taps, x[-1], self.sizes[3])
-        if self.is_in_panels:
-            lanes = self.schedule.nr
-            expected = (-(-self.sizes[3] // lanes), taps, x[-1], lanes)
-        if x[: len(first)] != first or u != expected:
+        tiling, x, u = self.tiling, self.x.type.get_shape(), physical_shape(self.u.type)
+        taps = tiling.taps
+        first = (taps, tiling.count) if self.is_transformed else self.sizes[:1]
+        if x[: len(first)] != first or u != (self.panels, taps, x[-1], self.schedule.nr):
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         if not self.is_transformed:
             self.check_image(self.x.type, TAPS)

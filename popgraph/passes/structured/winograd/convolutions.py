@@ -231,9 +231,9 @@ class WinogradCandidate:
         op = self.found.op
         chain = self.target.tuning.winograd_chain_terms
         schedule = ScheduleAttr.of(
-            n_dim=3,
+            n_dim=2,
             n_vectors=self.vectors,
-            m_dim=-1,
+            m_dim=1,
             mr=self.rows,
             kc=chain if isinstance(self.found.kind, Float32Type) else 0,
             lanes=self.width,

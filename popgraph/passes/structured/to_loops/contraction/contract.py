@@ -175,7 +175,7 @@ class ContractLoops(Emitter):
             factors,
             self.inner,
             self.schedule.kc.data,
-            self.panel_prefetch.prefetch_step if self.panel_prefetch else lambda: None,
+            self.each_step,
             bool(self.schedule.window_panels.data) or self.op.parts is not None,
             self.op.words,
             self._part(),
@@ -195,6 +195,11 @@ class ContractLoops(Emitter):
                 lambda tile: self.epilogue.apply(tile, self.micro.sums(tile)),
                 self._panel_by_chunks if self._reads_chunks_once() else None,
             )
+
+    def each_step(self) -> None:
+        """What every step of the reduction asks for."""
+        if self.panel_prefetch is not None:
+            self.panel_prefetch.prefetch_step()
 
     def _part(self) -> Block | None:
         """What is read of an element of the right factor that has several parts."""
