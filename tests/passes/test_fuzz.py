@@ -11,7 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.tile.structured.chain import LineBufferGeometry
+from popgraph.dialects.tile.structured.fused import LineBuffer
 from popgraph.ipu.machine import MK2, Ipu
 from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.passes.base import Compilation, Pass
@@ -149,7 +149,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FuseChannels, "of", lambda options: FuseChannels(target=options.target))
 
 
-def two_parts(_: object, geometry: LineBufferGeometry, panels: int) -> int:
+def two_parts(_: object, geometry: LineBuffer, panels: int) -> int:
     """The steps of a line buffer fall into two splits wherever they can."""
     return 2 - geometry.steps % 2
 

@@ -157,9 +157,12 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
 def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
     """The end of each axis of the results along which a loop ends at a size."""
     ends = running_of(op)
-    if isinstance(op, tile.NestOp):
-        last = [value.owner for value in op.yielded]
-        return [{**running_of(one), **ends} for one in last if isinstance(one, Operation)]
+    if isinstance(op, tile.FusedOp):
+        loops = dict(zip(op.members, op.shared, strict=True))
+        last = [one for value in op.yielded if isinstance(one := value.owner, tile.Member)]
+        return [
+            {**running_of(one), **{loops[one][at]: end for at, end in ends.items()}} for one in last
+        ]
     if isinstance(op, tile.ScatterOp):
         ends = {at: end for at, end in ends.items() if at < op.parallel_rank}
     return [ends] * len(op.results)
@@ -402,9 +405,9 @@ def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array,
     return (to_physical(elements, op.output.type),)
 
 
-def run_nest(op: tile.NestOp | tile.ChainOp, *memories: Array) -> tuple[Array, ...]:
+def run_fused(op: tile.FusedOp, *memories: Array) -> tuple[Array, ...]:
     values: dict[SSAValue, Array] = dict(zip(op.body.block.args, memories, strict=True))
-    for inner in op.nested if isinstance(op, tile.NestOp) else op.chained:
+    for inner in op.members:
         results = STRUCTURED[type(inner)](inner, *(values[operand] for operand in inner.operands))
         values |= zip(inner.results, results, strict=True)
     return tuple(values[value] for value in op.yielded)
@@ -435,8 +438,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,
     tile.UnpackOp: run_relayout,
-    tile.NestOp: run_nest,
-    tile.ChainOp: run_nest,
+    tile.FusedOp: run_fused,
     tile.StartExchangeOp: run_start_exchange,
     tile.FinishExchangeOp: run_finish_exchange,
 }

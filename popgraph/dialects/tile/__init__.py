@@ -23,11 +23,10 @@ from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
 from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
+from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
-from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
@@ -49,13 +48,12 @@ from popgraph.dialects.tile.structured.winograd import MatrixAttr, TransformTile
 
 STRUCTURED = (
     AssembleOp,
-    ChainOp,
     ContractOp,
     ElementOp,
     FinishExchangeOp,
+    FusedOp,
     IndexOp,
     MapOp,
-    NestOp,
     OrderOp,
     PackOp,
     CompressOp,
@@ -99,10 +97,7 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [
-        *(CutAttr, LayoutAttr, MappingAttr, MatrixAttr, PartsAttr, RunningAttr, ScheduleAttr),
-        LineBufferAttr,
-    ],
+    [CutAttr, LayoutAttr, MappingAttr, MatrixAttr, PartsAttr, RunningAttr, ScheduleAttr],
 )
 
 __all__ = [
@@ -117,7 +112,6 @@ __all__ = [
     "Blocks",
     "BufferOp",
     "CallOp",
-    "ChainOp",
     "CompareOp",
     "CondOp",
     "PrefetchOp",
@@ -126,6 +120,7 @@ __all__ = [
     "DotOp",
     "ElementOp",
     "FinishExchangeOp",
+    "FusedOp",
     "IndexOp",
     "LaunchOp",
     "CutAttr",
@@ -134,8 +129,7 @@ __all__ = [
     "MapOp",
     "MappingAttr",
     "MatrixAttr",
-    "NestOp",
-    "Nested",
+    "Member",
     "OrderOp",
     "PackOp",
     "PartsAttr",

@@ -9,7 +9,7 @@ from math import lcm
 from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
@@ -17,8 +17,7 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
-from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.dialects.tile.structured.fused import LineBuffer, follows
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
@@ -29,6 +28,7 @@ from popgraph.passes.structured.analysis.loops import (
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
+from popgraph.passes.structured.fusion.join import join
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
@@ -38,7 +38,7 @@ class FuseChannels(Pass):
     """
     Convolutions go along channel by channel with the depthwise ones that read them.
 
-    m = contract x; y = contract m  ->  y = chain along c step n { m = contract x; y = contract m }
+    m = contract x; y = contract m  ->  y = fused steps n { m = contract x; y = contract m }
 
     Where several `threads` are to share the work, only what is even work for them goes along.
     """
@@ -67,12 +67,9 @@ class FusionPlan:
     """How a pair runs: `step` channels at a time, and perhaps with a line buffer of some rows."""
 
     step: int
-    line_buffer: LineBufferAttr | None = None
-
-    @property
-    def splits(self) -> int:
-        """What threads may share of a few channels."""
-        return self.line_buffer.splits.data if self.line_buffer else 1
+    buffer: LineBuffer | None = None
+    splits: int = 1
+    """Into how many parts the rows of a line buffer fall, for threads to share."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +151,12 @@ class Pair:
             return None
         buffer = target.l2(tuning.line_buffer_l2)
         for rows in range(tuning.most_buffered_rows, 0, -1):
-            found = LineBufferGeometry.of(self.first, self.second, map_, (made, read), rows)
+            found = LineBuffer.of(self.first, self.second, map_, (made, read), rows)
             if found is not None and self._local_bytes(step, found) <= buffer:
-                splits = self._splits(found, self.channels // step)
-                return FusionPlan(
-                    step,
-                    LineBufferAttr.of(
-                        producer_dim=made, consumer_dim=read, rows=rows, splits=splits
-                    ),
-                )
+                return FusionPlan(step, found, self._splits(found, self.channels // step))
         return None
 
-    def _splits(self, geometry: LineBufferGeometry, panels: int) -> int:
+    def _splits(self, geometry: LineBuffer, panels: int) -> int:
         """Into how many splits does an image fall, for threads to share?"""
         if self.threads < 2:
             return 1
@@ -176,7 +167,7 @@ class Pair:
             splits for splits in range(1, max(1, wanted) + 1) if geometry.steps % splits == 0
         )
 
-    def _local_bytes(self, step: int, geometry: LineBufferGeometry | None = None) -> int:
+    def _local_bytes(self, step: int, geometry: LineBuffer | None = None) -> int:
         (between,) = self.first.outputs
         type_ = narrowed(tensor(between), self.along[0], step)
         if geometry is not None:
@@ -189,7 +180,7 @@ class Pair:
         loops = zip(
             (self.first, self.second),
             self.along,
-            plan.line_buffer.loops if plan.line_buffer else (None, None),
+            plan.buffer.loops if plan.buffer else (None, None),
             strict=True,
         )
         return all(
@@ -209,30 +200,23 @@ class Pair:
         )
 
     def join(self, plan: FusionPlan) -> None:
-        """Puts both into a chain at the place of the second."""
-        first, second = self.first, self.second
-        read = second.operands[self.number]
-        operands = [*first.operands, *(value for value in second.operands if value is not read)]
-        inputs = list(dict.fromkeys(operands))
-        body = Block(arg_types=[value.type for value in inputs])
-        chain = tile.ChainOp(
-            inputs, self.along, plan.step, body, second.outputs[0].type, plan.line_buffer
-        )
-        insert_made_for(second, chain)
-        own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
-        for op in (first, second):
-            copy = op.clone()
-            copy.operands = [own[operand] for operand in op.operands]
-            body.add_op(copy)
-            own[read] = copy.outputs[0]
-        body.add_op(tile.YieldOp(copy.outputs[0]))
-        chain.output.name_hint = second.outputs[0].name_hint
-        second.outputs[0].replace_all_uses_with(chain.output)
-        Rewriter.erase_op(second)
+        """Fuses both at the position of the second; views between them go."""
+        read = self.second.operands[self.number]
         while isinstance(view := read.owner, tile.ViewOp):
             read = view.source
+            view.output.replace_all_uses_with(read)
             Rewriter.erase_op(view)
-        Rewriter.erase_op(first)
+        both, buffer, along = (self.first, self.second), plan.buffer, self.along
+        if buffer is None:
+            join(both, (self.channels,), (plan.step,), [(loop,) for loop in along])
+            return
+        join(
+            both,
+            (self.channels, buffer.extents[1]),
+            (plan.step, buffer.rows),
+            list(zip(along, buffer.loops, strict=True)),
+            plan.splits,
+        )
 
 
 def pair_of(
@@ -251,7 +235,7 @@ def pair_of(
             first is not None
             and _is_plain(first)
             and first.sizes[channel_loop(first)] == second.sizes[along]
-            and follows(map_, channel_loop(first), second.sizes, along)
+            and follows(map_, [channel_loop(first)], [along], second.sizes)
             and list(second.operands).count(value) == 1
         ):
             return Pair(first, second, number, threads, target, ending.get(first, {}))

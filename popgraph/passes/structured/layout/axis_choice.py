@@ -10,7 +10,7 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.dialects.tile.affine import offset
-from popgraph.dialects.tile.structured.nest import readings
+from popgraph.dialects.tile.structured.fused import readings
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import is_movement

@@ -26,8 +26,8 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.blocks import take_apart
 from popgraph.passes.structured.to_loops.kernel_functions import (
     Functions,
-    is_nested,
     kernels_of,
+    outermost,
     runs_once,
 )
 from popgraph.support.cache_files import digest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
     from popgraph.passes.structured.to_loops.emit.emitter import Emitter
 
-__all__ = ["StructuredToLoops", "emitter_of", "is_nested", "kernels_of", "parallel_loops_of"]
+__all__ = ["StructuredToLoops", "emitter_of", "kernels_of", "outermost", "parallel_loops_of"]
 
 
 def emitter_of(op: Operation, target: Target) -> Emitter:

@@ -46,8 +46,6 @@ from popgraph.support.tuning import Target
 
 EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.WinogradOp: WinogradLoops,
-    tile.NestOp: NestLoops,
-    tile.ChainOp: ChainLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
@@ -74,6 +72,8 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
             return ReduceLoops(op, target)
         case tile.PackOp() | tile.UnpackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
+        case tile.FusedOp():
+            return NestLoops(op, target) if op.loops is None else ChainLoops(op, target)
     return EMITTERS[type(op)](op, target)
 
 

@@ -17,7 +17,7 @@ builtin.module {
       %8 = arith.mulf %6, %7 : f32
       tile.yield %8 : f32
     } -> tensor<2x512x512xf32>
-    %9 = tile.nest ins(%5 : tensor<2x512x512xf32>) domain [2, 512] step 1 : i64 {
+    %9 = tile.fused ins(%5 : tensor<2x512x512xf32>) domain [2, 512] steps [1, 1] {
     ^bb0(%10: tensor<2x512x512xf32>):
       %11 = tile.reduce ins(%10 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%12: f32, %13: f32):
@@ -71,7 +71,7 @@ builtin.module {
   ^bb0(%0: tensor<2x512x16xf32>, %1: tensor<2x512x16xf32>, %2: tensor<2x512x16xf32>):
     %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
-    %5 = tile.nest ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] step 28 : i64 {
+    %5 = tile.fused ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] steps [1, 28] {
     ^bb0(%6: tensor<2x512x16xf32>, %7: !tensor, %8: tensor<2x512x16xf32>):
       %9 = tile.contract %6, %7 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
           maps [#map1, #map2] epilogue_maps [] schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16>

@@ -68,7 +68,7 @@ builtin.module {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x3x3x16xf32>
-    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x14x14xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) along [3, 3] step 8 : i64 {
+    %7 = tile.fused ins(%0, %3, %2, %5 : tensor<1x4x14x14xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) domain [16] steps [8] loops [#pg.ints[3], #pg.ints[3]] {
     ^bb0(%8: tensor<1x4x14x14xf32>, %9: !tensor, %10: tensor<1x16x1x1xf32>, %11: tensor<1x3x3x16xf32>):
       %12 = tile.contract %8, %9 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%10 : tensor<1x16x1x1xf32>)
           domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]

@@ -69,8 +69,8 @@ builtin.module {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x3x3x16xf32>
-    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x160x160xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>)
-        along [3, 3] step 16 : i64 line_buffer <producer_dim 1, consumer_dim 1, rows 4, splits 1> {
+    %7 = tile.fused ins(%0, %3, %2, %5 : tensor<1x4x160x160xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>)
+        domain [16, 80] steps [16, 4] loops [#pg.ints[3, 1], #pg.ints[3, 1]] splits 1 : i64 {
     ^bb0(%8: tensor<1x4x160x160xf32>, %9: !tensor, %10: tensor<1x16x1x1xf32>, %11: tensor<1x3x3x16xf32>):
       %12 = tile.contract %8, %9 : tensor<1x4x160x160xf32>, !tensor epilogue_inputs(%10 : tensor<1x16x1x1xf32>)
           domain [1, 160, 160, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]

@@ -1,4 +1,4 @@
-"""The kernel of a chain: contractions that share the loop over channels."""
+"""Loops of a `tile.fused` of contractions that share the loop over channels."""
 
 from __future__ import annotations
 
@@ -37,19 +37,21 @@ from popgraph.support.tuning import Target
 
 class ChainLoops(Emitter):
     """
-    Writes the loops of one chain.
+    Writes the loops of one fused operation.
 
     Threads share the iterations: each has its own copy of the tensors between the contractions.
     """
 
-    def __init__(self, op: tile.ChainOp, target: Target) -> None:
+    def __init__(self, op: tile.FusedOp, target: Target) -> None:
         super().__init__(op, target)
-        self.op, self.inputs, self.outputs = op, op.inputs, [op.output]
-        self.step, self.geometry = op.step.value.data, op.geometry
-        self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
-        self.splits = op.line_buffer.splits.data if op.line_buffer else 1
+        self.op, self.inputs, self.outputs = op, op.inputs, op.outputs
+        self.step, self.geometry = op.steps.data[0], op.line_buffer
+        self.panels = op.sizes[0] // self.step
+        self.splits = op.splits.value.data if op.splits else 1
+        self.chained = [one for one in op.members if isinstance(one, tile.ContractOp)]
+        self.along = [loops[0] for loops in op.shared]
         self.groups = [Group((0,), self.panels * self.splits)]
-        products = sum(prod(contraction.sizes) for contraction in op.chained)
+        products = sum(prod(contraction.sizes) for contraction in self.chained)
         self.work = products // target.tuning.products_per_touch
 
     @property
@@ -60,7 +62,7 @@ class ChainLoops(Emitter):
     def touched(self) -> list[MemoryAccess]:
         op = self.op
         moved = []
-        for contraction, along in zip(op.chained, op.along.data, strict=True):
+        for contraction, along in zip(self.chained, self.along, strict=True):
             for value, map_ in contraction.mapped:
                 if value in op.body.block.args or value in op.yielded:
                     stride = part_stride(value, map_, contraction.sizes, along, self.step)
@@ -74,11 +76,12 @@ class ChainLoops(Emitter):
         Splits of a line buffer come before panels: threads share the rows then.
         """
         op, size = self.op, element_bytes(value.type)
-        outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
+        inside, around = (*op.body.block.args, *op.yielded), (*op.inputs, *op.outputs)
+        outside = dict[SSAValue, SSAValue](zip(inside, around, strict=True))
         whole = prod(physical_shape(tensor(value))) * size
         span = None if stride is None else stride * self.panels * size
         return MemoryAccess(
-            outside.get(value, op.output),
+            outside[value],
             whole,
             frozenset({0} if stride or self.splits > 1 else ()),
             (whole if self.splits > 1 else span,),
@@ -90,7 +93,7 @@ class ChainLoops(Emitter):
         """The loops that end at a size are those inside of contractions."""
         return all(
             one.schedule and ContractLoops(one, one.schedule, self.target).ends_at_sizes
-            for one in self.op.chained
+            for one in self.chained
         )
 
     def write(self, body: Body) -> None:
@@ -99,7 +102,7 @@ class ChainLoops(Emitter):
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
             value: self._local_type(value, along)
-            for contraction, along in zip(op.chained, op.along.data, strict=True)
+            for contraction, along in zip(self.chained, self.along, strict=True)
             for value in contraction.outputs
             if value not in self.memories
         }
@@ -134,11 +137,11 @@ class ChainLoops(Emitter):
             self.writer.written_here(memory)
         if self.geometry is None:
             self.panel = number
-            for contraction in self.op.chained:
+            for contraction in self.chained:
                 self._contract(contraction)
             return
         part, self.panel = digits(self.writer, number, self.panels)
-        first, second = self.op.chained
+        first, second = self.chained
         (between,) = first.outputs
         assert second.schedule is not None
         LineBufferLoops(
@@ -154,8 +157,8 @@ class ChainLoops(Emitter):
 
     def _contract(self, op: tile.ContractOp, rows: Rows | None = None) -> None:
         """The loops of one contraction for the channels of this iteration, or for some rows."""
-        assert op.schedule is not None, "contractions in a chain have schedules"
-        along = self.op.along.data[self.op.chained.index(op)]
+        assert op.schedule is not None, "fused contractions have schedules"
+        along = self.along[self.chained.index(op)]
         begin = [self._begin(value, map_, op.sizes, along, rows) for value, map_ in op.mapped]
         part = op.clone()
         part.operands = Block(arg_types=self._types(op.operands)).args

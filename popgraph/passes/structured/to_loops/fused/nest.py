@@ -1,4 +1,4 @@
-"""Loops of `tile.nest`: operations that share their outer loops in one kernel."""
+"""Loops of a `tile.fused` whose operations share their leading loops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, reads_whole
-from popgraph.dialects.tile.structured.nest import keeps_shared, readings
+from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.structured.analysis.loops import Group, group_loops, indexed_dims, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, loops_in_steps
 from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
@@ -29,23 +29,25 @@ MemberLoops = MapLoops | ReduceLoops | ContractPart
 
 
 class NestLoops(Emitter):
-    """Writes the loops of one nest."""
+    """Writes the loops of one fused operation."""
 
-    def __init__(self, op: tile.NestOp, target: Target) -> None:
+    def __init__(self, op: tile.FusedOp, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, op.inputs, op.outputs
         self.rank = len(op.sizes)
-        self.step = op.step.value.data
+        self.step = op.steps.data[-1]
         rest = 1 if self.rank - 1 in self.running else op.sizes[-1] % self.step
         self.widths = tuple(dict.fromkeys(width for width in (self.step, rest) if width))
         self.members = {
-            width: [self._member(inner, width, target) for inner in op.nested]
+            width: [self._member(inner, width, target) for inner in op.members]
             for width in self.widths
         }
         self.groups = self._groups()
-        self.work = volume(self.groups) * sum(prod(inner.sizes[self.rank :]) for inner in op.nested)
+        self.work = volume(self.groups) * sum(
+            prod(inner.sizes[self.rank :]) for inner in op.members
+        )
 
-    def _member(self, inner: tile.Nested, width: int, target: Target) -> MemberLoops:
+    def _member(self, inner: tile.Member, width: int, target: Target) -> MemberLoops:
         """The loops of one operation, as they run in an iteration of so many indices."""
         window = (*[1] * (self.rank - 1), width, *inner.sizes[self.rank :])
         match inner:
@@ -59,7 +61,7 @@ class NestLoops(Emitter):
     def _groups(self) -> list[Group]:
         """The shared loops; the last stays alone where iterations take several of its indices."""
         forms = [form for loops in self.members[self.step] for form in loops.forms]
-        bodies = [region.block for inner in self.op.nested for region in inner.regions]
+        bodies = [region.block for inner in self.op.members for region in inner.regions]
         separate = frozenset[int]().union(*map(indexed_dims, bodies))
         if self.step > 1:
             separate |= {self.rank - 1}
@@ -101,13 +103,13 @@ class NestLoops(Emitter):
 
     def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
         """Whether an iteration reads its part of `argument` only before `result` is written."""
-        nested = self.op.nested
-        last = next(at for at, inner in enumerate(nested) if result in inner.results)
-        for at, inner in enumerate(nested):
+        members = self.op.members
+        last = next(at for at, inner in enumerate(members) if result in inner.results)
+        for at, inner in enumerate(members):
             for value, map_ in readings(inner):
                 if value is not argument:
                     continue
-                if at > last or not keeps_shared(map_, inner.sizes, self.rank):
+                if at > last or not keeps_leading(map_, inner.sizes, self.rank):
                     return False
                 aligned = map_ is not None and reads_whole(tensor(value), map_, inner.sizes)
                 if at == last and not (isinstance(inner, tile.MapOp) and aligned):
@@ -118,7 +120,7 @@ class NestLoops(Emitter):
 
     def _iteration(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         made: dict[SSAValue, tuple[SSAValue, Index] | Register] = {}
-        for inner, loops in zip(self.op.nested, self.members[max(width, 1)], strict=True):
+        for inner, loops in zip(self.op.members, self.members[max(width, 1)], strict=True):
             point = IterationPoint(self.writer, inner.sizes)
             point.indices |= self.point.indices
             for value, form in zip(loops.values, loops.forms, strict=True):
