@@ -20,7 +20,6 @@ from popgraph.backends.reference.structured import (
     combine_at,
     in_order,
     take,
-    with_product,
 )
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.combiners import combiners_of, identity_of
@@ -151,23 +150,19 @@ def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
 
 
 def run_contract(op: tile.ContractOp, *memories: Array) -> list[Array]:
-    assert op.parts is None and op.block is None, "tiles keep whole numbers, and sum them at once"
-    dtype = numpy_dtype(op.sum_type)
-    wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
+    dtype, body = numpy_dtype(op.sum_type), Body(op.body.block)
 
     def start(first: bool, shape: Shape) -> list[Any]:
-        return [np.zeros(shape, wide)]
+        return [np.zeros(shape, dtype)]
 
     def step(indices: Indices, read: Sequence[Any], totals: Sequence[Any]) -> list[Any]:
-        return [with_product(op, read[0], read[1], totals[0])]
+        return body(indices, [*read, *totals])
 
     def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
         return [totals[0] + others[0]]
 
-    def narrow(totals: Sequence[Any]) -> list[Any]:
-        return [totals[0].astype(dtype)]
-
-    return _run_reducing(op, memories, 2, start, step, join, narrow)
+    return _run_reducing(op, memories, 2, start, step, join)
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
@@ -197,7 +192,7 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
             for value, total, other in zip(yielded(op.body.block), totals, others, strict=True)
         ]
 
-    return _run_reducing(op, memories, count, start, step, join, list)
+    return _run_reducing(op, memories, count, start, step, join)
 
 
 def _run_reducing(
@@ -207,7 +202,6 @@ def _run_reducing(
     start: Callable[[bool, Shape], list[Any]],
     step: Callable[[Indices, Sequence[Any], Sequence[Any]], list[Any]],
     join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
-    narrow: Callable[[Sequence[Any]], list[Any]],
 ) -> list[Array]:
     """Partial results on the tiles of the domain; those of one place come together in runs."""
     partial, finish = stages(op)
@@ -244,7 +238,7 @@ def _run_reducing(
                 totals = join(totals, other)
             indices = _grid(window)
             beside = held.through(epilogue_inputs, op.epilogue_input_maps, indices)
-            made.write(window, epilogue(indices, [*narrow(totals), *beside]))
+            made.write(window, epilogue(indices, [*totals, *beside]))
     return made.done()
 
 

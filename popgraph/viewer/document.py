@@ -163,7 +163,7 @@ class Document:
         """What is made of a model as one program, or of its steps, if Python computes some."""
         request = self._request()
         reason: NeedsHostError | None = None
-        compiler.settle_constants(request.module, request.compilation, self.options)
+        compiler.settle_nodes(request.module, request.compilation, self.options)
         if not host_nodes(request.module, trained=self.options.training is not None):
             try:
                 return whole(request)

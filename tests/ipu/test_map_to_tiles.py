@@ -94,9 +94,9 @@ def test_what_fits_onto_one_ipu_stays_there() -> None:
 
 
 def test_passes_from_outside_run_before_the_mapping_ends_the_pipeline() -> None:
-    asked = Options(passes=("cse after round-cheaply", "dce before map-to-tiles"))
+    asked = Options(passes=("cse after fuse-epilogue", "dce before map-to-tiles"))
     names = [made.name for _, made in planned(on_ipus(asked, MK2))]
-    assert names[-4:] == ["round-cheaply", "cse", "dce", "map-to-tiles"]
+    assert names[-4:] == ["fuse-epilogue", "cse", "dce", "map-to-tiles"]
     assert not {"contract-quantized", "contract-in-words", "scale-sums"} & set(names)
 
 

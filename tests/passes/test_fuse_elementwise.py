@@ -121,7 +121,7 @@ class Chain:
                     return
                 columns = AffineMap.from_callable(lambda i, j, k, r: (k, 0, r))
                 self.add(
-                    tile.ContractOp(
+                    tile.contraction(
                         first,
                         second,
                         [rows, columns],
@@ -220,7 +220,7 @@ def test_the_product_may_be_any_operand() -> None:
         AffineMap.from_callable(lambda i, j, k, r: (i, j, r)),
         AffineMap.from_callable(lambda i, j, k, r: (k, j, r)),
     ]
-    chain.add(tile.ContractOp(x, w, maps, (2, 3, 4, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
+    chain.add(tile.contraction(x, w, maps, (2, 3, 4, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
     identity = AffineMap.identity(3)
     chain.mapped([residual, chain.values[-1]], [identity] * 2, (2, 3, 4), "sum")
     assert check(chain.module(1), FuseElementwise(), FuseEpilogue()) == ["tile.contract"]
@@ -232,7 +232,7 @@ def test_a_bias_behind_a_view_joins() -> None:
     x, w, bias = chain.values
     places = [lambda n, c, y, k: (n, y, k), lambda n, c, y, k: (c, y, k)]
     maps = [AffineMap.from_callable(place) for place in places]
-    chain.add(tile.ContractOp(x, w, maps, (2, 5, 3, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
+    chain.add(tile.contraction(x, w, maps, (2, 5, 3, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
     chain.add(tile.ViewOp(bias, (1, 5, 1)))
     column = AffineMap.from_callable(lambda n, c, y: (0, c, 0))
     chain.mapped(

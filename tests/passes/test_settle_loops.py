@@ -98,9 +98,7 @@ def test_each_stream_asks_for_what_follows() -> None:
     model = dense(results=STREAMS * 288)
     schedule = product(model).schedule
     assert schedule is not None and schedule.nr in (8, 16, 24, 32)
-    asked = [
-        op for op in lowered(model, "structured-to-loops").walk() if isinstance(op, PrefetchOp)
-    ]
+    asked = [op for op in lowered(model, "prefetch-panels").walk() if isinstance(op, PrefetchOp)]
     assert len(asked) == STREAMS * -(-schedule.nr // 16)
 
 

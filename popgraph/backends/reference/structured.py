@@ -22,13 +22,11 @@ from popgraph.backends.reference.memory import (
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
-from popgraph.dialects.tile.lanes import f32_numbers
 from popgraph.dialects.tile.running import Extent, running_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
-from popgraph.support.words import WORDS
 
 Indices: TypeAlias = Sequence[Any]
 """An index along each dimension of a domain: numbers, or arrays that broadcast together."""
@@ -232,35 +230,20 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
     return finished(op, totals, memories[count:])
 
 
-def with_product(op: tile.ContractOp, lhs: Any, rhs: Any, total: Any) -> Any:
-    """A sum of a contraction, once one more product is added to it."""
-    if op.words is not None:
-        return WORDS[op.words.data].dot(lhs, rhs, total)
-    return total + lhs.astype(total.dtype) * rhs.astype(total.dtype)
-
-
 def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
     outer = op.sizes[: op.parallel_rank]
     if prod(outer) == 0:
         return empty(op)
-    read = Access(op, [op.lhs, op.rhs], op.input_maps, memories[:2])
-    dtype = numpy_dtype(op.sum_type)
-    wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+    read, body = Access(op, op.inputs, op.input_maps, memories[:2]), Body(op.body.block)
     parallel = grid(outer)
-    numbers = None if op.numbers is None else f32_numbers(op.numbers)
 
     def sums_of(*before: int) -> Any:
         """The sums of the products, where the first loops of the reduction are at these indices."""
-        total = np.zeros(outer, wide)
+        total: Any = np.zeros(outer, numpy_dtype(op.sum_type))
         for rest in np.ndindex(*op.sizes[op.parallel_rank + len(before) :]):
             indices = (*parallel, *before, *rest)
-            lhs, rhs = read(indices)
-            if op.parts is not None:
-                rhs = op.parts.part(rhs, np.asarray(indices[op.parts.dim.data]))
-            if numbers is not None:
-                rhs = numbers[rhs]
-            total = with_product(op, lhs, rhs, total)
-        return total.astype(dtype)
+            (total,) = body(indices, [*read(indices), total])
+        return total
 
     count = len(op.operands) - len(op.block_inputs)
     total = sums_of() if op.block is None else in_blocks(op, sums_of, memories[count:])

@@ -18,12 +18,13 @@ from popgraph.dialects.tile.lanes import (
     ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import LaunchOp
+from popgraph.dialects.tile.loops.prefetches import PrefetchAheadAttr, PrefetchNextAttr
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
+from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, contraction
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
@@ -97,7 +98,10 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, MatrixAttr, PartsAttr, RunningAttr, ScheduleAttr],
+    [
+        *(CutAttr, LayoutAttr, MappingAttr, MatrixAttr, PrefetchAheadAttr),
+        *(PrefetchNextAttr, RunningAttr, ScheduleAttr),
+    ],
 )
 
 __all__ = [
@@ -114,6 +118,8 @@ __all__ = [
     "CallOp",
     "CompareOp",
     "CondOp",
+    "PrefetchAheadAttr",
+    "PrefetchNextAttr",
     "PrefetchOp",
     "ContractOp",
     "ConvertOp",
@@ -132,7 +138,6 @@ __all__ = [
     "Member",
     "OrderOp",
     "PackOp",
-    "PartsAttr",
     "PickOp",
     "CompressOp",
     "PositionsOp",
@@ -158,4 +163,5 @@ __all__ = [
     "ViewOp",
     "WinogradOp",
     "YieldOp",
+    "contraction",
 ]

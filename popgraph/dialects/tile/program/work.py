@@ -312,7 +312,8 @@ def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
 
 def _products(op: ContractOp) -> int:
     """How many numbers are multiplied: of words, all that they hold."""
-    return prod(op.sizes) * (1 if op.words is None else WORDS[op.words.data].count)
+    words = op.words
+    return prod(op.sizes) * (1 if words is None else WORDS[words.data].count)
 
 
 def written(function: func.FuncOp) -> frozenset[int]:

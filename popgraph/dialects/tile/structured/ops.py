@@ -96,6 +96,11 @@ class IndexOp(IRDLOperation):
         Operation.__init__(self, properties={"dim": whole(dim)}, result_types=[IndexType()])
 
 
+def indexed_dims(block: Block) -> frozenset[int]:
+    """The dimensions whose index a body asks for."""
+    return frozenset(op.dim.value.data for op in block.ops if isinstance(op, IndexOp))
+
+
 @irdl_op_definition
 class ElementOp(IRDLOperation):
     """In a body: the element of a whole tensor (a table) at computed indices in its range."""

@@ -10,9 +10,9 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import linear, offset, with_dims
-from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.ops import element, indexed_dims
 from popgraph.dialects.tile.structured.winograd import TAPS
-from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
+from popgraph.passes.structured.analysis.loops import lane_type, tensor
 from popgraph.support.shapes import Shape, prod
 
 

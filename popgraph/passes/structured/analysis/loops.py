@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import (
     Float64Type,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import (
     AffineMap,
 )
@@ -107,11 +107,6 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
 def sum_type(op: tile.ContractOp) -> Attribute | None:
     """The type of the sums that vectors hold; None for a contraction that is not for vectors."""
     return op.sum_type if op.words is not None else lane_type([op.sum_type])
-
-
-def indexed_dims(block: Block) -> frozenset[int]:
-    """The dimensions whose index a body asks for."""
-    return frozenset(op.dim.value.data for op in block.ops if isinstance(op, tile.IndexOp))
 
 
 def has_identity_epilogue(op: tile.ContractOp) -> bool:

@@ -312,19 +312,17 @@ def _with_epilogue(
     """A new reduction or contraction that reads differently, before and in its epilogue."""
     if isinstance(op, tile.ContractOp):
         return tile.ContractOp(
-            inputs.values[0],
-            inputs.values[1],
+            inputs.values,
             inputs.maps,
             op.sizes,
             op.parallel_rank,
+            list(op.initial),
+            op.body.clone(),
             _region(epilogue.body),
             kinds,
             epilogue.values,
             epilogue.maps,
             op.schedule,
-            op.words,
-            op.parts,
-            op.numbers,
             op.blocks,
         )
     return tile.ReduceOp(

@@ -51,18 +51,16 @@ def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.Contrac
     assert op.block is None, "what blocks of terms read is numbered by their loops, too"
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
     new = tile.ContractOp(
-        op.lhs,
-        op.rhs,
+        op.inputs,
         renumbered(op.input_maps, sequence),
         [op.sizes[dim] for dim in sequence],
         op.parallel_rank,
+        list(op.initial),
+        op.body.clone(),
         op.epilogue.clone(),
         [element(value) for value in op.outputs],
         op.epilogue_inputs,
         renumbered(op.epilogue_input_maps, order),
-        words=op.words,
-        parts=op.parts,
-        numbers=op.numbers,
     )
     new.location = op.location
     return new

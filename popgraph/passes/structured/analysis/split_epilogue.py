@@ -41,15 +41,13 @@ def bare_sums(op: tile.ContractOp, *, by_blocks: bool = False) -> tile.ContractO
     epilogue = Block(arg_types=[kind])
     epilogue.add_op(tile.YieldOp(*epilogue.args))
     return tile.ContractOp(
-        op.lhs,
-        op.rhs,
+        op.inputs,
         op.input_maps,
         op.sizes,
         op.blocked_rank if by_blocks else op.parallel_rank,
+        list(op.initial),
+        op.body.clone(),
         Region(epilogue),
         [kind],
-        words=op.words,
-        parts=op.parts,
-        numbers=op.numbers,
         blocks=None if by_blocks else op.blocks,
     )

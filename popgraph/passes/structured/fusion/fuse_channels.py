@@ -18,12 +18,12 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.fused import LineBuffer, follows
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     has_gaps,
-    indexed_dims,
     part_stride,
     tensor,
 )

@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import composed
-from popgraph.dialects.tile.structured.ops import element, yielded
+from popgraph.dialects.tile.structured.ops import element, indexed_dims, yielded
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
@@ -21,7 +21,6 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import (
     has_identity_epilogue,
-    indexed_dims,
     sum_type,
     tensor,
 )
@@ -72,8 +71,8 @@ class SumInBlocks(Pass):
         blocks = [found.order[dim] for dim in range(op.parallel_rank, len(op.sizes))]
         own = all(set(blocks) <= map_.used_dims() for map_ in sums.input_maps)
         terms = prod(sums.sizes[sums.parallel_rank :])
-        if sums.words:
-            terms *= WORDS[sums.words.data].count
+        if (words := sums.words) is not None:
+            terms *= WORDS[words.data].count
         elif terms > tuning.chain_terms:
             return False
         return own and terms >= tuning.least_block_terms
@@ -105,18 +104,16 @@ class PartialSums:
             reading = inline_producer(reading, self.number, between)
         plain = with_permuted_results(sums, self.order)
         new = tile.ContractOp(
-            plain.lhs,
-            plain.rhs,
+            plain.inputs,
             plain.input_maps,
             plain.sizes,
             op.parallel_rank,
+            list(plain.initial),
+            plain.detach_region(plain.body),
             op.epilogue.clone(),
             [element(value) for value in op.outputs],
             op.epilogue_inputs,
             op.epilogue_input_maps,
-            words=plain.words,
-            parts=plain.parts,
-            numbers=plain.numbers,
             blocks=_blocks(reading, sums, len(op.sizes) - op.parallel_rank),
         )
         plain.erase()

@@ -16,14 +16,14 @@ from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of, with_layout
 from popgraph.dialects.tile.running import running_of, set_running
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.dialects.tile.structured.ops import indexed_dims, maps_attribute
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
-from popgraph.passes.structured.analysis.loops import indexed_dims, sum_type, tensor
+from popgraph.passes.structured.analysis.loops import sum_type, tensor
 from popgraph.passes.structured.analysis.size_flow import SizeFlow
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
@@ -238,7 +238,7 @@ def plain_cycles(op: tile.ContractOp, target: Target) -> float:
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
     scalar = prod(op.sizes) * tuning.plain_cycles / 2
-    if op.words is not None or op.parts is not None:  # Plain loops take them one by one.
+    if op.words is not None or op.finds_factors:  # Plain loops take them one by one.
         return scalar
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)

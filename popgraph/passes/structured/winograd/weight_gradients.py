@@ -76,7 +76,7 @@ class WinogradGradientCandidate(Candidate):
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
         epilogue = Block(arg_types=[self.found.kind])
         epilogue.add_op(tile.YieldOp(*epilogue.args))
-        return tile.ContractOp(
+        return tile.contraction(
             image.output,
             slope.output,
             [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
@@ -95,7 +95,7 @@ class WinogradGradientCandidate(Candidate):
         """G^T m G, finished as the sums were."""
         op = self.found.op
         row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))
-        new = tile.ContractOp(
+        new = tile.contraction(
             matrix.result,
             sums.outputs[0],
             [AffineMap(5, 0, (row, column, tap)), AffineMap(5, 0, (tap, k, c))],

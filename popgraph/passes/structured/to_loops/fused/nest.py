@@ -7,7 +7,8 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, reads_whole
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
-from popgraph.passes.structured.analysis.loops import Group, group_loops, indexed_dims, tensor
+from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.passes.structured.analysis.loops import Group, group_loops, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, loops_in_steps
 from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops

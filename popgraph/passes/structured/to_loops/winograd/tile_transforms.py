@@ -14,12 +14,13 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import linear, offset
+from popgraph.dialects.tile.loops.prefetches import NAME, PrefetchAheadAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.winograd import Tiling
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
-from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, argument_number
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
@@ -93,12 +94,7 @@ class ImageTile:
 
 
 class InputTransform:
-    """
-    Writes the tiles of an image, multiplied by a matrix, into memory by (tap, tile, channel).
-
-    A tile goes to as many remote lines as there are taps, which no core foresees: where they are
-    not `near`, their lines are asked for.
-    """
+    """Writes the tiles of an image, multiplied by a matrix, into memory by (tap, tile, channel)."""
 
     def __init__(
         self,
@@ -106,10 +102,8 @@ class InputTransform:
         op: Tiled,
         image: SSAValue,
         into: tuple[SSAValue, TensorType[Attribute]],
-        *,
-        near: bool,
     ) -> None:
-        self.writer, self.op, self.near = writer, op, near
+        self.writer, self.op = writer, op
         self.kind = element(op.x)
         self.once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
         self.matrix = op.tiling.transforms.input
@@ -123,9 +117,7 @@ class InputTransform:
         memory, type_ = into
         self.transformed = IterationPoint(writer, type_.get_shape())
         self.into = Access(memory, offset(type_, AffineMap.identity(3), type_.get_shape()))
-        machine, bytes_ = writer.target.machine, lane_bytes(self.kind)
-        self.width = machine.vector_bytes // bytes_
-        self.ahead = writer.target.tuning.transform_ahead_lines * machine.line_elements(bytes_)
+        self.width = writer.target.machine.vector_bytes // lane_bytes(self.kind)
 
     def transform(self, number: Index, place: Index) -> None:
         """All channels of one tile, which becomes that number `place` in memory."""
@@ -147,10 +139,7 @@ class InputTransform:
         found = transform_2d(self.writer, self.matrix, loaded)
         for tap, value in enumerate(value for row in found for value in row):
             self.transformed.indices[0] = Index(tap)
-            memory, index = self.transformed.of(self.into)
-            self.writer.put(value, memory, index)
-            if not self.near:
-                self.writer.prefetch(memory, index + self.ahead, written=True)
+            self.writer.put(value, *self.transformed.of(self.into))
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
         self.pixels.indices[ROW], self.pixels.indices[COLUMN] = Index(row), Index(column)
@@ -178,10 +167,24 @@ class TransformLoops(Emitter):
         return [Loop(group.extent) for group in self.groups]
 
     def write(self, body: Body) -> None:
-        op = self.op
-        near = self.work * element_bytes(op.output.type) <= self.target.machine.l2_bytes
-        into = body.outputs[0], tensor(op.output)
-        loops = InputTransform(body.writer, op, body.inputs[0], into, near=near)
+        into = body.outputs[0], tensor(self.op.output)
+        loops = InputTransform(body.writer, self.op, body.inputs[0], into)
         (part,) = body.parts
         with each(body.writer, part.lower, part.upper) as number:
+            if number.terms:
+                self._prefetch(body)
             loops.transform(part.base + number, part.base + number)
+
+    def _prefetch(self, body: Body) -> None:
+        """
+        Prefetches the lines of all taps, some channels before they are written.
+
+        A tile goes to as many remote lines as there are taps, which no core foresees.
+        """
+        machine, tuning = self.target.machine, self.target.tuning
+        argument = argument_number(body.outputs[0])
+        far = self.work * element_bytes(self.op.output.type) > machine.l2_bytes
+        if far and argument is not None:
+            line = machine.line_elements(lane_bytes(element(self.op.x)))
+            by = tuning.transform_ahead_lines * line
+            body.writer.mark(NAME, PrefetchAheadAttr.of(argument=argument, by=by))

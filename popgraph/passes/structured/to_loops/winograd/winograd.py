@@ -23,8 +23,9 @@ from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAcces
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
+from popgraph.passes.structured.to_loops.contraction.prefetch import NextSection, Prefetch
 from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest
-from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
+from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
     IterationPoint,
@@ -62,17 +63,20 @@ class TapProducts(ContractLoops):
     `sums[tap, tile, k] = sum over c of tiles[tap, tile, c] * weights[tap, c, k]`
     """
 
-    def each_step(self) -> None:
-        """The weights of the next tap: each block of rows asks for its share, step by step."""
+    def prefetch(self, factors: Sequence[Access]) -> Prefetch:
+        """The weights of the next tap: each block of rows prefetches its share."""
         _, tiles, _, channels = self.op.sizes
-        lanes, size = self.schedule.nr, channels * self.schedule.nr
-        share = -(-lanes // -(-tiles // self.schedule.mr.data))
-        memory, index = self.point.of(self.micro.factors[1])
-        row, term = self.point.indices[1], self.point.indices[4]
-        index += term.scaled(share - lanes) + row.scaled(size // tiles)
+        lanes, blocks = self.schedule.nr, -(-tiles // self.schedule.mr.data)
         line = self.target.machine.line_elements(lane_bytes(self.kind))
-        for at in range(0, share, line):
-            self.point.writer.prefetch(memory, index + (size + at))
+        return NextSection(
+            self.point,
+            factors[1].memory,
+            lanes,
+            channels * lanes,
+            [Group((1,), tiles)],
+            blocks,
+            -(-lanes // blocks // line),
+        ).recipe
 
 
 class WinogradLoops(Emitter):
@@ -201,7 +205,7 @@ class WinogradLoops(Emitter):
             self.data = self.writer.alloca(self.kind, taps * scratch.data)
             self.data_type = self._rows(self.channels, scratch.pitch, scratch.data)
             into = self.data, self.data_type
-            self.coming = InputTransform(self.writer, op, x, into, near=True)
+            self.coming = InputTransform(self.writer, op, x, into)
 
     @property
     def _line(self) -> int:
@@ -257,7 +261,7 @@ class WinogradLoops(Emitter):
         data, weights = Block(arg_types=[self.data_type, self.weights_type]).args
         epilogue = Block(arg_types=[self.kind])
         epilogue.add_op(tile.YieldOp(*epilogue.args))
-        op = tile.ContractOp(
+        op = tile.contraction(
             data,
             weights,
             [AffineMap(4, 0, (tap, row, c)), AffineMap(4, 0, (tap, c, k))],
@@ -293,13 +297,13 @@ class WinogradLoops(Emitter):
         results = transform_2d(self.writer, matrices.output, loaded)
         (y, x), vectors = tile_.starts, self.lanes // self.width
         self.results.indices |= {N: tile_.image, K: panel.scaled(vectors) + vector}
-        block = Tile(1, (Column(0, self.width, column.valid),))
+        own = Column(0, self.width, column.valid)
         for row, values in enumerate(results):
             with tile_.own(0, row):
                 for across, value in enumerate(values):
                     with tile_.own(1, across):
                         self.results.indices |= {Y: y + row, X: x + across}
-                        self.epilogue.apply(block, [value])
+                        self.epilogue.apply_to_vector(own, value)
 
     def _sum(self, tap: int) -> SSAValue:
         self.read.indices[0] = Index(tap)

@@ -1,11 +1,18 @@
-"""Quotients that are rounded, as products: which reciprocals give the same whole numbers."""
+"""Rounds quotients by a known scale as products, where that gives the same integers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp, f32
 
+from popgraph.dialects.graphcore import FmaOp, MulOp, QuantizeOp
+from popgraph.dialects.graphcore.base import Operand, tensor_of
+from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 
 _NEIGHBOURS = 8
@@ -73,3 +80,47 @@ class Reciprocal:
         if np.any(is_tie & (lost != 0)):
             return None
         return rounded
+
+
+class MultiplyByHalves(Rule[QuantizeOp]):
+    """
+    quantize x, s, z  ->  quantize (fma x, high, x * low), 1, z
+
+    Only when s and z are known, and the sum of high and low stands for 1 / s at all bounds between
+    two integers. A division takes longer than all else that quantizes a number.
+    """
+
+    ROOTS = (QuantizeOp,)
+
+    def rewrite(self, op: QuantizeOp) -> Operand | None:
+        scale, zero = self.array(op.scale), self.array(op.zero)
+        if scale is None or zero is None or scale.size * zero.size != 1 or np.all(scale == 1):
+            return None
+        if not op.rounds or op.bounds is None or tensor_of(op.x).element_type != f32:
+            return None
+        low, high = (bound - int(zero.item()) for bound in op.bounds)
+        found = Reciprocal.of(float(scale.item()), low, high)
+        if found is None:
+            return None
+        near, rest = (scalar(number, op.x) for number in (found.high, found.low))
+        ratio = FmaOp(op.x, near, MulOp(op.x, rest)) if found.low else MulOp(op.x, near)
+        return QuantizeOp(ratio, scalar(1, ratio), op.zero, **op.options)
+
+
+@dataclass(frozen=True)
+class RoundCheaply(Pass):
+    """
+    Quantizing divides by no scale that is known: it multiplies with both halves of 1 / scale.
+
+    Only when the pass finds, number by number, that quotients and products are rounded alike.
+    """
+
+    name = "round-cheaply"
+
+    @classmethod
+    def of(cls, options: Options) -> RoundCheaply | None:
+        """Only where a machine rounds products and sums together."""
+        return cls() if options.target.machine.fuses_multiply_add else None
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        apply_rules(module, [MultiplyByHalves(compilation.weights)])
