@@ -20,7 +20,7 @@ from popgraph.support.shapes import Shape, prod
 class Convolution:
     """A contraction that is a 3x3 convolution: its image, its weights, and where the window is."""
 
-    op: tile.ContractOp
+    op: tile.ReduceOp
     image: SSAValue
     weights: SSAValue
     weights_map: AffineMap
@@ -48,7 +48,7 @@ class WeightGradient:
     `image` is what was convolved, `slope` the gradient of the result.
     """
 
-    op: tile.ContractOp
+    op: tile.ReduceOp
     image: SSAValue
     slope: SSAValue
     offset: tuple[int, int]
@@ -78,7 +78,7 @@ class _Window:
     channel: int
 
 
-def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
+def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
     """
     The contraction as a 3x3 convolution whose factor number `weights` are the weights.
 
@@ -99,7 +99,7 @@ def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
     )
 
 
-def weight_gradient(op: tile.ContractOp, image: int) -> WeightGradient | None:
+def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
     """
     The contraction as the gradient of weights, its factor number `image` being what was convolved.
 
@@ -123,7 +123,7 @@ def weight_gradient(op: tile.ContractOp, image: int) -> WeightGradient | None:
     )
 
 
-def _is_sum(op: tile.ContractOp) -> bool:
+def _is_sum(op: tile.ReduceOp) -> bool:
     """Whether the contraction has the loops of a convolution, and sums of one float type."""
     return (
         op.schedule is None
@@ -135,7 +135,7 @@ def _is_sum(op: tile.ContractOp) -> bool:
 
 
 def _window(
-    op: tile.ContractOp, image: int, outer: tuple[int, int, int], inner: set[int]
+    op: tile.ReduceOp, image: int, outer: tuple[int, int, int], inner: set[int]
 ) -> _Window | None:
     """
     The 3x3 window in which factor number `image` is read, if it is.
@@ -160,7 +160,7 @@ def _window(
     return _Window((rows[1].constant, rows[2].constant), row, column, channel)
 
 
-def _is_channels_last(op: tile.ContractOp, factor: int, channel: int) -> bool:
+def _is_channels_last(op: tile.ReduceOp, factor: int, channel: int) -> bool:
     """Whether channels are neighbours in memory, and all of them are read: tiles have them all."""
     type_, sizes = tensor((op.lhs, op.rhs)[factor]), op.sizes
     form = offset(type_, op.input_maps[factor], sizes)

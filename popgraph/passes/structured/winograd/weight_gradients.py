@@ -70,7 +70,7 @@ class WinogradGradientCandidate(Candidate):
         insert_made_for(op, *tiles, sums, matrix)
         replace_op(op, back)
 
-    def _sums(self, image: tile.TransformTilesOp, slope: tile.TransformTilesOp) -> tile.ContractOp:
+    def _sums(self, image: tile.TransformTilesOp, slope: tile.TransformTilesOp) -> tile.ReduceOp:
         """By tap and both channels."""
         before, behind = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
@@ -91,7 +91,7 @@ class WinogradGradientCandidate(Candidate):
         by_tap = from_both_sides(self.size, self.found.kind)
         return ConstantOp(compilation.weights.attribute(by_tap.transpose(1, 2, 0).copy()))
 
-    def _back(self, matrix: ConstantOp, sums: tile.ContractOp) -> tile.ContractOp:
+    def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
         """G^T m G, finished as the sums were."""
         op = self.found.op
         row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))

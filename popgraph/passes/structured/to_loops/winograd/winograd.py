@@ -255,7 +255,7 @@ class WinogradLoops(Emitter):
         TapProducts(op, self.op.schedule, self.target).write_at(self.writer, starts)
         op.erase()
 
-    def _contraction(self, lanes: int) -> tile.ContractOp:
+    def _contraction(self, lanes: int) -> tile.ReduceOp:
         """The products of so many lanes of a panel, and a block of tiles."""
         tap, row, k, c = (AffineExpr.dimension(dim) for dim in range(4))
         data, weights = Block(arg_types=[self.data_type, self.weights_type]).args
