@@ -150,11 +150,16 @@ def _broken(line: str) -> str:
 
 
 def _words(line: str) -> list[str]:
-    """The parts of an operation: where no bracket is open, each keyword and operand begins one."""
+    """
+    The parts of an operation.
+
+    Where no bracket is open, each keyword and operand begins one; so does each row of a matrix.
+    """
     words, depth = [""], 0
-    for token in re.finditer(r'"[^"]*"|->|((?<!:)(?<!->) (?=[a-z%]))|.', line):
+    row = r"((?<=\],) (?=\[-?\d+\.))"
+    for token in re.finditer(rf'"[^"]*"|->|{row}|((?<!:)(?<!->) (?=[a-z%]))|.', line):
         depth += (token[0] in "([{<") - (token[0] in ")]}>")
         words[-1] += token[0]
-        if token[1] and depth == 0:
+        if token[1] or (token[2] and depth == 0):
             words.append("")
     return words

@@ -1552,7 +1552,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "what two tiles of a gradient have counts twice",
-        f"{PASSES}.structured.to_loops.winograd.tile_transforms:Tiling.is_own",
+        f"{PASSES}.structured.to_loops.winograd.tile_transforms:ImageTile.is_own",
         nothing,
         training=True,
         shows_in=learning_convolutions,

@@ -62,7 +62,7 @@ class Spec:
         panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
         layout = LayoutAttr.of(panels, (-(-behind // lanes), side**2, before, lanes))
         schedule = ScheduleAttr.of(
-            n_dim=3, n_vectors=VECTORS, m_dim=-1, mr=self.block, kc=self.chunk, lanes=WIDTH
+            n_dim=2, n_vectors=VECTORS, m_dim=1, mr=self.block, kc=self.chunk, lanes=WIDTH
         )
         maps = [AffineMap(4, 0, (last,)), AffineMap.identity(4)]
 
@@ -74,7 +74,8 @@ class Spec:
                 rows = -(-total // self.tiles) * self.tiles
                 room = LayoutAttr.moved((0, 0, 0), (side**2, rows, before))
                 type_ = TensorType(f64, (side**2, total, before), room)
-                made.append(tile.TransformTilesOp(x, self.image, (0, 0), self.size, type_))
+                matrix = transforms(self.size).input
+                made.append(tile.TransformTilesOp(x, self.image, (0, 0), self.size, matrix, type_))
                 x = made[-1].results[0]
             product = tile.WinogradOp(
                 x,
@@ -185,7 +186,7 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     found = next(op for op in module.walk() if tile.is_contraction(op))
     text = contraction_text(found, (False, False))
     UseWinograd(TARGET, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
-    assert any(isinstance(op, tile.TransformGradientTilesOp) for op in module.walk())
+    assert sum(isinstance(op, tile.TransformTilesOp) for op in module.walk()) == 2
     check_ir(module)
     loops = module.clone()
     target = sharing_all(grain, 8 * WIDTH)
@@ -208,7 +209,8 @@ def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
     type_ = TensorType(f64, (36, (side // 4) ** 2, 32))
 
     def build(values: Sequence[SSAValue]) -> list[Operation]:
-        return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, type_)]
+        matrix = transforms(4).input
+        return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, matrix, type_)]
 
     module = graph_of([((1, side + 2, side + 2, 32), f64)], build)
     for step in (StructuredToLoops(TARGET), PrefetchPanels(TARGET)):

@@ -155,7 +155,7 @@ class Graph:
                 return op.evaluate
             case tile.LaunchOp():
                 return partial(_launch, op, self._functions.called(op.callee))
-            case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
+            case tile.TransformTilesOp():
                 return partial(run_transform_tiles, op)
             case tile.WinogradOp():
                 return partial(run_winograd, op)

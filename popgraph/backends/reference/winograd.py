@@ -2,104 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from xdsl.ir.affine import AffineExpr, AffineMap
 
-from popgraph.backends.reference.memory import to_logical
+from popgraph.backends.reference.memory import grid, to_logical
 from popgraph.backends.reference.structured import Access, finished, stored
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.winograd import Matrix
+from popgraph.dialects.tile.structured.winograd import Matrix, Tiling
 from popgraph.support.arrays import Array
 
-Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
-Tiled: TypeAlias = Transformed | tile.WinogradOp
-
-TILES = "nyxijc"
-"""A tile by image, row and column, and an element of it by row, column and channel."""
+Tiled = tile.TransformTilesOp | tile.WinogradOp
 
 
-def run_transform_tiles(op: Transformed, x: Array) -> tuple[Array, ...]:
-    tiles = _transformed(op, op.matrix, x).transpose(3, 4, 0, 1, 2, 5)
+def run_transform_tiles(op: tile.TransformTilesOp, x: Array) -> tuple[Array, ...]:
+    tiles = _transformed(op, op.matrix.data, x, once=not op.shares_elements)
     return stored(op, [tiles.reshape(op.output.type.get_shape())])
 
 
 def run_winograd(
     op: tile.WinogradOp, x: Array, u: Array, *epilogue_inputs: Array
 ) -> tuple[Array, ...]:
-    side, out = op.transforms.side, _matrix(op.transforms.output, x.dtype)
+    matrices = op.tiling.transforms
+    side, out = matrices.side, np.array(matrices.output).astype(x.dtype)
     if op.is_transformed:
-        tiles = to_logical(x, op.x.type)  # type: ignore[arg-type]
-        data = tiles.reshape(side, side, op.sizes[0], *op.grid, -1).transpose(2, 3, 4, 0, 1, 5)
+        data = to_logical(x, op.x.type)  # type: ignore[arg-type]
+        data = data.reshape(side, side, *data.shape[1:])
     else:
-        data = _transformed(op, op.transforms.input, x)
-    weights = to_logical(u, op.u.type)  # type: ignore[arg-type]
-    if op.is_in_panels:
-        weights = weights.transpose(1, 2, 0, 3).reshape(*weights.shape[1:3], -1)
-        weights = weights[..., : op.sizes[3]]
-    weights = weights.reshape(side, side, data.shape[-1], op.sizes[3])
-    sums = _einsum("nyxabc,abck->nyxabk", data, weights)
-    results = _einsum("ia,jb,nyxabk->nyxijk", out, out, sums)
+        data = _transformed(op, matrices.input, x)
+    weights = u.reshape(op.panels, side, side, -1, op.schedule.nr).transpose(1, 2, 3, 0, 4)
+    weights = weights.reshape(*weights.shape[:3], -1)[..., : op.sizes[3]]
+    sums = _einsum("abtc,abck->abtk", data, weights)
+    results = _einsum("ia,jb,abtk->tijk", out, out, sums)
     return finished(op, [_together(op, results)], epilogue_inputs)
-
-
-def _matrix(matrix: Matrix, dtype: np.dtype[Any]) -> Array:
-    return np.array(matrix).astype(dtype)
 
 
 def _einsum(formula: str, *arrays: Any) -> Array:
     return np.asarray(np.einsum(formula, *arrays))
 
 
-def _transformed(op: Tiled, matrix: Matrix, x: Array) -> Array:
-    into, tiles = _matrix(matrix, x.dtype), _tiles(op, x, len(matrix[0]))
-    if isinstance(op, tile.TransformGradientTilesOp):
-        tiles = _each_once(op, tiles)
-    return _einsum(f"ai,bj,{TILES}->nyxabc", into, into, tiles)
-
-
-def _each_once(op: Tiled, tiles: Array) -> Array:
-    """Nothing where an element stands in an earlier tile, too."""
-    size = op.size.value.data
-    rows, columns = (
-        np.add.outer(start, np.arange(size)) >= np.arange(len(start))[:, None] * size
-        for start in _starts(op)
-    )
-    own = rows[:, None, :, None, None] & columns[None, :, None, :, None]
-    return np.where(own, tiles, tiles.dtype.type(0))
-
-
-def _starts(op: Tiled) -> tuple[Array, Array]:
-    """The first row and column of the results of every tile."""
-    size = op.size.value.data
-    rows, columns = (
-        np.minimum(np.arange(count) * size, extent - size)
-        for count, extent in zip(op.grid, op.sizes[1:3], strict=True)
-    )
-    return rows, columns
-
-
-def _tiles(op: Tiled, x: Array, side: int) -> Array:
-    """The elements that every tile is made of, so high and wide."""
-    n, y, s, i, j, c = (AffineExpr.dimension(dim) for dim in range(len(TILES)))
-    down, right = op.offset.data
-    window = AffineMap(len(TILES), 0, (n, y + i + down, s + j + right, c))
-    rows, columns = _starts(op)
+def _transformed(op: Tiled, matrix: Matrix, x: Array, once: bool = False) -> Array:
+    """By row and column of the matrix, tile and channel; what others have counts `once`, or not."""
+    side, tiling = len(matrix[0]), op.tiling
     channels = op.x.type.get_shape()[-1]  # type: ignore[attr-defined]
-    indices = np.ix_(
-        np.arange(op.sizes[0]), rows, columns, np.arange(side), np.arange(side), np.arange(channels)
-    )
-    (found,) = Access(op, [op.x], [window], [x])(indices)
-    return np.asarray(found)
+    number, *inside = grid((tiling.count, side, side, channels))
+    indices: list[Any] = [*_corner(tiling, number), *inside]
+    (tiles,) = Access(op, [op.x], [op.window], [x])(indices)
+    if once:
+        tiles = np.where(_own(tiling)[..., None], tiles, tiles.dtype.type(0))
+    into = np.array(matrix).astype(x.dtype)
+    return _einsum("ai,bj,tijc->abtc", into, into, tiles)
+
+
+def _own(tiling: Tiling) -> Array:
+    """Whether a tile is the first that has an element, by tile, row and column."""
+    number: Any
+    number, row, column = grid((tiling.count, tiling.size, tiling.size))
+    _, *corner = _corner(tiling, number)
+    _, *steps = tiling.steps.eval([number], ())
+    down, right = (step * tiling.size - at for step, at in zip(steps, corner, strict=True))
+    return np.asarray((row >= down) & (column >= right))
 
 
 def _together(op: tile.WinogradOp, results: Array) -> Array:
     """The results of all tiles as one image; where tiles overlap, the first one counts."""
-    size = op.size.value.data
-    rows, columns = _starts(op)
+    tiling = op.tiling
+    number, row, column = grid((tiling.count, tiling.size, tiling.size))
+    n, y, x = _corner(tiling, number)
+    places = np.broadcast_arrays(n, y + row, x + column)
+    own = _own(tiling)
     image = np.zeros(op.sizes, results.dtype)
-    for row, y in reversed(list(enumerate(rows))):
-        for column, x in reversed(list(enumerate(columns))):
-            image[:, y : y + size, x : x + size] = results[:, row, column]
+    image[tuple(place[own] for place in places)] = results[own]
     return image
+
+
+def _corner(tiling: Tiling, number: Any) -> tuple[Any, ...]:
+    """The image, the first row and the first column of the tiles of these numbers."""
+    image, *steps = tiling.steps.eval([number], ())
+    starts = zip(steps, tiling.last, strict=True)
+    return image, *(np.minimum(step * tiling.size, last) for step, last in starts)

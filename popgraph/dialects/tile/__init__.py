@@ -44,11 +44,7 @@ from popgraph.dialects.tile.structured.selection import (
     SegmentsOp,
     SuppressOp,
 )
-from popgraph.dialects.tile.structured.winograd import (
-    TransformGradientTilesOp,
-    TransformTilesOp,
-    WinogradOp,
-)
+from popgraph.dialects.tile.structured.winograd import MatrixAttr, TransformTilesOp, WinogradOp
 
 STRUCTURED = (
     AssembleOp,
@@ -67,7 +63,6 @@ STRUCTURED = (
     StartExchangeOp,
     SuppressOp,
     TopKOp,
-    TransformGradientTilesOp,
     TransformTilesOp,
     UnpackOp,
     ViewOp,
@@ -102,7 +97,7 @@ TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
     [
-        *(CutAttr, LayoutAttr, MappingAttr, PrefetchAheadAttr),
+        *(CutAttr, LayoutAttr, MappingAttr, MatrixAttr, PrefetchAheadAttr),
         *(PrefetchNextAttr, RunningAttr, ScheduleAttr),
     ],
 )
@@ -136,6 +131,7 @@ __all__ = [
     "LoopOp",
     "MapOp",
     "MappingAttr",
+    "MatrixAttr",
     "Member",
     "OrderOp",
     "PackOp",
@@ -159,7 +155,6 @@ __all__ = [
     "Structured",
     "SuppressOp",
     "TopKOp",
-    "TransformGradientTilesOp",
     "TransformTilesOp",
     "UnpackOp",
     "ViewOp",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import sqrt
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Data, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     base,
+    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -22,16 +22,18 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.interned import operand_segment_sizes, whole
 from popgraph.dialects.tile.affine import leaves
-from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.dialects.tile.running import EndsAtSizes
 from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -104,12 +106,67 @@ def transforms(size: int) -> Transforms:
     )
 
 
+@dataclass(frozen=True)
+class Tiling:
+    """
+    Images in tiles of `size` x `size` results, numbered row by row and image by image.
+
+    A tile begins at `min(step * size, last)` along both axes: the last one of a row or column is
+    moved in, so that it ends where the image ends.
+    """
+
+    images: int
+    extents: tuple[int, int]
+    size: int
+
+    @staticmethod
+    def of(images: Shape, size: int) -> Tiling:
+        """That of so many images, so high and wide."""
+        count, height, width = images
+        return Tiling(count, (height, width), size)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many tiles there are along the height and the width."""
+        height, width = self.extents
+        return -(-height // self.size), -(-width // self.size)
+
+    @property
+    def count(self) -> int:
+        return self.images * prod(self.grid)
+
+    @property
+    def taps(self) -> int:
+        """The elements of a transformed tile."""
+        return self.transforms.side**2
+
+    @property
+    def transforms(self) -> Transforms:
+        return transforms(self.size)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """Where the last tile of a column begins, and the last one of a row."""
+        height, width = self.extents
+        return height - self.size, width - self.size
+
+    @property
+    def overlaps(self) -> tuple[int, int]:
+        """How many rows or columns the last tile and the one before it have in common."""
+        height, width = self.extents
+        return -height % self.size, -width % self.size
+
+    @cached_property
+    def steps(self) -> AffineMap:
+        """From the number of a tile to its image, and how many tiles are above and left of it."""
+        columns, each = self.grid[1], prod(self.grid)
+        number = AffineExpr.dimension(0)
+        return AffineMap(1, 0, (number // each, number % each // columns, number % each % columns))
+
+
 class Tiled(Structured):
     """
     An operation on images in tiles; the first dimensions of its domain are image, row and column.
-
-    A tile has `size` x `size` results. Those of the last row and column are moved in, so that they
-    end where the image ends.
     """
 
     @property
@@ -117,19 +174,15 @@ class Tiled(Structured):
         return len(self.sizes)
 
     @property
-    def transforms(self) -> Transforms:
-        return transforms(self.size.value.data)  # type: ignore[attr-defined]
+    def tiling(self) -> Tiling:
+        return Tiling.of(self.sizes[:3], self.size.value.data)  # type: ignore[attr-defined]
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """How many tiles there are along the height and the width."""
-        _, height, width = self.sizes[:3]
-        size = self.size.value.data  # type: ignore[attr-defined]
-        return -(-height // size), -(-width // size)
-
-    @property
-    def tile_count(self) -> int:
-        return self.sizes[0] * prod(self.grid)
+    def window(self) -> AffineMap:
+        """From (image, row, column) of a tile's corner and (row, column, channel) in it to `x`."""
+        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
+        down, right = self.offset.data  # type: ignore[attr-defined]
+        return AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
 
     def check_tiles(self) -> None:
         size = self.size.value.data  # type: ignore[attr-defined]
@@ -140,30 +193,60 @@ class Tiled(Structured):
 
     def check_image(self, image: TensorType[Attribute], window: int) -> None:
         """What windows read is in the image, or in its halo."""
-        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
-        down, right = self.offset.data  # type: ignore[attr-defined]
-        map_ = AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
         sizes = (*self.sizes[:3], window, window, image.get_shape()[-1])
-        if leaves(image, map_, sizes):
+        if leaves(image, self.window, sizes):
             raise VerifyException(f"windows leave {image} over {list(self.sizes[:3])}")
 
 
-class TransformedTiles(Tiled):
-    """
-    Tiles of `x`, which is `[n, y, x, c]`, transformed by a matrix from both sides.
+@irdl_attr_definition
+class MatrixAttr(Data[Matrix]):
+    """A constant matrix, row by row: `#tile.matrix<[1.0, 0.0], [0.5, -2.0]>`."""
 
-    The domain is `[n, y, x]` of the convolution's result; `x` is read at `y + r + offset[0]`,
-    `x + s + offset[1]`. The result is `[(size + 2)^2, tile, c]`.
+    name = "tile.matrix"
+
+    @staticmethod
+    def of(rows: Matrix) -> MatrixAttr:
+        return MatrixAttr(tuple(tuple(map(float, row)) for row in rows))
+
+    def print_parameter(self, printer: Printer) -> None:
+        rows = (", ".join(format(number, "#") for number in row) for row in self.data)
+        with printer.in_angle_brackets():
+            printer.print_string(", ".join(f"[{row}]" for row in rows))
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> Matrix:
+        def row() -> tuple[float, ...]:
+            numbers = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: float(parser.parse_number())
+            )
+            return tuple(numbers)
+
+        return tuple(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, row))
+
+
+@irdl_op_definition
+class TransformTilesOp(Tiled):
+    """
+    Tiles of `x`, which is `[n, y, x, c]`, multiplied by a matrix from both sides: `M tile M^T`.
+
+    The domain is `[n, y, x]` of a convolution's result, with a tile for each `size` x `size` of
+    them. The tile of the results from (y, x) on begins at `(y, x) + offset`, as high and wide as
+    the matrix has columns. The result is `[row * rows + column, tile, c]`.
+
+    Larger tiles share the elements between them. Where tiles of `size` were moved in, the elements
+    that two have count in the first one, and are 0 in the other.
     """
 
+    name = "tile.transform_tiles"
     x = operand_def(TensorType)
     domain = prop_def(IntsAttr)
     offset = prop_def(IntsAttr)
     size = prop_def(IntegerAttr)
+    matrix = prop_def(MatrixAttr)
     output = result_def(TensorType)
     traits = traits_def(Pure(), EndsAtSizes(by_result=True))
     assembly_format = (
-        "$x `:` type($x) `domain` $domain `offset` $offset `size` $size attr-dict "
+        "$x `:` type($x) `domain` $domain `offset` $offset `size` $size `matrix` $matrix attr-dict "
         "`->` type($output)"
     )
 
@@ -173,6 +256,7 @@ class TransformedTiles(Tiled):
         domain: Sequence[int],
         offset: Sequence[int],
         size: int,
+        matrix: Matrix,
         result_type: TensorType[Attribute],
     ) -> None:
         Operation.__init__(
@@ -182,48 +266,26 @@ class TransformedTiles(Tiled):
                 "domain": IntsAttr.of(domain),
                 "offset": IntsAttr.of(offset),
                 "size": whole(size),
+                "matrix": MatrixAttr.of(matrix),
             },
             result_types=[result_type],
         )
 
     @property
-    @abstractmethod
-    def matrix(self) -> Matrix:
-        """What a tile is multiplied by; it has as many columns as the tile is wide."""
+    def shares_elements(self) -> bool:
+        """Whether tiles overlap, so that an element counts in all that it is in."""
+        return len(self.matrix.data[0]) > self.size.value.data
 
     def verify_(self) -> None:
         self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
-        shape = (self.transforms.side**2, self.tile_count, self.x.type.get_shape()[-1])
+        rows, columns = self.matrix.data, {len(row) for row in self.matrix.data}
+        if len(columns) != 1 or min(columns) < self.size.value.data:
+            raise VerifyException("the rows of the matrix are as long as tiles are wide")
+        shape = (len(rows) ** 2, self.tiling.count, self.x.type.get_shape()[-1])
         if self.output.type.get_shape() != shape:
             raise VerifyException(f"the result's shape must be {shape}")
-        self.check_image(self.x.type, len(self.matrix[0]) - self.size.value.data + 1)
-
-
-@irdl_op_definition
-class TransformTilesOp(TransformedTiles):
-    """Tiles of an image as `tile.winograd` multiplies them: B^T d B. Neighbours share pixels."""
-
-    name = "tile.transform_tiles"
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.transforms.input
-
-
-@irdl_op_definition
-class TransformGradientTilesOp(TransformedTiles):
-    """
-    Tiles of a convolution's gradient as that of its weights multiplies them: A dy A^T.
-
-    Every element counts in one tile: where tiles were moved in, the first one has it.
-    """
-
-    name = "tile.transform_gradient_tiles"
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.transforms.gradient
+        self.check_image(self.x.type, min(columns) - self.size.value.data + 1)
 
 
 @irdl_op_definition
@@ -233,9 +295,9 @@ class WinogradOp(Tiled):
 
     `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it is what
     `tile.transform_tiles` made of that; the domain is that of the result, `[n, y, x, k]`. `u` is
-    `[(size + 2)^2, c, k]`: G w G^T for every pair of channels; or panels of that, `[panel,
-    (size + 2)^2, c, lane]`. `tiles` of them are transformed before their products with `u` are
-    summed, in blocks of `schedule`'s `block` tiles.
+    G w G^T for every pair of channels; in memory, `[panel, tap, c, lane]` with the lanes of k that
+    the `schedule` takes together. `tiles` of them are transformed before their products with `u`
+    are summed: a contraction `[tap, tile, k]` over c, by the schedule.
     """
 
     name = "tile.winograd"
@@ -296,20 +358,17 @@ class WinogradOp(Tiled):
         return len(self.x.type.get_shape()) == 3  # type: ignore[attr-defined]
 
     @property
-    def is_in_panels(self) -> bool:
-        """Whether the weights come in panels."""
-        return len(self.u.type.get_shape()) == 4  # type: ignore[attr-defined]
+    def panels(self) -> int:
+        """How many panels the weights have; the last one may hold lanes of no channel."""
+        return -(-self.sizes[3] // self.schedule.nr)
 
     def verify_(self) -> None:
         self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.u.type, TensorType)
-        taps, x, u = self.transforms.side**2, self.x.type.get_shape(), self.u.type.get_shape()
-        first = (taps, self.tile_count) if self.is_transformed else self.sizes[:1]
-        expected: tuple[int, ...] = (taps, x[-1], self.sizes[3])
-        if self.is_in_panels:
-            lanes = self.schedule.nr
-            expected = (-(-self.sizes[3] // lanes), taps, x[-1], lanes)
-        if x[: len(first)] != first or u != expected:
+        tiling, x, u = self.tiling, self.x.type.get_shape(), physical_shape(self.u.type)
+        taps = tiling.taps
+        first = (taps, tiling.count) if self.is_transformed else self.sizes[:1]
+        if x[: len(first)] != first or u != (self.panels, taps, x[-1], self.schedule.nr):
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         if not self.is_transformed:
             self.check_image(self.x.type, TAPS)

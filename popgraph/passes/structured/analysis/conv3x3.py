@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
@@ -13,7 +13,7 @@ from popgraph.dialects.tile.affine import linear, offset, with_dims
 from popgraph.dialects.tile.structured.ops import element, indexed_dims
 from popgraph.dialects.tile.structured.winograd import TAPS
 from popgraph.passes.structured.analysis.loops import lane_type, tensor
-from popgraph.support.shapes import prod
+from popgraph.support.shapes import Shape, prod
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Convolution:
     image: SSAValue
     weights: SSAValue
     weights_map: AffineMap
-    """From (row, column, channel before, channel behind)."""
+    """From (row, column, input channel, output channel)."""
     offset: tuple[int, int]
     channels: int
     fixed: bool = False
@@ -34,50 +34,10 @@ class Convolution:
     def kind(self) -> Attribute:
         return element(self.image)
 
-    def tiles(self, size: int) -> int:
-        n, height, width = self.op.sizes[:3]
-        return n * -(-height // size) * -(-width // size)
-
-
-def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
-    """
-    The contraction as a 3x3 convolution whose factor number `weights` are the weights.
-
-    Its domain is (image, row, column, channel) and, in any order, the row and the column in the
-    window and the channel before.
-    """
-    values, maps, sizes = (op.lhs, op.rhs), op.input_maps, op.sizes
-    image, map_ = values[1 - weights], maps[1 - weights]
-    if op.schedule or op.parallel_rank != 4 or len(sizes) != 7 or len(map_.results) != 4:
-        return None
-    if lane_type([element(image)]) is None or indexed_dims(op.epilogue.block):
-        return None
-    rows = [linear(result, sizes) for result in map_.results]
-    inside = [_beside(rows[axis].terms, axis) for axis in (1, 2)]
-    if any(dim is None or dim < op.parallel_rank for dim in inside):
-        return None
-    channel = next((dim for dim in (4, 5, 6) if dim not in inside), 0)
-    if len({*inside, channel}) != 3 or prod(sizes[:4]) == 0:
-        return None
-    wanted = [linear(AffineExpr.dimension(dim), sizes) for dim in (0, channel)]
-    if [rows[0], rows[3]] != wanted or any(sizes[dim or 0] != TAPS for dim in inside):
-        return None
-    if maps[weights].used_dims() & {0, 1, 2} or not _is_channels_last(image, map_, sizes, channel):
-        return None
-    places = [AffineExpr.constant(0)] * 7
-    for at, dim in enumerate((*inside, channel, 3)):
-        places[dim or 0] = AffineExpr.dimension(at)
-    down, right = (rows[axis].constant for axis in (1, 2))
-    weights_map = with_dims(maps[weights], places, 4)
-    return Convolution(op, image, values[weights], weights_map, (down, right), sizes[channel])
-
-
-def _is_channels_last(image: SSAValue, map_: AffineMap, sizes: Sequence[int], channel: int) -> bool:
-    """Whether channels are neighbours in memory, and all of them are read: tiles have them all."""
-    form = offset(tensor(image), map_, sizes)
-    strides = [form.stride(dim) for dim in range(len(sizes))]
-    whole = tensor(image).get_shape()[-1] == sizes[channel]
-    return whole and None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
+    @property
+    def images(self) -> Shape:
+        """How many results, and their height and width."""
+        return self.op.sizes[:3]
 
 
 @dataclass(frozen=True)
@@ -92,10 +52,10 @@ class WeightGradient:
     image: SSAValue
     slope: SSAValue
     offset: tuple[int, int]
-    images: tuple[int, int, int]
+    images: Shape
     """How many results, and their height and width."""
     dims: tuple[int, int, int, int]
-    """The loops over the window's rows and columns, over channels before and behind."""
+    """The loops over the window's rows and columns, over input and output channels."""
 
     @property
     def kind(self) -> Attribute:
@@ -103,13 +63,40 @@ class WeightGradient:
 
     @property
     def channels(self) -> tuple[int, int]:
-        """Before and behind."""
+        """Of the input and of the output."""
         before, behind = (self.op.sizes[dim] for dim in self.dims[2:])
         return before, behind
 
-    def tiles(self, size: int) -> int:
-        n, height, width = self.images
-        return n * -(-height // size) * -(-width // size)
+
+@dataclass(frozen=True)
+class _Window:
+    """How a factor is read: `image[n, y + row + down, x + column + right, channel]`."""
+
+    offset: tuple[int, int]
+    row: int
+    column: int
+    channel: int
+
+
+def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
+    """
+    The contraction as a 3x3 convolution whose factor number `weights` are the weights.
+
+    Its domain is (image, row, column, channel) and, in any order, the row and the column in the
+    window and the input channel.
+    """
+    window = _window(op, 1 - weights, (0, 1, 2), {4, 5, 6}) if _is_sum(op) else None
+    if window is None or op.input_maps[weights].used_dims() & {0, 1, 2}:
+        return None
+    places = [AffineExpr.constant(0)] * 7
+    for at, dim in enumerate((window.row, window.column, window.channel, 3)):
+        places[dim] = AffineExpr.dimension(at)
+    weights_map = with_dims(op.input_maps[weights], places, 4)
+    factors = (op.lhs, op.rhs)
+    channels = op.sizes[window.channel]
+    return Convolution(
+        op, factors[1 - weights], factors[weights], weights_map, window.offset, channels
+    )
 
 
 def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
@@ -118,29 +105,68 @@ def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
 
     Results are by the channels and the window's row and column, sums over image, row and column.
     """
-    values, maps, sizes = (op.lhs, op.rhs), op.input_maps, op.sizes
-    if op.schedule or op.parallel_rank != 4 or len(sizes) != 7 or prod(sizes) == 0:
+    slope = [_plain(result) for result in op.input_maps[1 - image].results]
+    if not _is_sum(op) or len(slope) != 4 or {*slope[:3]} != {4, 5, 6} or slope[3] not in range(4):
         return None
-    if lane_type([element(op.lhs)]) is None or indexed_dims(op.epilogue.block):
+    n, y, x, behind = (dim or 0 for dim in slope)
+    window = _window(op, image, (n, y, x), {*range(4)} - {behind})
+    if window is None or not _is_channels_last(op, 1 - image, behind):
         return None
-    found = [_plain(result) for result in maps[1 - image].results]
-    before = [_plain(result) for result in maps[image].results]
-    if len(found) != 4 or len(before) != 4 or None in found or None in (before[0], before[3]):
+    factors, sizes = (op.lhs, op.rhs), op.sizes
+    return WeightGradient(
+        op,
+        factors[image],
+        factors[1 - image],
+        window.offset,
+        (sizes[n], sizes[y], sizes[x]),
+        (window.row, window.column, window.channel, behind),
+    )
+
+
+def _is_sum(op: tile.ReduceOp) -> bool:
+    """Whether the contraction has the loops of a convolution, and sums of one float type."""
+    return (
+        op.schedule is None
+        and (op.parallel_rank, len(op.sizes)) == (4, 7)
+        and prod(op.sizes) > 0
+        and lane_type([element(op.lhs), element(op.rhs)]) is not None
+        and not indexed_dims(op.epilogue.block)
+    )
+
+
+def _window(
+    op: tile.ReduceOp, image: int, outer: tuple[int, int, int], inner: set[int]
+) -> _Window | None:
+    """
+    The 3x3 window in which factor number `image` is read, if it is.
+
+    `outer` are the loops over images, rows and columns; `inner` those over the rows and columns of
+    the window, and over the channels.
+    """
+    sizes = op.sizes
+    rows = [linear(result, sizes) for result in op.input_maps[image].results]
+    if len(rows) != 4:
         return None
-    n, row, column, behind = (dim or 0 for dim in found)
-    rows = [linear(maps[image].results[axis], sizes) for axis in (1, 2)]
-    inside = [_beside(one.terms, dim) for one, dim in zip(rows, (row, column), strict=True)]
-    if None in inside or any(sizes[dim or 0] != TAPS for dim in inside) or before[0] != n:
+    row, column = (_beside(rows[axis].terms, outer[axis]) for axis in (1, 2))
+    channels = inner - {row, column}
+    if row is None or column is None or len(channels) != 1:
         return None
-    dims = (inside[0] or 0, inside[1] or 0, before[3] or 0, behind)
-    if {*dims} != set(range(4)) or {n, row, column} != {4, 5, 6}:
+    (channel,) = channels
+    plain = [linear(AffineExpr.dimension(dim), sizes) for dim in (outer[0], channel)]
+    if [rows[0], rows[3]] != plain or (sizes[row], sizes[column]) != (TAPS, TAPS):
         return None
-    last = zip((image, 1 - image), dims[2:], strict=True)
-    if not all(_is_channels_last(values[at], maps[at], sizes, dim) for at, dim in last):
+    if not _is_channels_last(op, image, channel):
         return None
-    where = (rows[0].constant, rows[1].constant)
-    images = (sizes[n], sizes[row], sizes[column])
-    return WeightGradient(op, values[image], values[1 - image], where, images, dims)
+    return _Window((rows[1].constant, rows[2].constant), row, column, channel)
+
+
+def _is_channels_last(op: tile.ReduceOp, factor: int, channel: int) -> bool:
+    """Whether channels are neighbours in memory, and all of them are read: tiles have them all."""
+    type_, sizes = tensor((op.lhs, op.rhs)[factor]), op.sizes
+    form = offset(type_, op.input_maps[factor], sizes)
+    strides = [form.stride(dim) for dim in range(len(sizes))]
+    whole = type_.get_shape()[-1] == sizes[channel]
+    return whole and None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
 
 
 def _plain(result: AffineExpr) -> int | None:

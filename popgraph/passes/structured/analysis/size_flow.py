@@ -106,7 +106,7 @@ class SizeFlow:
                     self._scatter(op)
                 case tile.WinogradOp():
                     self._winograd(op)
-                case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
+                case tile.TransformTilesOp():
                     self._transform_tiles(op)
                 case tile.TopKOp():
                     self._top_k(op)
@@ -244,7 +244,7 @@ class SizeFlow:
         if self.of(op.u):
             raise unsized("multiplies by weights that a size is part of", op)
         for axis, end in self.of(op.x).items():
-            images = end.divided(prod(op.grid)) if op.is_transformed else end
+            images = end.divided(prod(op.tiling.grid)) if op.is_transformed else end
             if axis != (1 if op.is_transformed else 0) or images is None:
                 raise unsized("runs along a size inside of an image", op)
             _join(loops, {0: images}, "loop", op)
@@ -252,11 +252,11 @@ class SizeFlow:
             raise unsized("runs along a size inside of an image", op)
         self._run(op, loops)
 
-    def _transform_tiles(self, op: tile.TransformTilesOp | tile.TransformGradientTilesOp) -> None:
+    def _transform_tiles(self, op: tile.TransformTilesOp) -> None:
         ends = self.of(op.x)
         if [*ends] != [0]:
             raise unsized("runs along a size inside of an image", op)
-        tiles = {1: ends[0].scaled(prod(op.grid))}
+        tiles = {1: ends[0].scaled(prod(op.tiling.grid))}
         self._mark(op, tiles)
         self.ends[op.results[0]] = tiles  # There is memory for whole blocks of tiles.
 

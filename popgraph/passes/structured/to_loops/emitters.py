@@ -56,7 +56,6 @@ EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.SegmentsOp: SegmentsLoops,
     tile.AssembleOp: AssembleLoops,
     tile.TransformTilesOp: TransformLoops,
-    tile.TransformGradientTilesOp: TransformLoops,
     tile.StartExchangeOp: StartExchangeLoops,
     tile.FinishExchangeOp: FinishExchangeLoops,
 }

@@ -27,8 +27,7 @@ STRUCTURED = {
     *(tile.MapOp, tile.ReduceOp, tile.PackOp, tile.UnpackOp, tile.WinogradOp),
     *(tile.FusedOp, tile.ScatterOp, tile.TopKOp, tile.AssembleOp),
     *(tile.PositionsOp, tile.CompressOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
-    *(tile.TransformTilesOp, tile.TransformGradientTilesOp),
-    *(tile.StartExchangeOp, tile.FinishExchangeOp),
+    *(tile.TransformTilesOp, tile.StartExchangeOp, tile.FinishExchangeOp),
 }
 """The operations that have emitters, see `emitters`."""
 

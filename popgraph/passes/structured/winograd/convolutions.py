@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from xdsl.dialects import arith
@@ -18,10 +18,10 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
-from popgraph.dialects.tile.structured.winograd import TAPS, transforms
+from popgraph.dialects.tile.structured.winograd import TAPS, Matrix, Tiling, transforms
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
-from popgraph.passes.structured.analysis.conv3x3 import Convolution
+from popgraph.passes.structured.analysis.conv3x3 import Convolution, WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch, padded_pitch
 from popgraph.passes.structured.schedule.cost import most_rows
@@ -30,50 +30,83 @@ from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 
-@dataclass(frozen=True)
-class WinogradCandidate:
-    """A size of tiles, how many are transformed at once, and the blocking of their products."""
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A size of tiles for a convolution, or for the gradient of its weights."""
+
+    found: Convolution | WeightGradient
+    size: int
+    target: Target
+
+    @cached_property
+    def tiling(self) -> Tiling:
+        return Tiling.of(self.found.images, self.size)
+
+    @property
+    def lane_bytes(self) -> int:
+        return lane_bytes(self.found.kind)
+
+    @property
+    def width(self) -> int:
+        """The lanes of a vector."""
+        return self.target.machine.vector_bytes // self.lane_bytes
+
+    @property
+    def line(self) -> int:
+        """Elements of a cache line."""
+        return self.target.machine.line_elements(self.lane_bytes)
+
+    @property
+    def spec(self) -> ScheduleSpec:
+        """The candidate in words."""
+        return ScheduleSpec(size=self.size)
+
+    def fits(self, spec: ScheduleSpec) -> bool:
+        return spec.size == self.size and spec.tiles in (0, self.spec.tiles)
+
+    def tiles_of(
+        self, image: SSAValue, offset: tuple[int, int], matrix: Matrix, rows: int
+    ) -> tile.TransformTilesOp:
+        """
+        The transformed tiles of an image, in memory for so many `rows`.
+
+        Neither tiles nor taps are where their neighbours meet the same set of a cache.
+        """
+        taps, total = self.tiling.taps, self.tiling.count
+        channels = tensor(image).get_shape()[-1]
+        pitch = padded_pitch(channels, self.line)
+        room = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, pitch))
+        type_ = tensor_type(self.found.kind, (taps, total, channels), room)
+        return tile.TransformTilesOp(image, self.found.images, offset, self.size, matrix, type_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WinogradCandidate(Candidate):
+    """How many tiles are transformed together, and the blocking of their products."""
 
     found: Convolution
-    size: int
     tiles: int
     at_once: bool
     """All tiles are transformed before the first product."""
     vectors: int
     rows: int
-    width: int
-    target: Target
 
     @property
     def spec(self) -> ScheduleSpec:
-        """The candidate in words."""
         return ScheduleSpec(size=self.size, tiles=self.tiles)
-
-    def fits(self, spec: ScheduleSpec) -> bool:
-        return spec.size == self.size and spec.tiles in (0, self.tiles)
 
     @property
     def scratch(self) -> int:
         """Bytes of memory that one thread needs."""
-        taps, lanes = (self.size + 2) ** 2, self.vectors * self.width
         channels = 0 if self.at_once else self.found.channels
-        return Scratch(self.tiles, taps, channels, lanes, self._line).size * lane_bytes(
-            self.found.kind
-        )
-
-    @property
-    def _line(self) -> int:
-        """Elements of a cache line."""
-        return self.target.machine.line_elements(lane_bytes(self.found.kind))
+        lanes = self.vectors * self.width
+        scratch = Scratch(self.tiles, self.tiling.taps, channels, lanes, self.line)
+        return scratch.size * self.lane_bytes
 
     @property
     def _lanes(self) -> int:
         """The channels behind, in whole vectors."""
         return -(-self.found.op.sizes[3] // self.width) * self.width
-
-    def _weights(self, taps: int) -> int:
-        """The bytes of all weights."""
-        return taps * self.found.channels * self._lanes * lane_bytes(self.found.kind)
 
     def _fetches(self, blocks: int) -> float:
         """
@@ -83,7 +116,7 @@ class WinogradCandidate:
         each byte of tiles that had to make room for weights.
         """
         machine, tuning = self.target.machine, self.target.tuning
-        size = self._weights((self.size + 2) ** 2)
+        size = self.tiling.taps * self.found.channels * self._lanes * self.lane_bytes
         again = machine.l3_bpc if size <= machine.l3_bytes else machine.memory_bpc
         kept = self.target.l2(tuning.winograd_kept_l2)
         crowd = 0 if self.at_once else max(0, self.scratch - kept)
@@ -100,13 +133,12 @@ class WinogradCandidate:
         not constant costs weight_cycles per vector of results and permute_cycles per weight.
         """
         tuning = self.target.tuning
-        blocks = -(-self.found.tiles(self.size) // self.tiles)
-        cycles = self._together(self._work, self._fetches(blocks))
+        cycles = self._together(self._work, self._fetches(self._blocks))
         if self.at_once:
             late = max(0, self._transformed_bytes - self.target.machine.l2_bytes)
             cycles += tuning.late_tile_cycles[self.size] * late
         if not self.found.fixed:
-            taps, channels = (self.size + 2) ** 2, self.found.channels
+            taps, channels = self.tiling.taps, self.found.channels
             vectors = self._lanes // self.width
             cycles += tuning.winograd_weight_cycles * taps * channels * vectors
             cycles += tuning.winograd_permute_cycles * TAPS**2 * channels * self._lanes
@@ -121,12 +153,12 @@ class WinogradCandidate:
         Whoever has some tiles needs all weights; whoever has some panels needs all tiles, and
         writes short pieces of results all over the image.
         """
-        blocks = -(-self.found.tiles(self.size) // self.tiles)
+        blocks = self._blocks
         if not self.at_once:
             own = -(-blocks // threads)
             return self._together(self._work * own / blocks, self._fetches(own))
         chunks = blocks * (self._lanes // (self.vectors * self.width) or 1)
-        results = prod(self.found.op.sizes[:4]) * lane_bytes(self.found.kind)
+        results = prod(self.found.op.sizes[:4]) * self.lane_bytes
         machine = self.target.machine
         remote = self._transformed_bytes / machine.remote_bpc
         remote += results / threads / machine.remote_strided_bpc
@@ -137,10 +169,13 @@ class WinogradCandidate:
         return work + fetches - self.target.tuning.winograd_overlap * min(work, fetches)
 
     @property
+    def _blocks(self) -> int:
+        return -(-self.tiling.count // self.tiles)
+
+    @property
     def _transformed_bytes(self) -> int:
-        taps = (self.size + 2) ** 2
-        total = self.found.tiles(self.size)
-        return taps * total * self.found.channels * lane_bytes(self.found.kind)
+        tiling = self.tiling
+        return tiling.taps * tiling.count * self.found.channels * self.lane_bytes
 
     @property
     def _work(self) -> float:
@@ -151,8 +186,7 @@ class WinogradCandidate:
         where few sums are in registers; transforms: tile_cycles and output_cycles per vector.
         """
         machine, tuning = self.target.machine, self.target.tuning
-        taps = (self.size + 2) ** 2
-        total, channels = self.found.tiles(self.size), self.found.channels
+        taps, total, channels = self.tiling.taps, self.tiling.count, self.found.channels
         lanes = machine.fmas_per_cycle * self.width
         work = taps * total * channels * self._lanes / (lanes * tuning.winograd_utilization)
         sums = min(self.rows, self.tiles) * self.vectors
@@ -188,7 +222,7 @@ class WinogradCandidate:
             _body([found.kind], lambda block: _converted(block, kind)),
             [kind],
         )
-        both = _from_both_sides(self.size, kind)
+        both = from_both_sides(self.size, kind)
         constant = ConstantOp(compilation.weights.attribute(both))
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.contraction(
@@ -216,24 +250,18 @@ class WinogradCandidate:
 
     def image(self) -> list[tile.TransformTilesOp]:
         """The tiles, transformed, if they are all at once; blocks may read on behind the last."""
-        found, taps, total = self.found, (self.size + 2) ** 2, self.found.tiles(self.size)
         if not self.at_once:
             return []
-        rows = -(-total // self.tiles) * self.tiles
-        layout = LayoutAttr.moved(
-            (0, 0, 0), (taps, rows | 1, padded_pitch(found.channels, self._line))
-        )
-        type_ = tensor_type(found.kind, (taps, total, found.channels), layout)
-        domain = found.op.sizes[:3]
-        return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, type_)]
+        found, rows = self.found, self._blocks * self.tiles
+        return [self.tiles_of(found.image, found.offset, self.tiling.transforms.input, rows)]
 
     def convolution(self, image: SSAValue, weights: SSAValue) -> tile.WinogradOp:
         op = self.found.op
         chain = self.target.tuning.winograd_chain_terms
         schedule = ScheduleAttr.of(
-            n_dim=3,
+            n_dim=2,
             n_vectors=self.vectors,
-            m_dim=-1,
+            m_dim=1,
             mr=self.rows,
             kc=chain if isinstance(self.found.kind, Float32Type) else 0,
             lanes=self.width,
@@ -253,6 +281,11 @@ class WinogradCandidate:
         )
 
 
+def fitting_sizes(found: Convolution | WeightGradient) -> list[int]:
+    """The sizes of tiles that are no larger than an image."""
+    return [size for size in (2, 4) if min(found.images[1:]) >= size]
+
+
 def winograd_candidates(
     found: Convolution, target: Target, threads: int
 ) -> Iterator[WinogradCandidate]:
@@ -261,15 +294,21 @@ def winograd_candidates(
     width = machine.vector_bytes // lane_bytes(found.kind)
     vectors = min(tuning.winograd_vectors, -(-found.op.sizes[3] // width))
     rows = min(tuning.max_tiles_in_registers, most_rows(machine.registers, vectors))
-    for size in (2, 4):
-        total = found.tiles(size)
-        if min(found.op.sizes[1:3]) < size:
-            continue
+    for size in fitting_sizes(found):
+        total = Tiling.of(found.images, size).count
         rounds_of_blocks = range(1, tuning.winograd_rounds + 1)
         for blocks in {-(-total // (rounds * rows)) for rounds in rounds_of_blocks}:
             tiles = -(-total // blocks)
             few = blocks < (tuning.least_shared_blocks if threads < 2 else threads)
-            candidate = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
+            candidate = WinogradCandidate(
+                found=found,
+                size=size,
+                target=target,
+                tiles=tiles,
+                at_once=few,
+                vectors=vectors,
+                rows=rows,
+            )
             if candidate.scratch <= target.l2(tuning.winograd_scratch_l2):
                 yield candidate
             else:
@@ -277,8 +316,8 @@ def winograd_candidates(
 
 
 @cache
-def _from_both_sides(size: int, kind: Attribute) -> Array:
-    """What a window of weights is multiplied by for each place of a tile."""
+def from_both_sides(size: int, kind: Attribute) -> Array:
+    """By tap, row and column of the window: `G w G^T` as one product."""
     matrix = np.array(transforms(size).weights)
     both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
     both = both.astype(element_types.from_ir(kind).numpy)

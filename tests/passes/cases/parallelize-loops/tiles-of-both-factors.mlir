@@ -3,8 +3,16 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<4x30x30x64xf32>, %dy: tensor<4x28x28x64xf32>):
-    %0 = tile.transform_tiles %x : tensor<4x30x30x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64 -> tensor<36x196x64xf32>
-    %1 = tile.transform_gradient_tiles %dy : tensor<4x28x28x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64 -> tensor<36x196x64xf32>
+    %0 = tile.transform_tiles %x : tensor<4x30x30x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
+        [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
+        [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
+        [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0],
+        [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> -> tensor<36x196x64xf32>
+    %1 = tile.transform_tiles %dy : tensor<4x28x28x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, 0.0, 0.0], [1.0, 0.7071067811865476, 0.5, 0.3535533905932738],
+        [1.0, -0.7071067811865476, 0.5, -0.3535533905932738], [1.0, 1.4142135623730951, 2.0, 2.8284271247461903],
+        [1.0, -1.4142135623730951, 2.0, -2.8284271247461903], [0.0, 0.0, 0.0, 1.0]> -> tensor<36x196x64xf32>
     pg.return [#pg.bytes<"v0">, #pg.bytes<"v1">], %0, %1 : tensor<36x196x64xf32>, tensor<36x196x64xf32>
   }
 }
@@ -12,8 +20,17 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<4x30x30x64xf32>, %dy: tensor<4x28x28x64xf32>):
-    %0 = tile.transform_tiles %x : tensor<4x30x30x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64 {cut = #tile.cut<loop 0 in 14 of 14>} -> tensor<36x196x64xf32>
-    %1 = tile.transform_gradient_tiles %dy : tensor<4x28x28x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64 {cut = #tile.cut<loop 0 in 14 of 14>} -> tensor<36x196x64xf32>
+    %0 = tile.transform_tiles %x : tensor<4x30x30x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
+        [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
+        [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
+        [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0],
+        [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> {cut = #tile.cut<loop 0 in 14 of 14>} -> tensor<36x196x64xf32>
+    %1 = tile.transform_tiles %dy : tensor<4x28x28x64xf32> domain [4, 28, 28] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, 0.0, 0.0], [1.0, 0.7071067811865476, 0.5, 0.3535533905932738],
+        [1.0, -0.7071067811865476, 0.5, -0.3535533905932738], [1.0, 1.4142135623730951, 2.0, 2.8284271247461903],
+        [1.0, -1.4142135623730951, 2.0, -2.8284271247461903],
+        [0.0, 0.0, 0.0, 1.0]> {cut = #tile.cut<loop 0 in 14 of 14>} -> tensor<36x196x64xf32>
     pg.return [#pg.bytes<"v0">, #pg.bytes<"v1">], %0, %1 : tensor<36x196x64xf32>, tensor<36x196x64xf32>
   }
 }

@@ -9,7 +9,7 @@ builtin.module {
     %p = tile.pack %u : tensor<16x2x5xf32> -> !tensor
     %y = tile.winograd %x, %p : tensor<1x5x6x2xf32>, !tensor epilogue_inputs(%bias : tensor<5xf32>) domain [1, 3, 4, 5]
         offset [0, 0] size 2 : i64 tiles 3 : i64 epilogue_maps [#map1]
-        schedule <n_dim 3, n_vectors 1, m_dim -1, mr 2, kc 64, lanes 4> epilogue {
+        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 2, kc 64, lanes 4> epilogue {
     ^bb0(%0: f32, %1: f32):
       %2 = arith.addf %0, %1 : f32
       tile.yield %2 : f32

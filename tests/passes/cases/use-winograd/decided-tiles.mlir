@@ -58,7 +58,7 @@ builtin.module {
     } -> tensor<1x16x16x16xf32>
     %y = tile.winograd %x, %7 : tensor<1x16x16x16xf32>, tensor<1x16x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
         domain [1, 14, 14, 16] offset [0, 0] size 2 : i64 tiles 13 : i64 epilogue_maps [#map2]
-        schedule <n_dim 3, n_vectors 1, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
+        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%10: f32, %11: f32):
       %12 = arith.addf %10, %11 : f32
       tile.yield %12 : f32

@@ -26,12 +26,21 @@ builtin.module {
 #map4 = affine_map<(d0, d1, d2, d3, d4) -> (d4, d0, d3)>
 #map5 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 #layout = #tile.layout<#map, #pg.ints[36, 5, 16]>
+!tensor = tensor<36x4x8xf32, #layout>
+!tensor1 = tensor<36x4x16xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x7x8x8xf32>, %dy: tensor<1x5x6x16xf32>, %w: tensor<16x3x3x8xf32>):
-    %0 = tile.transform_tiles %x : tensor<1x7x8x8xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64 -> tensor<36x4x8xf32, #layout>
-    %1 = tile.transform_gradient_tiles %dy : tensor<1x5x6x16xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64 -> tensor<36x4x16xf32, #layout>
-    %2 = tile.reduce ins(%0, %1 : tensor<36x4x8xf32, #layout>, tensor<36x4x16xf32, #layout>) domain [36, 16, 8, 4] parallel 3 : i64 maps [#map1, #map2] epilogue_maps [] product f32 epilogue {
+    %0 = tile.transform_tiles %x : tensor<1x7x8x8xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
+        [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
+        [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
+        [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0], [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> -> !tensor
+    %1 = tile.transform_tiles %dy : tensor<1x5x6x16xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, 0.0, 0.0], [1.0, 0.7071067811865476, 0.5, 0.3535533905932738],
+        [1.0, -0.7071067811865476, 0.5, -0.3535533905932738], [1.0, 1.4142135623730951, 2.0, 2.8284271247461903],
+        [1.0, -1.4142135623730951, 2.0, -2.8284271247461903], [0.0, 0.0, 0.0, 1.0]> -> !tensor1
+    %2 = tile.reduce ins(%0, %1 : !tensor, !tensor1) domain [36, 16, 8, 4] parallel 3 : i64 maps [#map1, #map2] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<36x16x8xf32>

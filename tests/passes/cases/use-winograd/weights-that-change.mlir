@@ -73,9 +73,10 @@ builtin.module {
     ^bb0(%9: f32):
       tile.yield %9 : f32
     } -> tensor<1x16x16x32xf32>
-    %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> !tensor
+    %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64
+        matrix <[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]> -> !tensor
     %y = tile.winograd %10, %8 : !tensor, tensor<1x16x16x32xf32> domain [1, 6, 6, 32] offset [0, 0] size 2 : i64
-        tiles 9 : i64 epilogue_maps [] schedule <n_dim 3, n_vectors 2, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
+        tiles 9 : i64 epilogue_maps [] schedule <n_dim 2, n_vectors 2, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x6x6x32xf32>
@@ -88,9 +89,10 @@ builtin.module {
     ^bb0(%16: f32):
       tile.yield %16 : f32
     } -> tensor<1x16x32x16xf32>
-    %17 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> !tensor1
+    %17 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64
+        matrix <[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, -1.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]> -> !tensor1
     %dx = tile.winograd %17, %15 : !tensor1, tensor<1x16x32x16xf32> domain [1, 6, 6, 16] offset [0, 0] size 2 : i64
-        tiles 9 : i64 epilogue_maps [] schedule <n_dim 3, n_vectors 1, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
+        tiles 9 : i64 epilogue_maps [] schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%18: f32):
       tile.yield %18 : f32
     } -> tensor<1x6x6x16xf32>

@@ -56,10 +56,14 @@ builtin.module {
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
     } -> tensor<1x36x16x16xf32>
-    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 4 : i64 -> !tensor
+    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
+        [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
+        [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
+        [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0], [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> -> !tensor
     %y = tile.winograd %10, %7 : !tensor, tensor<1x36x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
         domain [1, 14, 14, 16] offset [0, 0] size 4 : i64 tiles 16 : i64 epilogue_maps [#map3]
-        schedule <n_dim 3, n_vectors 1, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
+        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%11: f32, %12: f32):
       %13 = arith.addf %11, %12 : f32
       tile.yield %13 : f32

@@ -35,6 +35,7 @@ from popgraph.passes.structured.to_loops.contraction.panel_by_chunks import Pane
 from popgraph.passes.structured.to_loops.contraction.prefetch import (
     NextSection,
     PanelPrefetch,
+    Prefetch,
     no_prefetch,
 )
 from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest, rows_of
@@ -179,7 +180,7 @@ class ContractLoops(Emitter):
             factors,
             self.inner,
             self.schedule.kc.data,
-            self.panel_prefetch.recipe if self.panel_prefetch else no_prefetch,
+            self.prefetch(factors),
             bool(self.schedule.window_panels.data) or self.op.finds_factors,
             self.op.words,
             self._bodies(),
@@ -199,6 +200,10 @@ class ContractLoops(Emitter):
                 lambda tile: self.epilogue.apply(tile, self.micro.sums(tile)),
                 self._panel_by_chunks if self._reads_chunks_once() else None,
             )
+
+    def prefetch(self, factors: Sequence[Access]) -> Prefetch:
+        """The recipe for the loops of the reduction."""
+        return self.panel_prefetch.recipe if self.panel_prefetch else no_prefetch
 
     def _bodies(self) -> list[Block | None]:
         """What is made of elements before they are multiplied; a loop over panels is one more."""

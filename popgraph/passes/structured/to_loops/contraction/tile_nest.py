@@ -131,6 +131,10 @@ class TileNest:
 
         run(self.point, around, inside)
 
+    def each_panel(self, part: Span, emit: EmitColumns) -> None:
+        """The panels of one chunk: the full ones, then the last one."""
+        self._panels(self._dynamic(part), emit)
+
     def _dynamic(self, span: Span) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
         if span.fixed is None or not span.base.terms or self.extent % self.schedule.nr == 0:

@@ -1,22 +1,23 @@
-"""Loops of Winograd's input transforms: addressing, clamping and transforming image tiles."""
+"""Loops of Winograd's input transforms: the tiles of an image, and their transforms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.loops.prefetches import NAME, PrefetchAheadAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.winograd import Tiling
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, argument_number
@@ -27,147 +28,124 @@ from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
 from popgraph.support.tuning import Target
 
-N, Y, X, R, S, C = range(6)
-"""The dimensions of a read: a tile's image, row and column, then row, column, channel in it."""
+N, Y, X, ROW, COLUMN, CHANNEL = range(6)
+"""The dimensions of `Tiled.window`."""
 
-TAP, TILE, PANEL, LANE, TERM = range(5)
-"""The dimensions of the products."""
-
-Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
-Tiled: TypeAlias = tile.WinogradOp | Transformed
+Tiled = tile.WinogradOp | tile.TransformTilesOp
 
 
-def dim(number: int) -> AffineExpr:
-    return AffineExpr.dimension(number)
+@contextmanager
+def each(writer: Writer, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
+    """A loop, or its only step."""
+    if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= step:
+        yield Index(lower)
+        return
+    with writer.loop(lower, upper, step) as loop:
+        yield Index.of(loop.counter)
 
 
-def sum_of(terms: dict[int, int]) -> Linear:
-    """Dimensions with their distances in memory."""
-    return Linear(0, {dim(number): stride for number, stride in terms.items() if stride})
+def least(writer: Writer, number: Index, most: Index | int) -> Index:
+    """A number, or `most` where that is less."""
+    value, limit = writer.value(number), writer.value(Index() + most)
+    return Index.of(writer.once(arith.MinSIOp(value, limit)))
 
 
 @dataclass(frozen=True)
-class TileOrigin:
-    """Where a tile's results begin, and from where on they are its own."""
+class ImageTile:
+    """One tile: its image, where it begins, and from where on elements are in no earlier one."""
 
+    writer: Writer
+    tiling: Tiling
     image: Index
     starts: tuple[Index, Index]
-    own: tuple[Index, Index]
+    own_from: tuple[Index, Index]
 
+    @staticmethod
+    def numbered(writer: Writer, tiling: Tiling, number: Index) -> ImageTile:
+        point = IterationPoint(writer, (tiling.count,))
+        point.indices[0] = number
+        image, *steps = (
+            point.index(linear(result, point.sizes)) for result in tiling.steps.results
+        )
+        down, right = (step.scaled(tiling.size) for step in steps)
+        starts = [
+            least(writer, own, last) if overlap else own
+            for own, last, overlap in zip((down, right), tiling.last, tiling.overlaps, strict=True)
+        ]
+        return ImageTile(writer, tiling, image, (starts[0], starts[1]), (down, right))
 
-class Tiling:
-    """The tiles of the images of an operation, by number: row by row, image by image."""
-
-    def __init__(self, writer: Writer, op: Tiled) -> None:
-        self.writer = writer
-        self.images, *self.extents = op.sizes[:3]
-        self.grid, self.size = op.grid, op.size.value.data
-        self.total = op.tile_count
-
-    @contextmanager
-    def each(self, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
-        """A loop, or its only step."""
-        if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= step:
-            yield Index(lower)
-            return
-        with self.writer.loop(lower, upper, step) as loop:
-            yield Index.of(loop.counter)
-
-    def corner(self, number: Index) -> TileOrigin:
-        """Of a tile by its number."""
-        rows, columns = self.grid
-        image, number = self._divided(number, rows * columns, self.images)
-        row, column = self._divided(number, columns, rows)
-        own = row.scaled(self.size), column.scaled(self.size)
-        starts = self._inside(own[0], self.extents[0]), self._inside(own[1], self.extents[1])
-        return TileOrigin(image, starts, own)
-
-    def _divided(self, number: Index, by: int, most: int) -> tuple[Index, Index]:
-        """Quotient and rest; the quotient is less than `most`."""
-        if most == 1:
-            return Index(), number
-        if by == 1:
-            return number, Index()
-        value, divisor = self.writer.value(number), self.writer.constant(by)
-        quotient = self.writer.once(arith.DivSIOp(value, divisor))
-        rest = self.writer.once(arith.RemSIOp(value, divisor))
-        return Index.of(quotient), Index.of(rest)
-
-    def _inside(self, start: Index, extent: int) -> Index:
-        """Tiles end where the image ends."""
-        return start if extent % self.size == 0 else self.least(start, Index(extent - self.size))
-
-    def least(self, number: Index, most: Index) -> Index:
-        """A number, or `most` where that is less."""
-        value, limit = self.writer.value(number), self.writer.value(most)
-        return Index.of(self.writer.once(arith.MinSIOp(value, limit)))
+    def is_own(self, axis: int, by: int) -> SSAValue | None:
+        """Whether no earlier tile has row or column `by`; None if that is always so."""
+        if by >= self.tiling.overlaps[axis]:
+            return None
+        position = self.writer.value(self.starts[axis] + by)
+        own = self.writer.value(self.own_from[axis])
+        return self.writer.once(arith.CmpiOp(position, own, "sge"))
 
     @contextmanager
-    def own(self, corner: TileOrigin, axis: int, by: int) -> Iterator[None]:
-        """Only if a result is the tile's own: tiles that were moved in leave some to others."""
-        condition = self.is_own(corner, axis, by)
+    def own(self, axis: int, by: int) -> Iterator[None]:
+        """A branch for row or column `by` of a tile that no earlier one has."""
+        condition = self.is_own(axis, by)
         if condition is None:
             yield
             return
         with self.writer.when(condition):
             yield
 
-    def is_own(self, corner: TileOrigin, axis: int, by: int) -> SSAValue | None:
-        """Whether it is, or None if it always is."""
-        if by >= -self.extents[axis] % self.size:
-            return None
-        position = self.writer.value(corner.starts[axis] + by)
-        own = self.writer.value(corner.own[axis])
-        return self.writer.once(arith.CmpiOp(position, own, "sge"))
-
 
 class InputTransform:
-    """
-    Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
+    """Writes the tiles of an image, multiplied by a matrix, into memory by (tap, tile, channel)."""
 
-    For gradients, A dy A^T; there, elements that another tile has count as zero.
-    """
-
-    def __init__(self, tiling: Tiling, op: Tiled, image: SSAValue, width: int) -> None:
-        self.tiling, self.writer, self.width = tiling, tiling.writer, width
-        self.once = isinstance(op, tile.TransformGradientTilesOp)
-        self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix
+    def __init__(
+        self,
+        writer: Writer,
+        op: Tiled,
+        image: SSAValue,
+        into: tuple[SSAValue, TensorType[Attribute]],
+    ) -> None:
+        self.writer, self.op = writer, op
+        self.kind = element(op.x)
+        self.once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
+        self.matrix = op.tiling.transforms.input
+        if isinstance(op, tile.TransformTilesOp):
+            self.matrix = op.matrix.data
         self.side = len(self.matrix[0])
         self.channels = tensor(op.x).get_shape()[3]
         sizes = (*op.sizes[:3], self.side, self.side, self.channels)
-        down, right = op.offset.data
-        window = AffineMap(6, 0, (dim(N), dim(Y) + dim(R) + down, dim(X) + dim(S) + right, dim(C)))
-        self.pixels = IterationPoint(self.writer, sizes)
-        self.image = Access(image, offset(tensor(op.x), window, sizes))
-        self.kind = element(op.x)
+        self.pixels = IterationPoint(writer, sizes)
+        self.image = Access(image, offset(tensor(op.x), op.window, sizes))
+        memory, type_ = into
+        self.transformed = IterationPoint(writer, type_.get_shape())
+        self.into = Access(memory, offset(type_, AffineMap.identity(3), type_.get_shape()))
+        self.width = writer.target.machine.vector_bytes // lane_bytes(self.kind)
 
-    def transform(self, number: Index, point: IterationPoint, into: Access) -> None:
-        """All channels of one tile."""
-        corner = self.tiling.corner(number)
-        indices = self.pixels.indices
-        indices[N], (indices[Y], indices[X]) = corner.image, corner.starts
-        self.corner = corner
+    def transform(self, number: Index, place: Index) -> None:
+        """All channels of one tile, which becomes that number `place` in memory."""
+        self.tile = ImageTile.numbered(self.writer, self.op.tiling, number)
+        corner = (self.tile.image, *self.tile.starts)
+        self.pixels.indices |= dict(zip((N, Y, X), corner, strict=True))
+        self.transformed.indices[1] = place
         lanes = min(self.width, 1 << (self.channels.bit_length() - 1))
         whole = self.channels - self.channels % lanes
-        with self.tiling.each(0, whole, lanes) as channel:
-            self._channels(channel, lanes, point, into)
+        with each(self.writer, 0, whole, lanes) as channel:
+            self._channels(channel, lanes)
         if whole < self.channels:
-            self._channels(Index(self.channels - lanes), lanes, point, into)
+            self._channels(Index(self.channels - lanes), lanes)
 
-    def _channels(self, channel: Index, lanes: int, point: IterationPoint, into: Access) -> None:
-        self.pixels.indices[C] = point.indices[TERM] = channel
+    def _channels(self, channel: Index, lanes: int) -> None:
+        self.pixels.indices[CHANNEL] = self.transformed.indices[2] = channel
         vectors = lanes if lanes > 1 else 0
         loaded = [[self._pixel(r, s, vectors) for s in range(self.side)] for r in range(self.side)]
         found = transform_2d(self.writer, self.matrix, loaded)
         for tap, value in enumerate(value for row in found for value in row):
-            point.indices[TAP] = Index(tap)
-            self.writer.put(value, *point.of(into))
+            self.transformed.indices[0] = Index(tap)
+            self.writer.put(value, *self.transformed.of(self.into))
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
-        self.pixels.indices[R], self.pixels.indices[S] = Index(row), Index(column)
+        self.pixels.indices[ROW], self.pixels.indices[COLUMN] = Index(row), Index(column)
         value = self.writer.get(*self.pixels.of(self.image), lanes)
         for axis, by in enumerate((row, column)) if self.once else ():
-            own = self.tiling.is_own(self.corner, axis, by)
+            own = self.tile.is_own(axis, by)
             if own is not None:
                 nothing = in_lanes(self.writer, self.writer.number(0, self.kind), lanes)
                 value = self.writer.add(arith.SelectOp(own, value, nothing))
@@ -177,34 +155,25 @@ class InputTransform:
 class TransformLoops(Emitter):
     """Writes the loops over all tiles of all images, which threads share."""
 
-    def __init__(self, op: Transformed, target: Target) -> None:
+    def __init__(self, op: tile.TransformTilesOp, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.inputs, self.outputs = op, [op.x], [op.output]
-        self.taps, self.total, self.channels = tensor(op.output).get_shape()
-        self.groups, self.work = (
-            [Group((TILE,), self.total, self.running.get(TILE))],
-            self.taps * self.total * self.channels,
-        )
+        taps, total, channels = tensor(op.output).get_shape()
+        self.groups = [Group((1,), total, self.running.get(1))]
+        self.work = taps * total * channels
 
     @property
     def loops(self) -> list[Loop]:
-        return [Loop(self.total)]
+        return [Loop(group.extent) for group in self.groups]
 
     def write(self, body: Body) -> None:
-        op, machine = self.op, self.target.machine
-        tiling = Tiling(body.writer, op)
-        width = machine.vector_bytes // lane_bytes(element(op.x))
-        loops = InputTransform(tiling, op, body.inputs[0], width)
-        sizes = (self.taps, self.total, 1, 1, self.channels)
-        point = IterationPoint(body.writer, sizes)
-        taps = AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM)))
-        into = Access(body.outputs[0], offset(tensor(op.output), taps, sizes))
+        into = body.outputs[0], tensor(self.op.output)
+        loops = InputTransform(body.writer, self.op, body.inputs[0], into)
         (part,) = body.parts
-        with tiling.each(part.lower, part.upper) as number:
+        with each(body.writer, part.lower, part.upper) as number:
             if number.terms:
                 self._prefetch(body)
-            point.indices[TILE] = part.base + number
-            loops.transform(part.base + number, point, into)
+            loops.transform(part.base + number, part.base + number)
 
     def _prefetch(self, body: Body) -> None:
         """

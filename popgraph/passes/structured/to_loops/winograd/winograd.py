@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import offset
-from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.attributes import LayoutAttr, physical_shape
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.value_types import set_type
 from popgraph.passes.structured.analysis.loops import Group, tensor
-from popgraph.passes.structured.analysis.panels import (
-    Column,
-    balanced,
-    last_panel,
-    split_map,
-    split_sizes,
-    whole_panel,
-)
+from popgraph.passes.structured.analysis.panels import Column, split_map, split_sizes
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
-from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.prefetch import NextSection
-from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
+from popgraph.passes.structured.to_loops.contraction.prefetch import NextSection, Prefetch
+from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest
+from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
     IterationPoint,
@@ -41,54 +37,71 @@ from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
-    LANE,
-    PANEL,
-    TAP,
-    TERM,
-    TILE,
+    ImageTile,
     InputTransform,
     N,
-    TileOrigin,
-    Tiling,
     X,
     Y,
-    dim,
-    sum_of,
+    each,
+    least,
 )
 from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
+
+BLOCK, PANEL = range(2)
+"""The loops of a convolution: blocks of tiles, and panels of weights."""
+
+K = 3
+"""The channels of the result, in the domain."""
+
+
+class TapProducts(ContractLoops):
+    """
+    Writes the products of one panel of weights and a block of tiles; taps are a batch dimension.
+
+    `sums[tap, tile, k] = sum over c of tiles[tap, tile, c] * weights[tap, c, k]`
+    """
+
+    def prefetch(self, factors: Sequence[Access]) -> Prefetch:
+        """The weights of the next tap: each block of rows prefetches its share."""
+        _, tiles, _, channels = self.op.sizes
+        lanes, blocks = self.schedule.nr, -(-tiles // self.schedule.mr.data)
+        line = self.target.machine.line_elements(lane_bytes(self.kind))
+        return NextSection(
+            self.point,
+            factors[1].memory,
+            lanes,
+            channels * lanes,
+            [Group((1,), tiles)],
+            blocks,
+            -(-lanes // blocks // line),
+        ).recipe
 
 
 class WinogradLoops(Emitter):
     """
     Writes the loops of one Winograd convolution.
 
-    Tiles are transformed block by block, or stand transformed in memory. Threads share the blocks,
-    or else the panels.
+    Tiles are transformed block by block, or come transformed. Threads share the blocks, or else
+    the panels.
     """
-
-    into: Access
-    """Where the transformed tiles of the block stand."""
 
     def __init__(self, op: tile.WinogradOp, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.outputs = op, [op.output]
         self.inputs = [op.x, op.u, *op.epilogue_inputs]
-        self.line = target.machine.line_elements(lane_bytes(element(op.x)))
-        self.size, self.side = op.size.value.data, op.transforms.side
-        self.taps, self.channels = op.transforms.side**2, tensor(op.u).get_shape()[-2]
-        self.kind = element(op.x)
-        schedule = op.schedule
-        self.width, self.lanes = schedule.lanes.data, schedule.nr
-        self.total, self.tiles = op.tile_count, op.tiles.value.data
+        self.kind, self.tiling, self.tiles = element(op.x), op.tiling, op.tiles.value.data
+        self.taps, self.channels = physical_shape(tensor(op.u))[1:3]
+        self.width, self.lanes = op.schedule.lanes.data, op.schedule.nr
         images = self.running.get(N)
-        self.last = images and images.scaled(prod(op.grid))
-        self.blocks = Group((TILE,), -(-self.total // self.tiles), self.last, self.tiles)
-        self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
+        self.last = images and images.scaled(prod(self.tiling.grid))
+        total = self.tiling.count
+        self.blocks = Group((BLOCK,), -(-total // self.tiles), self.last, self.tiles)
+        self.panels = Group((PANEL,), op.panels)
         self.groups = [self.panels, self.blocks] if op.is_transformed else [self.blocks]
         self.cut_together = len(self.groups)
-        products = self.taps * self.total * self.channels * op.sizes[3]
+        products = self.taps * total * self.channels * op.sizes[K]
         self.work = products // target.tuning.products_per_touch
 
     @property
@@ -100,7 +113,7 @@ class WinogradLoops(Emitter):
     def touched(self) -> list[MemoryAccess]:
         op = self.op
         at = {group: number for number, group in enumerate(self.groups)}
-        rows, panels = prod(op.sizes[1:]), op.sizes[3]
+        rows, panels = prod(op.sizes[1:]), op.sizes[K]
         spans = tuple(
             (panels if group is self.panels else rows) * element_bytes(op.output.type)
             for group in self.groups
@@ -130,96 +143,84 @@ class WinogradLoops(Emitter):
 
     def write(self, body: Body) -> None:
         self.writer = body.writer
-        self.tiling = Tiling(self.writer, self.op)
-        self.end = Index(self.total)
+        self.end = Index(self.tiling.count)
         if self.last is not None:
             self.end = Index.of(self.writer.sizes[self.last.size], self.last.factor)
-        x, u, *others = body.inputs
-        self._factors(x, u)
+        self.point = IterationPoint(self.writer, (self.blocks.extent, self.panels.extent))
+        x, self.weights, *others = body.inputs
+        self._allocate(x)
         self._finishing([*others, *body.outputs])
+        nest = TileNest(
+            self.point,
+            self.op.schedule,
+            TileLoops([], self.panels, [self.blocks], None, None, False),
+            body.parts,
+            self.op.sizes[K],
+            True,
+        )
         if self.op.is_transformed:
             panels, blocks = body.parts
-            self._panels(
-                panels, lambda panel, columns: self._blocks_of_panel(blocks, panel, columns)
-            )
+            nest.each_panel(panels, lambda columns: self._blocks_of_panel(blocks, columns))
         else:
-            (blocks,) = body.parts
-            self._blocks_in(blocks, x)
+            self._blocks_in(body.parts[0], nest)
 
-    def _blocks_in(self, part: Span, x: SSAValue) -> None:
+    def _blocks_in(self, part: Span, nest: TileNest) -> None:
         """For each block, its tiles come in; then all panels of it."""
-        loops = InputTransform(self.tiling, self.op, x, self.width)
-        with self.tiling.each(part.lower, part.upper) as block:
+        with each(self.writer, part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
-            with self.tiling.each(0, self.tiles) as number:
-                self.products.indices[TILE] = number
-                loops.transform(self._clamped(first + number), self.products, self.into)
-            self._panels(
-                Span(0, self.panels.extent),
-                lambda panel, columns: self._panel(first, panel, columns),
-            )
+            with each(self.writer, 0, self.tiles) as number:
+                self.coming.transform(self._clamped(first + number), number)
+            panels = Span(0, self.panels.extent)
+            nest.each_panel(panels, lambda columns: self._panel(first, Index(), columns))
 
-    def _blocks_of_panel(self, part: Span, panel: Index, columns: Sequence[Column]) -> None:
-        """For each panel, its blocks; their tiles stand at hand."""
-        with self.tiling.each(part.lower, part.upper) as block:
+    def _blocks_of_panel(self, part: Span, columns: Sequence[Column]) -> None:
+        """For each panel, its blocks, whose tiles are in memory."""
+        with each(self.writer, part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
-            pitch = self.into.form.stride(TILE)
-            assert pitch is not None
-            self.into = replace(self.into, start=first.scaled(pitch))
-            self._panel(first, panel, columns)
+            self._panel(first, first, columns)
 
-    def _panels(self, part: Span, emit: Callable[[Index, Sequence[Column]], None]) -> None:
-        """The panels that are full, then the last one."""
-        full, rest = divmod(self.op.sizes[3], self.lanes)
-        whole = whole_panel(self.op.schedule.n_vectors.data, self.width)
-        if not rest:
-            with self.tiling.each(part.lower, part.upper) as panel:
-                emit(part.base + panel, whole)
-            return
-        lower, upper = self._bound(part, part.lower), self._bound(part, part.upper)
-        if full:
-            with self.tiling.each(lower, self._limited(arith.MinSIOp, upper, full)) as panel:
-                emit(panel, whole)
-        with self.tiling.each(self._limited(arith.MaxSIOp, lower, full), upper) as panel:
-            emit(panel, last_panel(rest, self.width, True))
+    def _clamped(self, number: Index) -> Index:
+        """After the last tile, the last one again."""
+        return number if self._is_even else least(self.writer, number, self.end + (-1))
 
-    def _bound(self, part: Span, bound: Bound) -> Bound:
-        """Counted from the first panel of all."""
-        index = part.base + (bound if isinstance(bound, int) else Index.of(bound))
-        return self.writer.value(index) if index.terms else index.constant
+    @property
+    def _is_even(self) -> bool:
+        """Whether all blocks have as many tiles."""
+        total = self.tiling.count if self.last is None else self.last.factor
+        return total % self.tiles == 0
 
-    def _limited(
-        self, make: type[arith.MinSIOp | arith.MaxSIOp], bound: Bound, limit: int
-    ) -> Bound:
-        if isinstance(bound, int):
-            return (min if make is arith.MinSIOp else max)(bound, limit)
-        return self.writer.once(make(bound, self.writer.constant(limit)))
+    def _allocate(self, x: SSAValue) -> None:
+        """Local memory for the sums of one panel, and for transformed tiles."""
+        op, taps, tiles, line = self.op, self.taps, self.tiles, self._line
+        channels = 0 if op.is_transformed else self.channels
+        scratch = Scratch(tiles, taps, channels, self.lanes, line)
+        sums = self.writer.alloca(self.kind, taps * scratch.sums)
+        self.sums_type = self._rows(self.lanes, self.lanes, scratch.sums)
+        shape = self.sums_type.get_shape()
+        self.sums = Access(sums, offset(self.sums_type, AffineMap.identity(3), shape))
+        self.read = IterationPoint(self.writer, shape)
+        self.weights_type = tensor_type(self.kind, (taps, self.channels, self.lanes))
+        self.data, self.data_type = x, tensor(op.x)
+        if not op.is_transformed:
+            self.data = self.writer.alloca(self.kind, taps * scratch.data)
+            self.data_type = self._rows(self.channels, scratch.pitch, scratch.data)
+            into = self.data, self.data_type
+            self.coming = InputTransform(self.writer, op, x, into)
 
-    # Where everything is
+    @property
+    def _line(self) -> int:
+        """Elements of a cache line."""
+        return self.target.machine.line_elements(lane_bytes(self.kind))
 
-    def _factors(self, x: SSAValue, u: SSAValue) -> None:
-        """Local memory for transformed tiles, and for the sums of one panel; the accesses."""
-        channels = 0 if self.op.is_transformed else self.channels
-        scratch = Scratch(self.tiles, self.taps, channels, self.lanes, self.line)
-        sums = self.writer.alloca(self.kind, self.taps * scratch.sums)
-        sizes = (self.taps, self.total, self.panels.extent, self.lanes, self.channels)
-        self.products = IterationPoint(self.writer, sizes)
-        weights = AffineMap(5, 0, (dim(TAP), dim(TERM), dim(PANEL) * self.lanes + dim(LANE)))
-        if self.op.is_in_panels:
-            weights = AffineMap(5, 0, (dim(PANEL), dim(TAP), dim(TERM), dim(LANE)))
-        if self.op.is_transformed:
-            at_hand = AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM)))
-            self.into = Access(x, offset(tensor(self.op.x), at_hand, sizes))
-        else:
-            data = self.writer.alloca(self.kind, self.taps * scratch.data)
-            form = sum_of({TAP: scratch.data, TILE: scratch.pitch, TERM: 1})
-            self.into = Access(data, form)
-        self.weights = Access(u, offset(tensor(self.op.u), weights, sizes))
-        self.totals = Access(sums, sum_of({TAP: scratch.sums, TILE: self.lanes, LANE: 1}))
+    def _rows(self, elements: int, pitch: int, size: int) -> TensorType[Attribute]:
+        """`[tap, tile, element]` with tiles this far apart, and taps of this size."""
+        tap, row, at = (AffineExpr.dimension(dim) for dim in range(3))
+        layout = LayoutAttr.of(AffineMap(3, 0, (tap, row * pitch + at)), (self.taps, size))
+        return tensor_type(self.kind, (self.taps, self.tiles, elements), layout)
 
     def _finishing(self, memories: Sequence[SSAValue]) -> None:
         """One vector of results of one pixel at a time."""
-        op, last = self.op, len(self.op.sizes) - 1
+        op, last = self.op, K
         maps = [*op.epilogue_input_maps, AffineMap.identity(last + 1)]
         sizes = split_sizes(op.sizes, last, self.width)
         self.results = IterationPoint(self.writer, sizes)
@@ -233,57 +234,46 @@ class WinogradLoops(Emitter):
         in_lanes = widest_lane([element(value) for value in [op.x, *values]], body) > 0
         self.epilogue = Epilogue(grid, body, epilogue_inputs, [target], in_lanes)
 
-    def _clamped(self, number: Index) -> Index:
-        """Behind the last tile, the last one again."""
-        return number if self._is_even else self.tiling.least(number, self.end + (-1))
+    # One panel of a block
 
-    @property
-    def _is_even(self) -> bool:
-        """Whether all blocks have as many tiles."""
-        total = self.total if self.last is None else self.last.factor
-        return total % self.tiles == 0
+    def _panel(self, first: Index, place: Index, columns: Sequence[Column]) -> None:
+        """`first` is the block's first tile, which is number `place` of those in memory."""
+        self._products(place, columns)
+        self._transform_out(first, columns)
 
-    # Products
+    def _products(self, place: Index, columns: Sequence[Column]) -> None:
+        """The sums of all taps, with all lanes of their vectors."""
+        shape = self.data_type.get_shape()
+        pitch = offset(self.data_type, AffineMap.identity(3), shape).stride(1)
+        assert pitch is not None, "tiles are evenly apart"
+        op, panel = self._contraction(len(columns) * self.width), self.point.indices[PANEL]
+        starts = [
+            (self.data, place.scaled(pitch)),
+            (self.weights, panel.scaled(prod(self.weights_type.get_shape()))),
+            (self.sums.memory, Index()),
+        ]
+        TapProducts(op, self.op.schedule, self.target).write_at(self.writer, starts)
+        op.erase()
 
-    def _panel(self, first: Index, panel: Index, columns: Sequence[Column]) -> None:
-        self.products.indices[PANEL], self.products.indices[LANE] = panel, Index()
-        with self.tiling.each(0, self.taps) as tap:
-            self.products.indices[TAP] = tap
-            for blocks in balanced(self.tiles, self.op.schedule.mr.data):
-                end = blocks.start + blocks.count * blocks.size
-                with self.tiling.each(blocks.start, end, blocks.size) as row:
-                    self.products.indices[TILE] = row
-                    self._sums(Tile(blocks.size, tuple(columns)))
-        self._transform_out(first, panel, columns)
-
-    def _sums(self, block: Tile) -> None:
-        grid = TileGrid(self.products, TILE, LANE, self.lanes, self.kind)
-        terms = Group((TERM,), self.channels)
-        factors = (self.into, self.weights)
-        chunk = self.op.schedule.kc.data
-        kernel = MicroKernel(grid, factors, [terms], chunk, self._next_tap().recipe)
-
-        def keep(_row: Index, _lane: Index, _column: Column, value: SSAValue) -> None:
-            self.writer.put(value, *self.products.of(self.totals))
-
-        grid.each_sum(block, kernel.sums(block), keep)
-
-    def _next_tap(self) -> NextSection:
-        """The weights of the next tap: each block of tiles prefetches its share."""
-        blocks = -(-self.tiles // self.op.schedule.mr.data)
-        return NextSection(
-            self.products,
-            self.weights.memory,
-            self.lanes,
-            self.channels * self.lanes,
-            [Group((TILE,), self.tiles)],
-            blocks,
-            -(-self.lanes // blocks // self.line),
+    def _contraction(self, lanes: int) -> tile.ReduceOp:
+        """The products of so many lanes of a panel, and a block of tiles."""
+        tap, row, k, c = (AffineExpr.dimension(dim) for dim in range(4))
+        data, weights = Block(arg_types=[self.data_type, self.weights_type]).args
+        epilogue = Block(arg_types=[self.kind])
+        epilogue.add_op(tile.YieldOp(*epilogue.args))
+        op = tile.contraction(
+            data,
+            weights,
+            [AffineMap(4, 0, (tap, row, c)), AffineMap(4, 0, (tap, c, k))],
+            (self.taps, self.tiles, lanes, self.channels),
+            3,
+            Region(epilogue),
+            [self.kind],
         )
+        set_type(op.outputs[0], self.sums_type)
+        return op
 
-    # Results
-
-    def _transform_out(self, first: Index, panel: Index, columns: Sequence[Column]) -> None:
+    def _transform_out(self, first: Index, columns: Sequence[Column]) -> None:
         """A^T m A for a panel of all tiles of the block that there are."""
         last: Bound = self.tiles
         if not self._is_even:
@@ -292,34 +282,29 @@ class WinogradLoops(Emitter):
         whole = [column for column in columns if column.whole]
         with self.writer.loop(0, last) as loop:
             at = Index.of(loop.counter)
-            corner = self.tiling.corner(first + at)
-            start = panel.scaled(self.lanes // self.width)
+            tile_ = ImageTile.numbered(self.writer, self.tiling, first + at)
             if whole:
-                with self.tiling.each(0, len(whole)) as vector:
-                    self._finish(at, corner, start, vector, whole[0])
+                with each(self.writer, 0, len(whole)) as vector:
+                    self._finish(at, tile_, vector, whole[0])
             for number in range(len(whole), len(columns)):
-                self._finish(at, corner, start, Index(number), columns[number])
+                self._finish(at, tile_, Index(number), columns[number])
 
-    def _finish(
-        self, at: Index, corner: TileOrigin, start: Index, vector: Index, column: Column
-    ) -> None:
-        indices = self.products.indices
-        indices[TILE], indices[LANE] = at, vector.scaled(self.width)
-        loaded = [
-            [self._sum(row * self.side + column) for column in range(self.side)]
-            for row in range(self.side)
-        ]
-        results = transform_2d(self.writer, self.op.transforms.output, loaded)
-        self.results.indices[N], self.results.indices[3] = corner.image, start + vector
+    def _finish(self, at: Index, tile_: ImageTile, vector: Index, column: Column) -> None:
+        matrices, panel = self.tiling.transforms, self.point.indices[PANEL]
+        self.read.indices[1], self.read.indices[2] = at, vector.scaled(self.width)
+        side = range(matrices.side)
+        loaded = [[self._sum(row * matrices.side + column) for column in side] for row in side]
+        results = transform_2d(self.writer, matrices.output, loaded)
+        (y, x), vectors = tile_.starts, self.lanes // self.width
+        self.results.indices |= {N: tile_.image, K: panel.scaled(vectors) + vector}
         own = Column(0, self.width, column.valid)
         for row, values in enumerate(results):
-            with self.tiling.own(corner, 0, row):
-                for column_, value in enumerate(values):
-                    with self.tiling.own(corner, 1, column_):
-                        self.results.indices[Y] = corner.starts[0] + row
-                        self.results.indices[X] = corner.starts[1] + column_
+            with tile_.own(0, row):
+                for across, value in enumerate(values):
+                    with tile_.own(1, across):
+                        self.results.indices |= {Y: y + row, X: x + across}
                         self.epilogue.apply_to_vector(own, value)
 
     def _sum(self, tap: int) -> SSAValue:
-        self.products.indices[TAP] = Index(tap)
-        return self.writer.get(*self.products.of(self.totals), self.width)
+        self.read.indices[0] = Index(tap)
+        return self.writer.get(*self.read.of(self.sums), self.width)
