@@ -58,13 +58,13 @@ _HOMES = {
     "view": "popgraph.viewer.viewing",
     "View": "popgraph.viewer.viewing",
 }
-"""The public names and where they live; PopART's names live in `popgraph.popart`."""
+"""Public name -> module. PopART's names are in `popgraph.popart`."""
 _ROOMS = ("backend", "compat", "extend", "popart")
-"""The public modules, but for `testing`, which needs Hypothesis."""
+"""The public modules, except `testing`, which requires Hypothesis."""
 
 
 def __getattr__(name: str) -> object:
-    """Imports a public name when it is first used, so that `import popgraph` stays instant."""
+    """Imports a public name on first use, so that `import popgraph` stays fast."""
     if name.startswith("__"):
         raise AttributeError(name)
     with _while_importing():
@@ -82,5 +82,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The names of PopGraph itself; PopART's, listed in `popgraph.popart`, resolve here, too."""
+    """PopGraph's own names; PopART's, listed in `popgraph.popart`, resolve here, too."""
     return sorted([*_HOMES, *_ROOMS, "__version__"])

@@ -1,10 +1,9 @@
-"""The command `popgraph`, which `python -m popgraph` is, too."""
+"""The command `popgraph`, also as `python -m popgraph`."""
 
 from popgraph.support.signals import ending_at_once
 
 
 def main() -> None:
-    """Runs the command that the arguments name."""
     with ending_at_once():
         import popgraph.cli
     popgraph.cli.main()

@@ -18,11 +18,11 @@ from popgraph.start import compile
 from popgraph.support.errors import PopgraphError, RunError
 
 Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any] | Any
-"""Arrays in the order of the model's inputs, by name, or the only one."""
+"""Arrays in the order of the model's inputs, by name, or a single one."""
 
 
 class PreparedModel(BackendRep):  # type: ignore[misc]
-    """A compiled model: `run(inputs)` gives its outputs in order, which have their names, too."""
+    """A compiled model: `run(inputs)` returns a named tuple of its outputs."""
 
     def __init__(self, model: ModelProto, runner: Runner) -> None:
         self._runner = runner
@@ -31,14 +31,14 @@ class PreparedModel(BackendRep):  # type: ignore[misc]
         self._names, self._outputs = names, namedtupledict("Outputs", names)
 
     def run(self, inputs: Inputs, **_: Any) -> tuple[Any, ...]:
-        """Inputs that have an initializer may not be given: they are constants."""
+        """Runs the model. Inputs with an initializer cannot be given: they are constants."""
         found = self._runner(self._named(inputs))
         outputs: tuple[Any, ...] = self._outputs(*(found[name] for name in self._names))
         return outputs
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed the runs so far: programs in C, and Python where it must."""
+        """C or Python, for the runs so far."""
         return self._runner.computed_by
 
     def _named(self, inputs: Inputs) -> dict[str, Any]:
@@ -61,23 +61,23 @@ def _wanted_inputs(model: ModelProto) -> list[str]:
 
 
 def _as_given(value: Any) -> Any:
-    """A message of a tensor as an array; ONNX's tests have both."""
+    """Converts a TensorProto, which ONNX's tests may pass, to an array."""
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
 class CBackend(Backend):  # type: ignore[misc]
-    """Models as C. `ReferenceBackend` runs them in NumPy."""
+    """Runs models as C. `ReferenceBackend` runs them in NumPy."""
 
     NAME: ClassVar[str] = "c"
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """There is one kind, with or without a number: `CPU`, `CPU:0`."""
+        """Supports `CPU`, with or without a number: `CPU:0`."""
         return device.split(":")[0] == "CPU"
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **_: Any) -> bool:
-        """Whether the compiler admits the model, as far as is known before it has inputs."""
+        """Whether the model can be compiled, as far as can be determined without inputs."""
         return cls.supports_device(device) and admits(model)
 
     @classmethod
@@ -91,9 +91,9 @@ class CBackend(Backend):  # type: ignore[misc]
         **_: Any,
     ) -> PreparedModel:
         """
-        The model, compiled.
+        Compiles the model.
 
-        Further keywords are those of others: ONNX's tests hand their tolerances to every backend.
+        Unknown keywords are ignored: ONNX's tests pass their tolerances to every backend.
         """
         if not cls.supports_device(device):
             raise PopgraphError(f"there is no device {device!r}", hint="PopGraph computes on 'CPU'")
@@ -104,7 +104,6 @@ class CBackend(Backend):  # type: ignore[misc]
     def run_model(
         cls, model: ModelProto, inputs: Inputs, device: str = "CPU", **keywords: Any
     ) -> tuple[Any, ...]:
-        """The outputs of a model for these inputs."""
         return cls.prepare(model, device, **keywords).run(inputs)
 
     @classmethod
@@ -131,7 +130,7 @@ def _model_of(
     outputs_info: Sequence[tuple[Any, tuple[int, ...]]],
     version: int | None,
 ) -> ModelProto:
-    """A model of one node; an input that it names twice is given once."""
+    """A model with a single node; an input that the node reads twice is one input of the model."""
     names = list(dict.fromkeys(filter(None, node.input)))
     inputs = [
         helper.make_tensor_value_info(
@@ -157,7 +156,7 @@ def _model_of(
 
 
 class ReferenceBackend(CBackend):
-    """Models in NumPy, without a C compiler: slow, and right."""
+    """Runs models in NumPy, without a C compiler: slow, but a reference."""
 
     NAME: ClassVar[str] = "reference"
 

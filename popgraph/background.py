@@ -1,4 +1,4 @@
-"""Tuning in the background: a quick program runs until the tuned one takes over from it."""
+"""Background tuning: a quick program runs until a tuned one replaces it."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from popgraph.support.locks import Lock
 from popgraph.support.warnings import UntunedProgramWarning
 
 Hear: TypeAlias = Callable[[Executable], None]
-"""Hears of a tuned program."""
+"""Called with a tuned program."""
 
 BUILDING = Lock()
-"""Held while a tuned program is built: one at a time leaves cores for those that run."""
+"""Held while a tuned program is built: one at a time leaves cores to running programs."""
 
 
 PATIENCE = 2.0
-"""Seconds that the end of the process waits for threads that build."""
+"""Seconds that the process waits at exit for building threads."""
 
 
 class QuickProgram(Executable):
     """
-    A program that is replaced, between two runs, by one that means the same and is faster.
+    A program that is replaced, between two runs, by an equivalent faster one.
 
-    Variables go on as they are. Where there can be no tuned program, the quick one stays, and the
+    Variables keep their values. If the tuned program cannot be built, the quick one stays, and the
     next run warns.
     """
 
     def __init__(self, quick: Executable) -> None:
         self.program = quick
-        """The one that runs."""
+        """The active program."""
         self.inputs, self.outputs, self.variables = quick.inputs, quick.outputs, quick.variables
         self._next: Executable | None = None
-        """What takes over when the next run begins."""
+        """The program that replaces it at the next run."""
         self._failure = ""
         self._is_told = False
         self._settled = Event()
-        """Set when it is known what has become of the tuned program."""
+        """Set once the tuned program is built or has failed."""
         self._hearers: list[Hear] = []
         self._stepping, self._settling = Lock(), Lock()
         self._busy = False
-        """Whether this thread is in the middle of a run: nothing takes over then."""
+        """Whether this thread is inside a run, during which nothing is replaced."""
         self._process = os.getpid()
 
     @property
     def tuned(self) -> bool:
-        """Whether the tuned program is there."""
+        """Whether the tuned program is ready."""
         return self._settled.is_set() and not self._failure
 
     @property
@@ -61,14 +61,14 @@ class QuickProgram(Executable):
         return self.program.computed_by
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the tuned program is there, or cannot be; says whether it is there."""
+        """Waits until the tuned program is ready or has failed; returns whether it is ready."""
         if self._process == os.getpid():  # A forked child has no thread that builds.
             self._settled.wait(timeout)
         self._warn()
         return self.tuned
 
     def then(self, hear: Hear) -> None:
-        """Tells somebody of the tuned program as soon as it is there."""
+        """Calls `hear` with the tuned program as soon as it is ready."""
         with self._settling:
             if not self._settled.is_set():
                 self._hearers.append(hear)
@@ -76,7 +76,7 @@ class QuickProgram(Executable):
                 hear(self._next or self.program)
 
     def settle(self, tuned: Executable) -> None:
-        """Has the tuned program take over."""
+        """Schedules the tuned program to replace the quick one."""
         for facts in ("inputs", "outputs", "variables"):
             assert getattr(self, facts) == getattr(tuned, facts), f"it has other {facts}"
         with self._settling:
@@ -86,7 +86,7 @@ class QuickProgram(Executable):
             self._settled.set()
 
     def fail(self, reason: str) -> None:
-        """There will be no tuned program."""
+        """Records that there will be no tuned program."""
         with self._settling:
             self._failure = reason
             self._settled.set()
@@ -97,7 +97,7 @@ class QuickProgram(Executable):
 
     @property
     def donations(self) -> Mapping[str, str]:
-        """Those of the tuned program, for which this waits: quick ones can do less in place."""
+        """Donations of the tuned program, for which this waits: quick programs do less in place."""
         self.wait()
         with self._stepping:
             self._take_over()
@@ -131,7 +131,7 @@ class QuickProgram(Executable):
             self.program.write(variable, value)
 
     def _take_over(self) -> None:
-        """The tuned program, if it is there, goes on where the quick one has stopped."""
+        """Activates the tuned program, if it is ready, with the current variables."""
         self._warn()
         following = self._next
         if following is None or self._busy:
@@ -152,13 +152,13 @@ class QuickProgram(Executable):
 
 
 class Backlog:
-    """The quick programs of a model, whose tuned ones are built one after the other."""
+    """The quick programs of a model; their tuned programs are built one at a time."""
 
     def __init__(self) -> None:
         self._programs = WeakSet[QuickProgram]()
 
     def add(self, quick: Executable, build: Callable[[], Executable]) -> Executable:
-        """The quick program as one that the result of `build` takes over from."""
+        """Wraps a quick program that the result of `build` will replace."""
         made = QuickProgram(quick)
         self._programs.add(made)
         thread = Thread(target=_tune, args=(ref(made), build), daemon=True, name="popgraph-tuning")
@@ -171,11 +171,11 @@ class Backlog:
 
     @property
     def tuned(self) -> bool:
-        """Whether all that there are have been tuned."""
+        """Whether all programs are tuned."""
         return all(program.tuned for program in list(self._programs))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for all that there are, in all so many seconds; says whether they are tuned."""
+        """Waits for all programs, `timeout` seconds in total; returns whether they are tuned."""
         until = None if timeout is None else time.monotonic() + timeout
         for program in list(self._programs):
             program.wait(None if until is None else max(0.0, until - time.monotonic()))
@@ -183,7 +183,7 @@ class Backlog:
 
 
 class Deferred(Backlog):
-    """Quick programs as they are: whoever wants the tuned ones calls `builds`."""
+    """Collects the builders of tuned programs, without wrapping the quick ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ _ENDING = Event()
 
 @atexit.register
 def _end_all() -> None:
-    """What builds has its compilers ended by now, and tidies up."""
+    """Waits for building threads, which stop their C compilers and clean up."""
     _ENDING.set()
     until = time.monotonic() + PATIENCE
     for thread in list(_THREADS):
@@ -213,7 +213,7 @@ def _end_all() -> None:
 
 
 def tell_tuned(program: object, hear: Hear) -> None:
-    """Tells somebody of a program when it is tuned, which most are from the beginning."""
+    """Calls `hear` with a program once it is tuned, which most programs are from the start."""
     if isinstance(program, QuickProgram):
         program.then(hear)
     elif isinstance(program, Executable):

@@ -1,4 +1,4 @@
-"""Extending PopGraph from outside: what scripts and other distributions register with."""
+"""The extension API: registration of backends, operators, passes and targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `%load_ext popgraph` adds to a notebook: cells that are models, by `%%pgraph`."""
+"""The notebook extension (`%load_ext popgraph`): `%%pgraph` cells define models."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from popgraph.support.errors import PopgraphError
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Gives a shell of IPython the magic `%%pgraph`."""
+    """Registers the magic `%%pgraph` in an IPython shell."""
     shell.register_magic_function(partial(define, shell), "cell", "pgraph")
 
 
 def define(shell: Any, line: str, cell: str) -> Listing:
     """
-    %%pgraph [NAME]: the cell is a `.pgraph` text, and NAME is the model.
+    %%pgraph [NAME]: the cell is a `.pgraph` text, stored in the variable NAME.
 
-    Without a name, it is that of the first graph. The model is a text that `popgraph.compile`,
-    `train` and `view` take; a mistake in it is shown at its place.
+    NAME defaults to the name of the first graph. The text can be passed to `popgraph.compile`,
+    `train` and `view`; errors are shown with their position.
     """
     try:
         document = parse(cell, "<cell>")

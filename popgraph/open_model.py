@@ -1,4 +1,4 @@
-"""Open models: a program for each combination of shapes and structural values, some are kept."""
+"""Open models: one program per combination of shapes and structural values, in an LRU cache."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from popgraph.support.sizes import Place, Size, named, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
-"""How many programs of one model are kept compiled (the least recently used goes)."""
+"""Programs of one model kept compiled; the least recently used is evicted."""
 MANY_VALUES = 32
-"""After so many values of one structural input, a warning says what they cost."""
+"""Number of values of a structural input after which a warning explains the cost."""
 MANY_SIZES = 16
-"""After so many sizes of one dimension, too."""
+"""Number of sizes of a dimension after which a warning explains the cost."""
 MOST_ROUTES = 256
-"""The most combinations of shapes whose program is remembered."""
+"""Most combinations of shapes whose program is remembered."""
 
 FARTHEST = 16
-"""A program is for sizes above a sixteenth of its bound: for fewer rows, others are faster."""
+"""A program serves sizes above 1/16 of its bound; for fewer rows, another program is faster."""
 
 Dimension: TypeAlias = tuple[str, int, str]
-"""An input, one of its axes, and the name of that dimension if it has one."""
+"""(input, axis, name of the dimension or "")."""
 Signature: TypeAlias = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, str, bytes], ...]]
-"""The shape of each input, and of structural ones the element type and the elements."""
+"""The shape of each input; for structural inputs also element type and elements."""
 
 
 class Undecided(UnsupportedError):
-    """For these shapes, more inputs decide the structure of a program than the call says."""
+    """For these shapes, more inputs decide the structure of a program than the call specifies."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         super().__init__(
@@ -57,25 +57,25 @@ class Undecided(UnsupportedError):
 
 @dataclass(frozen=True)
 class Interface:
-    """What is known of an open model before it is called."""
+    """The properties of an open model that are known before a call."""
 
     inputs: tuple[str, ...]
     structural: tuple[str, ...]
-    """The inputs whose values decide the structure of the program."""
+    """Inputs whose values decide the structure of the program."""
     branching: tuple[str, ...] = ()
-    """The inputs whose values do so for some shapes: branches may differ then."""
+    """Inputs whose values do so for some shapes only, in branches."""
     dimensions: Sequence[Dimension] = ()
     """The unknown dimensions of inputs."""
     types: Sequence[Sequence[Any]] = ()
-    """The rows of `TensorSpec`s of the inputs, which a shortcut can keep."""
+    """The inputs as rows of `TensorSpec`, which a shortcut can store."""
 
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
-        """What the model says of its inputs."""
+        """The specification of each input."""
         return {row[0]: TensorSpec.of_row(row) for row in self.types}
 
     def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The inputs in their element types; RunError if one is missing, unknown or unfit."""
+        """The inputs in their element types; RunError if one is missing, unknown or unsuitable."""
         if inputs.keys() != set(self.inputs):
             check_names(inputs, self.inputs)
         arrays = {name: as_array(name, inputs[name]) for name in self.inputs}
@@ -85,7 +85,7 @@ class Interface:
 
     @cached_property
     def element_types(self) -> Mapping[str, DType]:
-        """The element types of inputs, as far as the model says them."""
+        """The element types of inputs, where the model specifies them."""
         return {
             name: from_numpy(spec.dtype)
             for name, spec in self.specs.items()
@@ -93,7 +93,7 @@ class Interface:
         }
 
     def sizes(self, call: Call) -> dict[str, int]:
-        """The sizes that a call brings for dimensions that have a name, or else a place."""
+        """The size of each unknown dimension in a call."""
         return {
             name: call.shapes[places[0].tensor][places[0].axis]
             for name, places in self.places.items()
@@ -101,22 +101,22 @@ class Interface:
         }
 
     def check_bounds(self, bounds: Mapping[str, int]) -> None:
-        """RunError unless these are bounds of unknown dimensions."""
+        """RunError unless these are valid bounds of unknown dimensions."""
         for name, bound in bounds.items():
             if name not in self.places:
                 listed = ", ".join(map(repr, self.places)) or "none"
                 raise RunError(
-                    f"bounds names {name!r}, which is no unknown dimension of the model",
-                    hint=f"its unknown dimensions: {listed}",
+                    f"bounds names {name!r}, which is not a symbolic dimension of the model",
+                    hint=f"its symbolic dimensions: {listed}",
                 )
             if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
                 raise RunError(
-                    f"the bound of {name!r} is {bound!r}", hint="it is a whole number, 1 or more"
+                    f"the bound of {name!r} is {bound!r}", hint="it must be a positive integer"
                 )
 
     @cached_property
     def places(self) -> dict[str, tuple[Place, ...]]:
-        """The places of each unknown dimension, by its name, or by its place if it has none."""
+        """The axes of each unknown dimension, by its name, or by input and axis if it has none."""
         found = dict[str, tuple[Place, ...]]()
         for tensor, axis, name in self.dimensions:
             called = name or f"axis {axis} of {tensor!r}"
@@ -125,7 +125,7 @@ class Interface:
         return found
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
-        """What these arrays say of the program that is to run on them; RunError if they cannot."""
+        """The call for these arrays; RunError if they do not fit the model."""
         arrays = self.fitted(inputs)
         values, choices = (
             {
@@ -140,18 +140,18 @@ class Interface:
 
 @dataclass(frozen=True)
 class Call:
-    """What the arrays of a call say of the program that they need."""
+    """The properties of a call's arrays that select a program."""
 
     shapes: Mapping[str, Shape]
     values: Mapping[str, Array]
-    """The elements of structural inputs (those that are too many to be so are data)."""
+    """The elements of structural inputs; inputs with too many elements count as data."""
     choices: Mapping[str, Array] = field(default_factory=dict)
-    """Those of branching inputs, as long as they are data."""
+    """The elements of branching inputs, while these are data."""
     sizes: tuple[Size, ...] = ()
-    """The sizes for all of which, up to their bounds, the program is to be one."""
+    """Sizes that the program leaves open, up to their bounds."""
 
     def deciding(self, names: Sequence[str]) -> Call:
-        """The same call, to a program in which these branching inputs are structural."""
+        """The same call with these branching inputs as structural ones."""
         values = {**self.values, **{name: self.choices[name] for name in names}}
         choices = {name: value for name, value in self.choices.items() if name not in names}
         return Call(self.shapes, values, choices, self.sizes)
@@ -160,7 +160,8 @@ class Call:
     def signature(self) -> Signature:
         """Equal for calls that the same program serves."""
         values = tuple(
-            # Neither says all of a type: there are names for both orders of bytes, and `V1`s.
+            # Both names are needed: `str` includes the byte order, and several types have the str
+            # `V1`.
             (name, f"{array.dtype.name} {array.dtype.str}", array.tobytes())
             for name, array in self.values.items()
         )
@@ -168,7 +169,7 @@ class Call:
 
     @property
     def sizings(self) -> list[tuple[Size, ...]]:
-        """The sizes that one program may leave open: all of them, one of them, or none."""
+        """The sets of sizes that one program may leave open: all of them, one of them, or none."""
         data = [
             size
             for size in self.sizes
@@ -178,9 +179,10 @@ class Call:
 
     def key(self, sizes: tuple[Size, ...]) -> object:
         """
-        Equal for calls that the same program of these sizes serves, where that is what was made.
+        Cache key of a program with these open sizes.
 
-        Their own numbers do not count, but which others the program was wanted for.
+        It contains the bounds instead of the call's sizes, and all sizes that were requested to be
+        open.
         """
         if not self.sizes:
             return self.signature
@@ -190,20 +192,20 @@ class Call:
 
 @dataclass(frozen=True)
 class ProgramRange:
-    """What a program of an open model is for."""
+    """The calls that a program of an open model serves."""
 
     shapes: Mapping[str, Shape]
-    """The shapes of the inputs of the first call that it was made for."""
+    """The input shapes of the first call."""
     values: Mapping[str, Array]
     """The elements of structural inputs."""
     sizes: tuple[Size, ...]
-    """The dimensions that may differ from call to call."""
+    """The dimensions that may vary between calls."""
     memory: int
-    """Bytes for inputs, outputs and what is between them, where sizes are at their bounds."""
+    """Bytes of inputs, outputs and intermediate values at the bounds of sizes."""
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The largest size of each dimension that may differ from call to call."""
+        """The largest size of each dimension that may vary."""
         return {size.name: size.bound for size in self.sizes}
 
     def __str__(self) -> str:
@@ -214,23 +216,23 @@ class ProgramRange:
 
 
 def _memory_of(program: Executable) -> int:
-    """Bytes of the arena, and of inputs and outputs at the bounds of their sizes."""
+    """Bytes of the arena, and of inputs and outputs at the bounds of sizes."""
     arrays = (*program.inputs.values(), *program.outputs.values())
     return program.arena + sum(prod(shape) * dtype.numpy.itemsize for dtype, shape in arrays)
 
 
 def is_near(size: int, bound: int) -> bool:
     """
-    Whether a program for sizes up to a bound is good for one of them.
+    Whether a program for sizes up to a bound is efficient for this size.
 
-    One row alone is not: it takes 1.2 to 1.9 times as long as with a program of its own, where a
-    matrix is multiplied by a vector (an attention block, small CNNs, an MLP of two layers).
+    Size 1 is not: as a matrix-vector product, it takes 1.2 to 1.9 times as long as with a program
+    of its own (an attention block, small CNNs, an MLP of two layers).
     """
     return size > 1 and bound < size * FARTHEST
 
 
 def recalled(known: KnownModel, call: Call) -> Executable | None:
-    """The program that is remembered for a call; `Undecided` if that is."""
+    """The stored program for a call; raises `Undecided` if that was stored."""
     if call.choices and (names := known.undecided(call.signature)):
         raise Undecided(names)
     for sizes in call.sizings:
@@ -242,9 +244,9 @@ def recalled(known: KnownModel, call: Call) -> Executable | None:
 
 class OpenModel:
     """
-    A model with unknown dimensions or structural inputs: the arrays of a call say which program.
+    A model with unknown dimensions or structural inputs; each call selects a program.
 
-    Its programs share their variables: each goes on where the one before it has stopped.
+    Its programs share their variables: each continues with the values of the previous one.
     """
 
     def __init__(
@@ -255,31 +257,31 @@ class OpenModel:
     ) -> None:
         interface.check_bounds(bounds)
         self.interface, self.bounds = interface, bounds
-        """Up to which size, of some dimensions, programs are to run from the first call on."""
+        """Upper bounds of dimensions, for which programs are built from the first call on."""
         self.make = make
-        """Makes the program for a call; `Undecided` if its choices must be known for that."""
+        """Builds the program for a call; `Undecided` if the call's choices must be structural."""
         self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
         self._routes: dict[tuple[Shape, ...], tuple[Signature, Executable]] = {}
-        """The program that serves inputs of these shapes, if these alone decide."""
+        """The program by input shapes, if these alone select it."""
         self._last_used: Executable | None = None
         self._undecided: dict[Signature, tuple[str, ...]] = {}
-        """Which branching inputs are structural after all, for calls of these signatures."""
+        """By signature, the branching inputs that turned out to be structural."""
         decisive = (*interface.structural, *interface.branching)
         self._routed = () if decisive else interface.inputs
         self._values: dict[str, set[bytes]] = {name: set() for name in decisive}
-        """The values of each structural input so far, until there were many."""
+        """The values of each structural input so far, until the warning."""
         self._sizes: dict[str, set[int]] = {}
         """The sizes of each unknown dimension so far."""
         self._history: deque[Mapping[str, int]] = deque(maxlen=MANY_SIZES)
-        """The sizes of the last calls for which there was no program."""
+        """The sizes of the latest calls that needed a new program."""
         self._latest: Executable | None = None
-        """Which program with variables ran last."""
+        """The program with variables that ran last."""
         self._holders: dict[str, Executable] = {}
-        """Which program has each variable as it is now: not all have the same."""
+        """The program that holds the current value of each variable."""
         self._looking, self._building, self._stepping = Lock(), Lock(), Lock()
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
-        """One step of the program for these inputs; see `Executable.run`."""
+        """Runs the program for these inputs; see `Executable.run`."""
         program = self._route(inputs)
         if program is None:
             call, program = self._program(self.interface.call(inputs))
@@ -291,13 +293,13 @@ class OpenModel:
             return self._up_to_date(program).run(inputs, donate)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
-        """The program for these inputs; those that are structural are none of its own."""
+        """The program for these inputs; structural inputs are not inputs of the program."""
         _, program = self._program(self.interface.call(inputs))
         with self._stepping:
             return self._up_to_date(program)
 
     def _route(self, inputs: Mapping[str, Array]) -> Executable | None:
-        """The program that is known to serve arrays of these shapes; it checks them, too."""
+        """The program by shapes alone; it checks the arrays itself."""
         if len(inputs) != len(self._routed):
             return None
         shapes = []
@@ -316,13 +318,13 @@ class OpenModel:
         return program
 
     def _use(self, signature: Signature) -> None:
-        """A program is the last one used; the caller holds the lock."""
+        """Marks a program as most recently used; the caller holds the lock."""
         if signature in self._programs:
             self._programs.move_to_end(signature)
             self._last_used = self._programs[signature][1]
 
     def _program(self, call: Call) -> tuple[Call, Executable]:
-        """The program for a call, and the call with all that the program is made for."""
+        """The program for a call, and the call with all values that the program is built for."""
         call = self._decided(call)
         program = self._kept_for(call)
         if program is None:
@@ -337,7 +339,7 @@ class OpenModel:
         return call, program
 
     def decided_by(self, inputs: Mapping[str, Array]) -> tuple[str, ...]:
-        """The inputs whose values decide which program runs on inputs of these shapes."""
+        """The inputs whose values select the program for inputs of these shapes."""
         call = self.interface.call(inputs)
         if self.interface.branching and call.signature not in self._undecided:
             try:
@@ -360,13 +362,13 @@ class OpenModel:
                 call = call.deciding(error.names)
 
     def _exactly(self, call: Call) -> Executable | None:
-        """The program that is kept for this very call."""
+        """The cached program for exactly this call."""
         with self._looking:
             found = self._programs.get(call.signature)
         return None if found is None else found[1]
 
     def _kept_for(self, call: Call) -> Executable | None:
-        """A program that was made for a call, or for many sizes and so for those of the call."""
+        """The cached program for this call, or for a range of sizes that includes it."""
         with self._looking:
             signature = self._serving(call)
             if signature is None:
@@ -380,7 +382,7 @@ class OpenModel:
             return program
 
     def _serving(self, call: Call) -> Signature | None:
-        """The signature of the program; None if there is none."""
+        """The signature of a program that serves the call; None if there is none."""
         if call.signature in self._programs:
             return call.signature
         values = call.signature[1]
@@ -393,14 +395,14 @@ class OpenModel:
         return None
 
     def _is_near(self, program: Executable, numbers: Mapping[str, int]) -> bool:
-        """Whether what was decided for the bounds of a program is good for these sizes."""
+        """Whether a program that was scheduled for its bounds is efficient for these sizes."""
         return all(
             size.bound == self.bounds.get(size.name) or is_near(numbers[size.name], size.bound)
             for size in program.sizes
         )
 
     def _with_bounds(self, call: Call) -> Call:
-        """A call with the sizes for which a program is to be one: those that differ by calls."""
+        """Leaves those sizes open that have varied between calls."""
         found = dict[tuple[int, ...], Size]()
         sizes = self.interface.sizes(call)
         for name, size in sizes.items():
@@ -408,7 +410,7 @@ class OpenModel:
             places = self.interface.places[name]
             if bound is None or any(place.tensor in call.values for place in places):
                 continue
-            # What has always been equal is taken for one size, as it mostly is.
+            # Sizes that have always been equal are treated as one, which is usually true.
             history = (*(each.get(name, 0) for each in self._history), size)
             same = found.get(history)
             if same is not None and self._history and same.bound == bound:
@@ -420,7 +422,7 @@ class OpenModel:
         return replace(call, sizes=tuple(found.values()))
 
     def _bound(self, name: str, size: int) -> int | None:
-        """Up to which size a program is made; None for this one only."""
+        """The upper bound for a size that is left open; None to fix the size."""
         if 0 < size <= self.bounds.get(name, 0):
             return self.bounds[name]
         seen = self._sizes.get(name, set()) | ({0} if name in self.bounds else set())
@@ -438,7 +440,7 @@ class OpenModel:
 
     @property
     def programs(self) -> list[ProgramRange]:
-        """The programs that are kept, the most recently used last."""
+        """The cached programs, the most recently used last."""
         with self._looking:
             kept = list(self._programs.values())
         return [
@@ -447,19 +449,21 @@ class OpenModel:
 
     @property
     def kept(self) -> list[Call]:
-        """The calls for which a program is kept, the most recently used last."""
+        """The calls of the cached programs, the most recently used last."""
         with self._looking:
             return [call for call, _ in self._programs.values()]
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What computes the programs that are kept."""
+        """C or Python, for the cached programs."""
         with self._looking:
             programs = [program for _, program in self._programs.values()]
         return reduce(or_, (program.computed_by for program in programs), ComputedBy())
 
     def _keep(self, call: Call, program: Executable) -> None:
-        """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
+        """
+        Caches a program and evicts the least recently used, which is freed after its last run.
+        """
         with self._looking:
             self._routes.clear()
             self._programs[call.signature] = call, program
@@ -468,7 +472,7 @@ class OpenModel:
                 self._programs.popitem(last=False)
 
     def _up_to_date(self, program: Executable) -> Executable:
-        """The program, with its variables as those that ran before have left them."""
+        """Copies the current variables into the program."""
         if program is not self._latest and program.variables:
             for name in program.variables:
                 holder = self._holders.get(name, program)

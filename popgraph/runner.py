@@ -1,4 +1,4 @@
-"""The callables that `popgraph.compile` returns, for static and for dynamic shapes."""
+"""Runners, the callables that `popgraph.compile` returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.support.errors import PopgraphError, RunError
 
 
 class Called(Protocol):
-    """A model whose arrays say what is to run."""
+    """A model that selects its program by the arrays of a call."""
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         """The outputs for these inputs; see `Executable.run`."""
@@ -29,21 +29,21 @@ class Called(Protocol):
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed its runs so far."""
+        """C or Python, for the runs so far."""
 
 
 class Overriding:
-    """What runs a model when a call brings other values for some of its initializers."""
+    """Runs calls that override initializers."""
 
     def __init__(self, names: Iterable[str], make: Callable[[frozenset[str]], Runner]) -> None:
         self.names = frozenset(names)
-        """The initializers for which a call may bring other values."""
+        """The initializers that a call may override."""
         self.make = make
-        """Makes the model in which some of them are inputs."""
+        """Builds the runner of a model in which some initializers are inputs."""
         self._made: dict[frozenset[str], Runner] = {}
 
     def runner(self, inputs: Iterable[str]) -> Runner | None:
-        """What runs these inputs; None if none of them is an initializer."""
+        """The runner for these inputs; None if they override no initializer."""
         names = self.names.intersection(inputs)
         if names and names not in self._made:
             self._made[names] = self.make(names)
@@ -51,24 +51,24 @@ class Overriding:
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed the calls that brought other values."""
+        """C or Python, for the calls that overrode initializers."""
         return reduce(or_, (made.computed_by for made in self._made.values()), ComputedBy())
 
 
 class Runner:
     """
-    A model to call: `run({"x": array})` or `run(x=array)` gives a dict of outputs by name.
+    A callable model: `run({"x": array})` or `run(x=array)` returns a dict of outputs by name.
 
-    With `donate=["x"]`, an output is made in the memory of the array `x`: `run.donations` says
-    which one. What was in it is lost, also where the run ends with an error.
+    With `donate=["x"]`, an output is computed in the memory of the array `x`: `run.donations` says
+    which one. The previous contents of `x` are lost, also if the run fails.
 
-    Unknown dimensions, and the values of inputs that decide structure (the shape that Reshape
-    gets), are taken from the arrays of a call. Programs are compiled when a call needs them and
-    kept; `run.programs` says for which calls each one is.
+    Unknown dimensions, and the values of structural inputs (such as the shape operand of Reshape),
+    are taken from the arrays of a call. Programs are compiled on demand and cached; `run.programs`
+    lists the calls that each one serves.
     """
 
     backlog: Backlog | None = None
-    """Where quick programs wait for tuned ones, if there are any."""
+    """Queue of quick programs until tuned ones replace them, if any."""
 
     def __init__(
         self,
@@ -79,20 +79,22 @@ class Runner:
         backlog: Backlog | None = None,
     ) -> None:
         self.static = made if isinstance(made, Executable) else None
-        """The only program, where there is but one."""
+        """The only program of a static model."""
         self.open = made if isinstance(made, OpenModel) else None
-        """The model, where the arrays of a call say which program is to run."""
+        """The model, if the arrays of a call select the program."""
         self.overriding = overriding
-        """What runs calls that bring other values for initializers, where they may."""
+        """Runs calls that override initializers, if possible."""
         self.made = made
-        """Those, or the steps of a model of which Python computes some nodes."""
+        """The program, the open model, or the steps of a model with host steps."""
         self.describe = describe
-        """What the model says of itself, if it is known; it may have to be read again for that."""
+        """Describes the model; may read it again."""
         self.backlog = backlog
 
     @cached_property
     def description(self) -> Description:
-        """The model's inputs, outputs and parameters; where all shapes are known, the program's."""
+        """
+        The model's inputs, outputs and parameters; those of the program if all shapes are static.
+        """
         said = self.describe()
         if self.static is None:
             return said or Description()
@@ -102,7 +104,7 @@ class Runner:
 
     @property
     def inputs(self) -> Mapping[str, TensorSpec]:
-        """What a call brings, by name: `run.inputs["x"].shape`."""
+        """The inputs by name: `run.inputs["x"].shape`."""
         if self.static is not None:
             return specs(self.static.inputs)
         known = {} if self.open is None else self.open.interface.specs
@@ -110,12 +112,12 @@ class Runner:
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
-        """What a call gives, by name."""
+        """The outputs by name."""
         return self.description.outputs
 
     @property
     def parameters(self) -> Mapping[str, TensorSpec]:
-        """The weights, and other tensors that the model brings along, by name."""
+        """The weights and other tensors stored in the model, by name."""
         return self.description.parameters
 
     @property
@@ -125,17 +127,17 @@ class Runner:
 
     @property
     def programs(self) -> list[ProgramRange]:
-        """The programs that are kept here: for which inputs, and up to which sizes, each one is."""
+        """The cached programs, with the inputs and the largest sizes that each serves."""
         return [] if self.open is None else self.open.programs
 
     @property
     def kept(self) -> list[Call]:
-        """The calls (shapes, and values of structural inputs) for which a program is kept here."""
+        """The calls (shapes and structural values) of the cached programs."""
         return [] if self.open is None else self.open.kept
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed the runs so far: programs in C, and Python where it must."""
+        """C or Python, for the runs so far."""
         others = self.overriding.computed_by if self.overriding else ComputedBy()
         return self.made.computed_by | others
 
@@ -146,11 +148,11 @@ class Runner:
         return as_html(*self._told())
 
     def _told(self) -> tuple[str, list[tuple[str, str]]]:
-        """What a person is told: a title, and rows."""
+        """Title and rows of the text that `repr` and notebooks show."""
         try:
             said = self.description
         except PopgraphError as error:  # Whoever looks is not to end with an error.
-            return "popgraph.Runner", [("model", f"is not known any more: {error.what}")]
+            return "popgraph.Runner", [("model", f"is unknown: {error.what}")]
         title = f"popgraph.Runner of {said.model}" if said.model else "popgraph.Runner"
         rows = said.rows()
         rows += [("structure", f"is decided by the values of {name}") for name in self.structural]
@@ -165,20 +167,20 @@ class Runner:
 
     @property
     def tuned(self) -> bool:
-        """Whether the next run is one of a tuned program: none but `quick=True` makes others."""
+        """Whether the next run uses a tuned program; always true without `quick=True`."""
         return self.backlog is None or self.backlog.tuned
 
     def wait(self, timeout: float | None = None) -> bool:
         """
-        Waits, at most `timeout` seconds, for the tuned programs that are being built.
+        Waits at most `timeout` seconds for tuned programs; returns whether they are ready.
 
-        Says whether they are there; where one could not be built, a warning says why.
+        If one could not be built, a warning gives the reason.
         """
         return self.backlog is None or self.backlog.wait(timeout)
 
     @property
     def donations(self) -> Mapping[str, str]:
-        """The inputs that can be donated, with the output that is made in the memory of each."""
+        """The inputs that can be donated -> the output that is computed in each one's memory."""
         return {} if self.static is None else self.static.donations
 
     def __call__(
@@ -194,7 +196,7 @@ class Runner:
                 "donate is an array, not a list of names",
                 hint='an input of that name is given in a dict: run({"donate": array})',
             )
-        # A dict first: to ask an abstract class takes 0.3 microseconds.
+        # A dict first: an instance check against an abstract class takes 0.3 microseconds.
         if inputs is not None and not isinstance(inputs, (dict, Mapping)):
             raise RunError(
                 f"inputs are given by name, not as {type(inputs).__name__}",
@@ -207,7 +209,7 @@ class Runner:
         return self.made.run(given, donate) if donate else self.made.run(given)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
-        """The executable for these inputs; those that are structural are none of its own."""
+        """The executable for these inputs; structural inputs are not inputs of the executable."""
         other = self.overriding.runner(inputs) if self.overriding else None
         if other is not None:
             return other.program(inputs)

@@ -1,4 +1,4 @@
-"""`popgraph.popart` by its older name, for programs that import it."""
+"""The former name of `popgraph.popart`, for programs that import it."""
 
 import sys
 from importlib import import_module

@@ -33,21 +33,21 @@ def compile(
     bounds: Mapping[str, int] | None = None,
 ) -> Runner:
     """
-    Makes a model ready to run.
+    Compiles a model.
 
     `model` is a path (.onnx, .pgraph, .mlir), a `.pgraph` text, ONNX bytes, a ModelProto, a Builder
-    or an IR module; `backend` is "c", "reference" for NumPy, or one that an extension brings.
-    `indices` says what one out of range means that the inputs bring: "error" (a run ends with an
-    IndicesError), which is the default, or "nearest".
+    or an IR module. `backend` is "c", "reference" (NumPy), or one registered by an extension.
 
-    A model with unknown dimensions gets one program for those sizes that differ from call to call,
-    where its operators allow that, and another one when they become much larger or smaller.
-    `bounds={"N": 256}` says up to which size a dimension goes: the first program is for all.
+    `indices` defines the result of out-of-range indices in inputs: "error" (the default) raises
+    IndicesError, "nearest" clamps them.
 
-    With `quick`, a model that was not compiled before answers sooner: plain programs run until
-    those that are made without it have been built in the background. Both give the same but for
-    the order in which sums are rounded. `run.tuned` says whether that time is over, `run.wait()`
-    waits for its end.
+    If dimensions are unknown, one program serves the sizes that vary between calls, where the
+    operators allow it; another one is built when sizes become much larger or smaller. `bounds={"N":
+    256}` states the largest size of a dimension, so that the first program serves all.
+
+    With `quick`, a model that is not cached answers sooner: unoptimized programs run while tuned
+    ones are built in the background. Results are the same up to the order of summation. `run.tuned`
+    says whether tuned programs have taken over, `run.wait()` waits for them.
     """
     backlog = Backlog() if quick and backend_named(backend).is_native else None
     how = (model, threads, backend, options, indices, backlog, bounds or {})
@@ -63,7 +63,7 @@ def known(
     backlog: Backlog | None,
     bounds: Mapping[str, int],
 ) -> Runner | None:
-    """A model that was compiled before, ready to run without the compiler; None if it was not."""
+    """A runner from the cache, without the compiler; None if the model was not compiled before."""
     found = backend_named(backend).shortcuts.recall(model, options, threads, indices)
     if found is None:
         return None
@@ -90,7 +90,7 @@ def compiled(
     backlog: Backlog | None,
     bounds: Mapping[str, int],
 ) -> Runner:
-    """A model made ready to run; with a `backlog`, quick programs wait there for tuned ones."""
+    """Compiles a model; with a `backlog`, quick programs run until tuned ones are built."""
     with while_importing():
         compiler = import_module("popgraph.compiler")
     made: Runner = compiler.compile(
@@ -108,7 +108,7 @@ def compiled(
 def _overriding(
     names: Sequence[str], files: Mapping[str, Sequence[int]], compiled: Callable[[], Runner]
 ) -> Overriding | None:
-    """A call that brings other values for initializers needs the model itself."""
+    """Runs calls that override initializers; these need the model itself."""
 
     def make(names: frozenset[str]) -> Runner:
         if not is_unchanged(files):
@@ -123,7 +123,7 @@ def _overriding(
 def _describing(
     model: object, options: Options | None, files: Mapping[str, Sequence[int]]
 ) -> Callable[[], Description | None]:
-    """What a model says of itself stands in its file."""
+    """Describes a cached model by reading its file again."""
 
     def describe() -> Description | None:
         if not is_unchanged(files):
@@ -135,12 +135,12 @@ def _describing(
 
 
 class KnownPrograms:
-    """The programs of an open model that was compiled before; it is read for others only."""
+    """The cached programs of an open model; the model is loaded only for other calls."""
 
     def __init__(self, known: KnownModel, compiled: Callable[[], Runner]) -> None:
         self._known, self._compiled = known, compiled
         self._model: OpenModel | None = None
-        """The model itself, once a program was wanted that is not known."""
+        """The loaded model, once a program was not in the cache."""
 
     def __call__(self, call: Call) -> Executable:
         """The program for a call."""

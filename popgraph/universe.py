@@ -16,7 +16,7 @@ from popgraph.passes.pipeline import PASSES, factories
 
 
 def _passes() -> dict[str, Callable[[], type[ModulePass]]]:
-    """Those that share their name with one of xDSL's are told apart by `popgraph-` before it."""
+    """Passes by name; a name that xDSL also uses gets the prefix `popgraph-`."""
     taken = get_all_passes()
     return {
         f"popgraph-{name}" if name in taken else name: partial(_renamed, name)

@@ -182,7 +182,7 @@ def test_random_inputs_do_not_choose(tmp_path: Path) -> None:
     command = ["run", str(path), "--random", "--dim", "N=2", "--dim", "K=4"]
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 1
-    assert "input 'rate' decides the structure of the model: it is not made up" in refused.output
+    assert "input 'rate' decides the structure of the model: it is not generated" in refused.output
     done = CliRunner().invoke(app, [*command, "--value", "rate=16"])
     assert done.exit_code == 0, done.output
     assert "float32[2, 3]" in done.output

@@ -206,8 +206,8 @@ def test_what_is_no_suite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "text.whl").write_text("no archive")
     good = wheel(suite(tmp_path / "my"), "1.0.0")
     for name, what in {
-        "absent": "there is no such file or folder",
-        "empty": "there are no tests of models in it",
+        "absent": "no such file or folder",
+        "empty": "it contains no model tests",
         "text.whl": "it cannot be unpacked: File is not a zip file",
     }.items():
         with pytest.raises(ModelError, match=what), opened([tmp_path / name]):
@@ -217,5 +217,5 @@ def test_what_is_no_suite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         pass
     assert MOST_BYTES > 10
     (tmp_path / "my" / DATA / "real" / "test_far" / "data.json").write_text("[1")
-    with pytest.raises(ModelError, match="it is no object of JSON"), opened([tmp_path / "my"]):
+    with pytest.raises(ModelError, match="not a JSON object"), opened([tmp_path / "my"]):
         pass

@@ -189,7 +189,7 @@ def test_lists_that_are_no_arrays_are_named(tmp_path: Path, rows: str, x: Any) -
 
 
 def test_what_is_no_model_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="NoneType is no kind of model"):
+    with pytest.raises(ModelError, match="cannot read a model from NoneType"):
         popgraph.compile(None)
     with pytest.raises(ParseError, match="cannot be read"):
         popgraph.compile(tmp_path / "nothing.mlir")

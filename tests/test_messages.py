@@ -132,28 +132,28 @@ def test_weights_that_are_not_finite_at_first_are_named() -> None:
     with pytest.raises(PopgraphError) as caught:
         popgraph.train(text, OPEN, "mse", "SGD(0.1)")
     assert ": weight 'w' holds nan at [1, 2] before the first step" in caught.value.what
-    assert caught.value.hint == "give it finite first values"
+    assert caught.value.hint == "initialize it with finite values"
 
 
 def test_only_a_step_that_diverges_is_told_of_the_learning_rate() -> None:
     with pytest.raises(PopgraphError) as caught:
         popgraph.train("net.pgraph", OPEN, "mse", "SGD(1e30)", epochs=20)
-    assert "a smaller learning rate: the data are finite" in caught.value.hint
+    assert "reduce the learning rate, since the data are finite" in caught.value.hint
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "loss": ({"loss": 5}, "a loss is a name or an expression, not int"),
     "epochs": ({"epochs": "3"}, "epochs is int or None, not '3' (str)"),
     "half an epoch": ({"epochs": 1.5}, "epochs is int or None, not 1.5 (float)"),
-    "no epoch": ({"epochs": 0}, "epochs must be an integer from 1 on, not 0"),
+    "no epoch": ({"epochs": 0}, "epochs must be a positive integer, not 0"),
     "batch": ({"batch": "a"}, "batch is int or None, not 'a' (str)"),
-    "no batch": ({"batch": 0}, "batch must be an integer from 1 on, not 0"),
+    "no batch": ({"batch": 0}, "batch must be a positive integer, not 0"),
     "patience": ({"patience": "3"}, "patience is int or None, not '3' (str)"),
     "seed": ({"seed": "a"}, "seed is int, not 'a' (str)"),
     "freeze": ({"freeze": 3}, "freeze is Sequence of str or str, not 3 (int)"),
     "callbacks": ({"callbacks": [5]}, "callbacks is Sequence[Callback], not [5] (list)"),
     "threads": ({"threads": "2"}, "threads is int, not '2' (str)"),
-    "no data": ({"data": {}}, "there is no data to train on"),
+    "no data": ({"data": {}}, "no data to train on"),
     "no samples": (
         {"data": {"x": np.zeros((0, 4)), "t": np.zeros((0, 3))}},
         "the data have no samples",

@@ -97,7 +97,7 @@ def test_stopping_after_an_unknown_pass_is_an_error() -> None:
     compilation = Compilation()
     network = Network(((2,),), (Node("Relu", (0,)),))
     module = build_network(network, compilation.weights)
-    with pytest.raises(PassError, match="no pass 'nonsense' runs here"):
+    with pytest.raises(PassError, match="the pass 'nonsense' is not in this pipeline"):
         lower(module, compilation, until="nonsense")
 
 

@@ -70,7 +70,7 @@ def test_a_trainer_goes_on_where_the_quick_program_was(gate: Path) -> None:
 
 def test_ranks_cannot_begin_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ranks, "are_several", True)
-    with pytest.raises(PopgraphError, match="weights of the ranks would differ"):
+    with pytest.raises(PopgraphError, match="weights of the ranks would diverge"):
         Trainer(TEXT, *HOW, quick=True)
 
 

@@ -412,8 +412,8 @@ def test_programs_for_some_of_the_sizes_are_found(tmp_path: Path, program_cache:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"M": 4}, r"bounds names 'M', which is no unknown dimension .*\n.*'N'"),
-        ({"N": 0}, r"the bound of 'N' is 0\n.*whole number"),
+        ({"M": 4}, r"bounds names 'M', which is not a symbolic dimension .*\n.*'N'"),
+        ({"N": 0}, r"the bound of 'N' is 0\n.*positive integer"),
         ({"N": 2.5}, r"the bound of 'N' is 2.5"),
     ],
 )
@@ -423,7 +423,7 @@ def test_wrong_bounds(given: dict[str, int], said: str) -> None:
 
 
 def test_a_model_without_unknown_dimensions_has_no_bounds() -> None:
-    with pytest.raises(RunError, match="its unknown dimensions: none"):
+    with pytest.raises(RunError, match="its symbolic dimensions: none"):
         popgraph.compile(MLP.replace("N", "3"), bounds={"N": 3})
 
 

@@ -1,1 +1,1 @@
-"""The ways in: `Builder` calls, ONNX models, `.pgraph` text."""
+"""Front ends: `Builder` calls, ONNX models, `.pgraph` text."""

@@ -1,4 +1,4 @@
-"""Limits on expansion: steps and elements that one text may cost."""
+"""Limits on expansion: the steps and elements that one text may cost."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from dataclasses import dataclass, field
 from popgraph.support.errors import ModelError, ParseError, PopgraphError
 
 TEXTS = "POPGRAPH_TEXT_BUDGET"
-"""The environment variable that says how many times as much texts may unfold into."""
+"""Environment variable that multiplies the budget of texts."""
 
 MODELS = "POPGRAPH_MODEL_BUDGET"
-"""The environment variable that says how many times as much ONNX models may unfold into."""
+"""Environment variable that multiplies the budget of ONNX models."""
 
 STEPS = 2_000_000
 STEPS_PER_CHARACTER = 100
-"""So many steps a text may take, and so many more for each of its characters."""
+"""Steps of a text, plus steps per character of it."""
 
 ELEMENTS = 1 << 29
-"""So many elements initialisers may fill; what is drawn at random counts more than once."""
+"""Elements that initializers may fill; random ones count several times."""
 
 FUNCTION_NODES = 100_000
-"""Nodes that the calls of a model may unfold into, as functions call others again and again."""
+"""Nodes after inlining all function calls of a model, which may grow exponentially."""
 
 NODE, ITERATION, PART, LEAF = 100, 20, 2, 10
 """
-The steps of a node; of a call, a statement or an iteration of a loop; of a part of an expression
-that is computed or put in place; of an element of a literal that becomes a tensor.
+Steps of a node, call or statement; of a loop iteration; of a part of an expression that is
+evaluated or substituted; of an element of a literal tensor.
 """
 
 Line = tuple[str, int]
-"""A file and the number of a line in it."""
+"""File name and line number."""
 
 
 class BudgetExceeded(Exception):
-    """The budget of a text is spent: `Source` knows where, and nothing more is made of the text."""
+    """The budget of a text is spent: `Source` has the position, and compilation stops."""
 
 
 def factor(variable: str = TEXTS, error: type[PopgraphError] = ParseError) -> float:
-    """How many times the usual budget an environment variable grants."""
+    """The factor on the budget in an environment variable."""
     given = os.environ.get(variable) or "1"
     try:
         found = float(given)
     except ValueError:
         found = math.nan
     if not 0 < found < math.inf:
-        raise error(f"{variable} is {given!r}, not a number above 0", hint=f"`{variable}=10`")
+        raise error(f"{variable} is {given!r}, not a positive number", hint=f"`{variable}=10`")
     return found
 
 
 def most_function_nodes() -> int:
-    """How many nodes the calls of an ONNX model may unfold into."""
+    """Most nodes of an ONNX model after inlining its functions."""
     return int(factor(MODELS, ModelError) * FUNCTION_NODES)
 
 
 @dataclass
 class Budget:
-    """What a text and those that it imports may take, and which lines took it."""
+    """The budget of a text and its imports, and its use by line."""
 
     factor: float = field(default_factory=factor)
     steps: int = 0
@@ -75,12 +75,12 @@ class Budget:
         return int(self.factor * ELEMENTS)
 
     def take_steps(self, line: Line, count: int) -> bool:
-        """Whether there were so many steps left."""
+        """Spends steps; False if they exceed the budget."""
         self.steps += count
         self.by_line[line] += count
         return self.steps <= self.most_steps
 
     def take_elements(self, count: int) -> bool:
-        """Whether so many elements were left."""
+        """Spends elements; False if they exceed the budget."""
         self.elements += count
         return self.elements <= self.most_elements

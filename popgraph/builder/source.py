@@ -1,4 +1,4 @@
-"""What builds a model call by call: the compiler reads it without knowing its interface."""
+"""The interface between model builders and the compiler."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from popgraph.dialects.program import WeightStore
 
 
 class ModelSource(ABC):
-    """Gives a module of the onnx level, and holds its weights."""
+    """Provides a module of the onnx level and its weights."""
 
     weights: WeightStore
 
     @abstractmethod
     def module(self) -> ModuleOp:
-        """The model as it is built so far."""
+        """The model as built so far."""

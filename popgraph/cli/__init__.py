@@ -1,4 +1,4 @@
-"""The command `popgraph`: what it can do, and how it ends."""
+"""The command `popgraph`: subcommands, global options, error reports and exit codes."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ COMMANDS = (
     "doctor",
     "completion",
 )
-"""One module each, in the order in which `--help` lists them."""
+"""One module per command, in the order of `--help`."""
 
 ABOUT = """
-Compile ONNX and .pgraph models to C, run them, train them, and look at every step between.
+Compile ONNX and .pgraph models to C, run them, train them, and inspect every step between.
 
 \b
 First steps:
   popgraph run model.onnx --random             run a model on random inputs
   popgraph run model.onnx -i x=x.npy -o y=y.npy
   popgraph info model.onnx                     inputs, outputs, size, cost
-  popgraph view model.onnx                     all of it in the browser
+  popgraph view model.onnx                     everything in the browser
   popgraph print model.pgraph --at graphcore   what is computed
   popgraph print model.pgraph --at c           the C that runs
   popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 5 -o trained.onnx
@@ -71,11 +71,11 @@ First steps:
 \b
 Models are .onnx files, .pgraph texts and .mlir files (IR of any level; below graphcore it is code).
 POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
-POPGRAPH_PATH=lib:more (or -I lib) is where texts look for what they import.
---load my_passes.py imports what brings passes, operators or targets (docs/extend.md).
-POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) makes code for such a machine.
+POPGRAPH_PATH=lib:more (or -I lib) is the search path for imports of texts.
+--load my_passes.py imports passes, operators or targets (docs/extend.md).
+POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) selects the target machine.
 
-Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
+Exit codes: 0 success, 1 wrong model or data, 2 wrong usage.
 """
 
 
@@ -94,7 +94,7 @@ class CommandsByName(UserDict[str, Any]):
 
 
 class Commands(TyperGroup):
-    """Ends every command that fails with a message, not with a traceback."""
+    """Reports errors of commands as messages instead of tracebacks."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -109,7 +109,8 @@ class Commands(TyperGroup):
                 raise
             show_error(error)
         except BrokenPipeError:
-            # Whoever read our output has seen enough; Python must not complain about it at exit.
+            # The reader of our output, such as `head`, has closed the pipe; avoid Python's
+            # complaint at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             if _debugging():
@@ -123,7 +124,7 @@ class Commands(TyperGroup):
                 raise
             show_error(
                 PopgraphError(
-                    f"PopGraph broke a promise of its own: {type(error).__name__}: {error}",
+                    f"internal error: {type(error).__name__}: {error}",
                     hint="; ".join(
                         [
                             "please report this",
@@ -138,7 +139,7 @@ class Commands(TyperGroup):
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Warnings say what they are about, not which line of PopGraph found it."""
+    """Prints warnings without the source line in PopGraph that issued them."""
     before = warnings.formatwarning
     if not _debugging():
         warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
@@ -149,12 +150,12 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _is_typers(error: Exception) -> bool:
-    """Whether this is how typer says "wrong usage" or "that is all"."""
+    """Whether typer or click raised the exception, for wrong usage or a normal exit."""
     return type(error).__module__.split(".")[0] in ("typer", "click")
 
 
 def _word(error: Any) -> None:
-    """A wrong value in the user's words: without the name of a Python error, the closest choice."""
+    """Rewords an invalid value: drops the name of the Python error, suggests the closest choice."""
     message = getattr(error, "message", None)
     if not isinstance(message, str):
         return
@@ -198,14 +199,14 @@ app = typer.Typer(
 @app.callback()
 def _callback(
     version: bool = typer.Option(
-        False, "--version", help="Show the version.", callback=_version, is_eager=True
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
     ),
     markdown: bool = typer.Option(
-        False, "--markdown", help="As the page docs/cli.md.", callback=_reference, is_eager=True
+        False, "--markdown", help="Print the page docs/cli.md.", callback=_reference, is_eager=True
     ),
     load: Load = None,
 ) -> None:
-    """Only here for the options of `popgraph` itself."""
+    """Defines the options of `popgraph` itself."""
 
 
 _callback.__doc__ = ABOUT
@@ -213,8 +214,8 @@ _callback.__doc__ = ABOUT
 
 def main() -> None:
     """The entry point of the script."""
-    # Start-up makes many objects that live to the end; looking at them again and again for
-    # garbage takes a third of it.
+    # Start-up creates many long-lived objects; scanning them for garbage repeatedly would take a
+    # third of it.
     gc.set_threshold(100_000, 50, 50)
     if VARIABLE in os.environ:
         answer()

@@ -1,4 +1,4 @@
-"""`popgraph bench`: times a model beside other runtimes."""
+"""`popgraph bench`: times a model against other runtimes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How the result is written."""
+    """Output formats."""
 
     TABLE = "table"
     JSON = "json"
@@ -41,18 +41,25 @@ class Format(StrEnum):
 def command(
     model: ModelFile,
     against: Annotated[
-        str, typer.Option(metavar="NAMES", help="onnxruntime, openvino, torch: some, with commas.")
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Peers to compare with, comma-separated: onnxruntime, openvino, torch.",
+        ),
     ] = "",
     dim: Dimensions = None,
     value: Values = None,
     threads: Threads = 1,
-    seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 3.0,
-    repeats: Annotated[int, typer.Option(min=1, help="How many rounds at least.")] = 10,
+    seconds: Annotated[float, typer.Option(min=0, help="Minimum measuring time.")] = 3.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Minimum number of rounds.")] = 10,
     accuracy: Annotated[
-        bool, typer.Option("--accuracy", help="Compare the results with double precision, too.")
+        bool,
+        typer.Option(
+            "--accuracy", help="Also compare the results with a computation in double precision."
+        ),
     ] = False,
     form: Annotated[
-        Format, typer.Option("--format", case_sensitive=False, help="How to write it.")
+        Format, typer.Option("--format", case_sensitive=False, help="Output format.")
     ] = Format.TABLE,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
@@ -62,17 +69,17 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Time a model, beside other runtimes in the same process and in turn.
+    Time a model, alternating with other runtimes in the same process.
 
     \b
     popgraph bench model.onnx
     popgraph bench model.onnx --dim N=1 --threads 2 --seconds 10
     popgraph bench model.onnx --against onnxruntime,openvino --accuracy --format markdown
 
-    The process is pinned to as many cores as there are threads. With one thread a time is the
-    processor's, else the clock's on the wall. Rates count two operations for each product that the
-    model adds up, in all turns that a loop can have; the peak is a loop of multiply-adds that is
-    timed in the same rounds.
+    The process is pinned to as many cores as there are threads. With one thread, times are CPU
+    times; otherwise wall times. Rates count two operations for each multiply-add of the model, with
+    the largest possible trip count of each loop. The peak is a loop of multiply-adds, timed in the
+    same rounds.
     """
     from popgraph.cli import models
     from popgraph.measure.comparison import Comparison
@@ -82,7 +89,7 @@ def command(
     names = [name.strip() for name in against.split(",") if name.strip()]
     if unknown := [name for name in names if name not in PEERS]:
         known = ", ".join(PEERS)
-        raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {known}", param_hint="--against")
     pin(threads)
     module, compilation, _ = models.opened(model, dim, value, assumed=True)
     if accuracy and models.is_hosted(module):
@@ -103,7 +110,7 @@ HEADINGS = ("", "min ms", "median ms", "ratio", "GFLOP/s", "of peak", "error")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row under `HEADINGS`."""
+    """The cells of a row under `HEADINGS`."""
     if row.refusal:
         return (row.name, *[""] * 5, row.refusal)
     return (

@@ -1,4 +1,4 @@
-"""`popgraph bisect`: the pass that breaks a model."""
+"""`popgraph bisect`: finds the pass that breaks a model."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def command(
     model: ModelFile,
     dim: Dimensions = None,
     value: Values = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the reproducer is written.")
-    ] = Path("reproducer.mlir"),
-    seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the reproducer.")] = Path(
+        "reproducer.mlir"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     threads: Threads = 1,
@@ -42,16 +42,16 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Find the pass after which a model fails, or gives other results.
+    Find the pass after which a model fails or computes other results.
 
     \b
     popgraph bisect model.onnx --dim N=1
     popgraph bisect net.pgraph --train --dim N=4
     popgraph opt reproducer.mlir --check
 
-    The reference backend runs the model on random inputs between passes, and compares; last, the
-    generated C is run, too. Large models take long in the reference: give small dimensions. Ends
-    with status 1 when a culprit is found.
+    The reference backend runs the model on random inputs between passes, and compares; finally, the
+    generated C is run, too. Large models take long in the reference: give small dimensions. Exits
+    with status 1 if a culprit is found.
     """
     from popgraph.cli import models
     from popgraph.measure.bisect import bisect, here

@@ -28,9 +28,9 @@ class Format(StrEnum):
 def command(
     files: Annotated[list[Path], typer.Argument(help=".pgraph files.", metavar="FILES")],
     format: Annotated[
-        Format, typer.Option(case_sensitive=False, help="How to say it.")
+        Format, typer.Option(case_sensitive=False, help="Output format.")
     ] = Format.text,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as mistakes.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     folders: Folders = None,
 ) -> None:
     """
@@ -40,9 +40,9 @@ def command(
     popgraph check net.pgraph
     popgraph check *.pgraph --format json
 
-    All mistakes are shown, and warnings: names that nothing uses, and nodes that cannot be
-    compiled although they are ONNX (`popgraph doctor` tells more). Ends with 1 when there is a
-    mistake. JSON is a list of objects with file, line, column, end_line, end_column, severity,
+    Reports all errors and warnings. Warnings are names that nothing uses, and nodes that are valid
+    ONNX but cannot be compiled (`popgraph doctor` says more). Exits with status 1 if there is an
+    error. JSON is a list of objects with file, line, column, end_line, end_column, severity,
     message and hint; lines and columns count from 1, ends are exclusive.
     """
     from popgraph.builder.pgraph.syntax.text_files import read_text
@@ -75,7 +75,7 @@ def command(
 
 
 def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
-    """What is wrong with the optimizers of a text, which sessions know and texts do not."""
+    """Errors in the optimizers of a text, which are checked as sessions check them."""
     calls = [section.optimizer for section in document.trainings.values() if section.optimizer]
     if not calls:
         return
@@ -92,7 +92,7 @@ def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
 
 
 def _refused(filename: str, text: str, document: Document) -> Iterator[Diagnostic]:
-    """Nodes that are as ONNX says and cannot be compiled: a warning for each cause."""
+    """Nodes that are valid ONNX but cannot be compiled: one warning per cause."""
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
     from popgraph.passes.onnx.diagnose import diagnose
     from popgraph.support.errors import together
@@ -109,7 +109,9 @@ def _refused(filename: str, text: str, document: Document) -> Iterator[Diagnosti
 
 
 def _place(text: str, where: str) -> Span:
-    """Where the name of a node gets its value; the beginning, if its name is not in the text."""
+    """
+    The position at which the named value of a node is defined; the first character if not found.
+    """
     from popgraph.builder.pgraph.syntax.tree import Span
 
     name = re.search(r"node '(\w+)'", where)

@@ -8,7 +8,7 @@ import sys
 
 COMMENT, STRING, VALUE, TYPE, SYMBOL, NUMBER, OPERATION = "90", "32", "36", "33", "35", "34", "1"
 ADDED, REMOVED, PLACE = "32", "31", "36"
-"""Codes of ANSI's SGR."""
+"""ANSI SGR codes."""
 
 _TOKENS = re.compile(
     r"""(?P<comment>//[^\n]*)
@@ -32,7 +32,7 @@ _CODES = {
 
 
 def wanted() -> bool:
-    """Whether the standard output is a terminal that shows colours, and nobody minds them."""
+    """Whether standard output is a terminal with colours, and NO_COLOR is not set."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
 

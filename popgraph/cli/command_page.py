@@ -1,4 +1,4 @@
-"""The reference page of the command line: the help of every command, as its parser prints it."""
+"""The reference page of the command line: the help of every command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH = 100
 
 
 def page(group: Any) -> str:
-    """The page in Markdown, of the command `popgraph` and of those in it."""
+    """The page in Markdown, for the command `popgraph` and its subcommands."""
     whole = group.make_context("popgraph", [], resilient_parsing=True, terminal_width=WIDTH)
     commands = {name: group.get_command(whole, name) for name in group.list_commands(whole)}
     rows = [

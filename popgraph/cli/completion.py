@@ -1,4 +1,4 @@
-"""`popgraph completion`: the script with which a shell completes our commands and options."""
+"""`popgraph completion`: prints the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 VARIABLE = "_POPGRAPH_COMPLETE"
-"""With this in its environment, the command is asked by a shell what may come next."""
+"""Environment variable with which a shell requests completions."""
 
 
 class Shell(StrEnum):
-    """The shells that have scripts."""
+    """Shells with a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -22,14 +22,14 @@ class Shell(StrEnum):
 
 
 def command(
-    shell: Annotated[Shell, typer.Argument(case_sensitive=False, help="For which shell.")],
+    shell: Annotated[Shell, typer.Argument(case_sensitive=False, help="The shell.")],
 ) -> None:
     """
-    Print the script with which a shell completes commands and options.
+    Print the completion script of a shell.
 
     \b
     eval "$(popgraph completion bash)"                     in ~/.bashrc
-    eval "$(popgraph completion zsh)"                      in ~/.zshrc, behind compinit
+    eval "$(popgraph completion zsh)"                      in ~/.zshrc, after compinit
     popgraph completion fish > ~/.config/fish/completions/popgraph.fish
     """
     script = import_module("typer.completion").get_completion_script
@@ -37,5 +37,5 @@ def command(
 
 
 def answer() -> None:
-    """Lets Typer answer what a shell asks; nothing is asked in usual runs."""
+    """Answers a completion request of a shell through Typer."""
     import_module("typer.completion").completion_init()

@@ -1,4 +1,4 @@
-"""`popgraph conformance`: runs ONNX's own test suite of backends, and counts."""
+"""`popgraph conformance`: runs ONNX's backend test suite, and counts the outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class On(StrEnum):
-    """What runs the models."""
+    """Backends for the models."""
 
     C = "c"
     REFERENCE = "reference"
@@ -29,30 +29,30 @@ class On(StrEnum):
 def command(
     backend: Annotated[
         list[On] | None,
-        typer.Option(case_sensitive=False, help="What runs them (may be given again)."),
+        typer.Option(case_sensitive=False, help="Backend to test (repeatable)."),
     ] = None,
     suite: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="PATH",
-            help="The tests of this wheel of onnx, or of this folder, and not those of the"
-            " installed package (may be given again).",
+            help="A wheel of onnx, or a folder of tests, instead of the installed onnx package "
+            "(repeatable).",
         ),
     ] = None,
-    only: Annotated[str, typer.Option(metavar="REGEX", help="Tests of such names only.")] = "",
+    only: Annotated[str, typer.Option(metavar="REGEX", help="Only tests whose name matches.")] = "",
     listed: Annotated[
-        bool, typer.Option("--list", help="Name every test that does not pass, and why.")
+        bool, typer.Option("--list", help="List every test that does not pass, with the reason.")
     ] = False,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all outcomes.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all outcomes to a file.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many processes (one per processor).")
+        int | None, typer.Option(min=1, help="Number of processes (default: one per processor).")
     ] = None,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds that a test may take.")] = 300.0,
+    limit: Annotated[float, typer.Option(min=1, help="Timeout per test, in seconds.")] = 300.0,
 ) -> None:
     """
-    Run ONNX's own test suite of backends, and count what passes.
+    Run ONNX's backend test suite, and count the outcomes.
 
     \b
     popgraph conformance
@@ -60,17 +60,17 @@ def command(
     popgraph conformance --backend c --backend reference --json conformance.json
     popgraph conformance --suite onnx-1.6.0-cp37-cp37m-manylinux1_x86_64.whl --suite my/tests
 
-    Inputs are fed when a model runs, as ONNX's runner does. What PopGraph refuses with a message
-    counts as refused; other numbers than ONNX expects as wrong; anything else, a crash or a test
-    that takes too long, as failed. Ends with status 1 if a test is wrong or failed. On the C
-    backend, tests that pass are counted by what computed them: C, C and host, or host only, where
-    Python computes every node. Tests that nobody can pass are skipped, with the reason.
+    Inputs are fed when a model runs, as by ONNX's runner. A test counts as refused if PopGraph
+    rejects it with a message, as wrong if values differ from ONNX's, and as failed after a crash, a
+    timeout or any other error. Exits with status 1 if a test is wrong or failed. On the C backend,
+    passed tests are also counted by where they were computed: C, C and host, or host only, if
+    Python computes every node. Tests that cannot pass anywhere are skipped, with the reason.
 
-    Wheels of onnx up to 1.22 hold the tests of their release, in older versions of the operators:
-    `pip download --no-deps --python-version 3.10 onnx==1.12.0` gets one. They are unpacked to a
-    temporary folder, not installed. A folder of tests holds KIND/test_NAME/model.onnx, and beside
-    it test_data_set_*/input_*.pb and output_*.pb. What several suites have, byte by byte, runs once
-    and counts for each.
+    Wheels of onnx up to 1.22 contain the tests of their release, in older versions of the
+    operators: `pip download --no-deps --python-version 3.10 onnx==1.12.0` gets one. They are
+    unpacked to a temporary folder, not installed. A folder of tests holds
+    KIND/test_NAME/model.onnx, and beside it test_data_set_*/input_*.pb and output_*.pb. A test that
+    is byte-identical in several suites runs once and counts for each.
     """
     from popgraph.cli import models
     from popgraph.conformance.outcome import BROKEN
@@ -111,7 +111,7 @@ def _outcomes(backend: On, cases: list[Case], jobs: int, limit: float) -> list[O
 
 
 def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:
-    """The same, with a bar for those who look at a terminal."""
+    """Shows a progress bar on terminals while outcomes arrive."""
     from rich.console import Console
     from rich.progress import track
 
@@ -122,7 +122,7 @@ def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:
 
 
 def text(backend: str, outcomes: list[Outcome], listed: bool, *, suites: bool = False) -> str:
-    """The tables; with that of the suites, if they were named."""
+    """The tables of outcomes; with a table of suites, if they were named."""
     from importlib.metadata import version
 
     from popgraph.conformance.report import (

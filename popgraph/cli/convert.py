@@ -12,12 +12,12 @@ from popgraph.cli.options import Dimensions, Folders, ModelFile
 
 def command(
     source: ModelFile,
-    target: Annotated[Path, typer.Argument(help="The file to write; its ending says the format.")],
+    target: Annotated[Path, typer.Argument(help="Output file; its suffix selects the format.")],
     dim: Dimensions = None,
     output: Annotated[
         list[str] | None,
         typer.Option(
-            "--output", metavar="NAME", help="Keep this value and what it needs (again for more)."
+            "--output", metavar="NAME", help="Keep only this value and its ancestors (repeatable)."
         ),
     ] = None,
     folders: Folders = None,
@@ -27,9 +27,9 @@ def command(
 
     \b
     popgraph convert model.onnx model.pgraph   large weights go to model.safetensors
-    popgraph convert model.pgraph model.onnx   gives a model that says the same
+    popgraph convert model.pgraph model.onnx   gives an equivalent model
     popgraph convert net.onnx one.onnx --dim N=1          a batch of known size
-    popgraph convert net.onnx trunk.onnx --output features   the part in front of a value
+    popgraph convert net.onnx trunk.onnx --output features   everything up to a value
     """
     from popgraph.cli import models
 

@@ -1,4 +1,4 @@
-"""The reference page of a dialect: its operations and attributes, as their classes define them."""
+"""The reference page of a dialect: its operations and attributes, from their classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECTIONS: dict[str, tuple[str, Sequence[type[Operation]]]] = {
     "In the bodies of kernels": ("Beside arith, math, memref, scf and vector.", tile.LANES),
     "The program": (f"{PROGRAM}: {MEANINGS[PROGRAM]}.", tile.PROGRAM),
 }
-"""The parts of the tile dialect, by level."""
+"""Sections of the tile dialect's page."""
 
 
 def page(dialect: Dialect) -> str:
@@ -41,7 +41,7 @@ def _text(kind: type[Operation] | type[Attribute]) -> str:
 
 
 def _rows(kind: type[Operation]) -> Iterator[str]:
-    """A table of what an operation is made of."""
+    """The table of an operation's operands, results, regions and properties."""
     assert issubclass(kind, IRDLOperation)
     found = list(_pieces(kind.get_irdl_definition()))
     if found:

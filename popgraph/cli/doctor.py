@@ -1,4 +1,4 @@
-"""`popgraph doctor`: reports what a machine has, or what becomes of the nodes of a model."""
+"""`popgraph doctor`: checks the machine, or the nodes of a model."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ PACKAGES = ("popgraph", "onnx", "numpy", "xdsl", "lark", "ml_dtypes")
 
 def command(
     model: Annotated[
-        Path | None, typer.Argument(help="An .onnx or .pgraph file; without one, the machine.")
+        Path | None,
+        typer.Argument(help="An .onnx or .pgraph file; by default, the machine is checked."),
     ] = None,
     dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+        list[str] | None, typer.Option(metavar="N=4", help="Size of a symbolic dimension.")
     ] = None,
     value: Values = None,
     folders: Folders = None,
 ) -> None:
     """
-    Show what PopGraph finds on this machine, or what it can do with a model.
+    Check this machine, or the nodes of a model.
 
     \b
     popgraph doctor                     compilers, vectors, cache, versions, extensions
-    popgraph doctor model.onnx          which nodes compile, and why others do not
+    popgraph doctor model.onnx          the nodes that compile, and why others do not
     popgraph doctor model.onnx --dim N=4
 
-    A model is not compiled for that. Nodes that Python computes are told with the reason; a node
-    that cannot be computed is an error, and all of them are told. Ends with exit code 1 then, and
-    when no C compiler works; the reference backend still does.
+    The model is not compiled. Nodes that Python computes are listed with the reason. A node that
+    cannot be computed is an error; all of them are reported. Exits with status 1 then, and also if
+    no C compiler works; the reference backend needs none.
     """
     if model is not None:
         _of_model(model, dim, value)
@@ -60,7 +61,7 @@ def _of_model(path: Path, dim: list[str] | None, value: list[str] | None) -> Non
 
 
 def _told(found: Diagnosis) -> str:
-    """Counts, and a row for each reason why Python computes something."""
+    """Counts of nodes, and a row per reason for which Python computes some."""
     from popgraph.passes.onnx.diagnose import kinds
     from popgraph.support.tables import table
 
@@ -111,7 +112,7 @@ def _of_machine() -> None:
 
 
 def _facts(machine: Machine) -> list[tuple[str, ...]]:
-    """What decisions about this machine rest on: field, value, unit; first, which preset, why."""
+    """The machine model: field, value, unit; the first row has the preset and its origin."""
     rows: list[tuple[str, ...]] = [("machine", machine.name, machine.source)]
     for each in fields(machine):
         if each.name not in ("name", "source"):

@@ -27,7 +27,7 @@ from popgraph.support.writing import write_files
 
 def command(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output folder.")],
     dim: Ranges = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
@@ -46,9 +46,9 @@ def command(
     popgraph emit model.onnx --dim N=1 -o model_c
 
     The folder then holds program.c (`main_prepare`, `main_run`, `main_stop`), kernels.c, their
-    headers, the constants as .bin files, and twice what each entry of the table of pointers must
-    point to that the first two functions take: main.h for C, program.json for other readers.
-    Both say how to compile it. `popgraph export` writes C with an interface of named arrays.
+    headers, and the constants as .bin files. The first two functions take a table of pointers;
+    main.h (for C) and program.json (for other readers) describe each entry, and how to compile the
+    sources. `popgraph export` writes C with an interface of named arrays.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT, backend_named

@@ -1,4 +1,4 @@
-"""`popgraph export`: writes a model as C with an interface, to be built into other software."""
+"""`popgraph export`: writes a model as C with an interface, for use in other software."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Weights(StrEnum):
-    """The place of the constants, as the C backend's exporter has it."""
+    """Storage of the constants; see the C backend's exporter."""
 
     INCBIN = "incbin"
     ARRAY = "array"
@@ -44,37 +44,38 @@ class Weights(StrEnum):
 
 def command(
     model: ModelFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
-    name: Annotated[
-        str, typer.Option(help="What the names of files and functions begin with.")
-    ] = "model",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output folder.")],
+    name: Annotated[str, typer.Option(help="Prefix of file and function names.")] = "model",
     target: Annotated[
         str,
         typer.Option(
-            help="The machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, wasm32, "
-            "or one that an extension brings."
+            help="Target machine: native, x86-64-v2, -v3 or -v4, aarch64, armv7e-m, riscv64, "
+            "wasm32, or one of an extension."
         ),
     ] = "native",
     weights: Annotated[
         Weights,
         typer.Option(
             case_sensitive=False,
-            help="Constants: included by the assembler, as C, or in a file that you load.",
+            help="Storage of constants: included by the assembler, as a C array, or in a separate "
+            "file.",
         ),
     ] = Weights.INCBIN,
     malloc: Annotated[
         bool,
-        typer.Option("--malloc/--no-malloc", help="Whether there is a function that allocates."),
+        typer.Option("--malloc/--no-malloc", help="Export a function that allocates its memory."),
     ] = True,
     train: Annotated[
         bool,
-        typer.Option("--train", help="A step of training, as the `train` section of a text says."),
+        typer.Option(
+            "--train", help="Export a training step, as defined by the file's `train` section."
+        ),
     ] = False,
     dropout: Annotated[
         bool,
         typer.Option(
             "--dropout/--no-dropout",
-            help="With --train, whether Dropout drops elements where its node does not say so.",
+            help="With --train, whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
     dim: Ranges = None,
@@ -82,7 +83,7 @@ def command(
     example: Annotated[
         list[str] | None,
         typer.Option(
-            "--input", "-i", metavar="NAME=FILE", help="An input of the test vector; else random."
+            "--input", "-i", metavar="NAME=FILE", help="Input of the test vector (default: random)."
         ),
     ] = None,
     schedule: ScheduleFile = None,
@@ -99,14 +100,15 @@ def command(
     popgraph export model.onnx --dim N=1 -o model_c
     make -C model_c check
 
-    The folder then holds model.h (model_init, model_run, a struct of the inputs and one of the
-    outputs, sizes), model.c, the constants, a Makefile and a CMakeLists.txt, and main.c, which runs
-    the model on a test vector that the reference backend computed. It is C11 for GCC and Clang,
-    needs memcpy, memset and libm, has no globals unless --threads is given, and allocates nothing.
-    With --train, model_step is a step of training: it computes the loss and moves the weights,
-    which model_save and model_load keep. With --dim N=..64, each call of model_run brings a struct
-    of sizes, 1 to 64 (2 to 64 if the model treats one row by itself), and the test vectors are for
-    64, for the least, and for a size between.
+    The folder then holds model.h (model_init, model_run, structs of inputs and outputs, sizes),
+    model.c, the constants, a Makefile and a CMakeLists.txt, and main.c, which runs the model on a
+    test vector that the reference backend computed. The code is C11 for GCC and Clang. It needs
+    memcpy, memset and libm, has no globals unless --threads is given, and does not allocate memory.
+
+    With --train, model_step is a training step: it computes the loss and updates the weights, which
+    model_save and model_load store. With --dim N=..64, each call of model_run passes a struct of
+    sizes, 1 to 64 (2 to 64 if the model treats size 1 differently); test vectors cover 64, the
+    smallest size, and one in between.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT, backend_named
@@ -142,7 +144,7 @@ def command(
 
 
 def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict[str, Array]:
-    """Inputs of the test vectors, made up as far as they are not given."""
+    """Inputs of the test vectors, random unless given."""
     from popgraph.backends.reference.meaning import random_inputs
     from popgraph.cli import models
 
@@ -153,7 +155,7 @@ def _inputs(module: ModuleOp, made: Options, given: Mapping[str, Array]) -> dict
 
 
 def _numbers(sizes: Sequence[Size]) -> Iterator[tuple[int, ...]]:
-    """Sizes to check: the bounds, numbers between, which differ, and the least."""
+    """Sizes to check: the bounds, different sizes in between, and the least."""
     if sizes:
         bounds = [size.bound for size in sizes]
         between = [bound * (2 + at % 2) // 5 | 1 for at, bound in enumerate(bounds)]
@@ -167,7 +169,7 @@ def _vector(
     sizes: Sequence[Size] = (),
     numbers: Sequence[int] = (),
 ) -> Vector:
-    """The front of the inputs, as far as the sizes go, and what the reference makes of it."""
+    """The inputs, cut to the sizes, and the reference's outputs."""
     from popgraph.backends.tools import Vector
     from popgraph.support.sizes import with_sizes
 

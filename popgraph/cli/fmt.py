@@ -19,25 +19,23 @@ STDIN = Path("-")
 
 def command(
     files: Annotated[
-        list[Path], typer.Argument(help=".pgraph files; - is the standard input.", metavar="FILES")
+        list[Path], typer.Argument(help=".pgraph files; - for the standard input.", metavar="FILES")
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; end with 1 if a file would change.")
+        bool, typer.Option("--check", help="Do not write; exit with 1 if a file would change.")
     ] = False,
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Write nothing; show what would change.")
-    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Do not write; print the changes.")] = False,
     folders: Folders = None,
 ) -> None:
     """
-    Lay out .pgraph texts in the one usual form. Comments stay.
+    Format .pgraph texts in the standard layout. Comments are kept.
 
     \b
     popgraph fmt net.pgraph
     popgraph fmt --check *.pgraph
     popgraph fmt - < net.pgraph
 
-    A file that is not well formed stays as it is, and its mistakes are shown.
+    A file with errors is not changed; its errors are reported.
     """
     from popgraph.builder.pgraph.print.formatter import format_text
     from popgraph.builder.pgraph.syntax.text_files import read_text

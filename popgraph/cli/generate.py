@@ -10,29 +10,32 @@ from popgraph.cli.options import Folders, ModelFile, Threads
 
 
 def tokens(text: str) -> list[int]:
-    """The numbers of `1,2,3`."""
+    """Parses `1,2,3`."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of integers such as 1,2,3") from error
+        raise typer.BadParameter(f"{text!r} is not a list of integers such as 1,2,3") from error
 
 
 def command(
     model: ModelFile,
-    ids: Annotated[str, typer.Option("--ids", metavar="1,2,3", help="The tokens of the prompt.")],
-    max_new_tokens: Annotated[int, typer.Option(min=0, help="How many tokens to print.")] = 20,
-    temperature: Annotated[float, typer.Option(help="0 takes the most likely token.")] = 0.0,
-    top_k: Annotated[int | None, typer.Option(help="Draw from this many likely tokens.")] = None,
+    ids: Annotated[str, typer.Option("--ids", metavar="1,2,3", help="Token ids of the prompt.")],
+    max_new_tokens: Annotated[int, typer.Option(min=0, help="Number of tokens to generate.")] = 20,
+    temperature: Annotated[
+        float, typer.Option(help="Sampling temperature; 0 selects the most likely token.")
+    ] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Sample from the k most likely tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Draw from the fewest tokens with this probability.")
+        float | None,
+        typer.Option(help="Sample from the smallest set of tokens with at least this probability."),
     ] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="2,13", help="End with these tokens in a row (again for more)."),
+        typer.Option(metavar="2,13", help="Stop after this token sequence (repeatable)."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Which random numbers.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the sampling.")] = None,
     max_length: Annotated[
-        int | None, typer.Option(help="The largest number of tokens, prompt included.")
+        int | None, typer.Option(help="Maximum number of tokens, including the prompt.")
     ] = None,
     threads: Threads = 1,
     folders: Folders = None,

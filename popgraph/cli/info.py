@@ -1,4 +1,4 @@
-"""`popgraph info`: tells what a model is called with, holds and computes."""
+"""`popgraph info`: reports the interface, the parameters and the cost of a model."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def command(
     dim: Dimensions = None,
     value: Values = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Time the model on made-up inputs, too.")
+        bool, typer.Option("--measure", help="Also measure the model on random inputs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="All of it as rows `kind,name,type,number,bytes`.")
+        bool, typer.Option("--csv", help="Print as rows `kind,name,type,number,bytes`.")
     ] = False,
     threads: Threads = 1,
     winograd: Winograd = Switch.ON,
@@ -44,20 +44,20 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Tell what a model is called with, what it holds, and what it computes.
+    Report the inputs and outputs of a model, its parameters, operators and cost.
 
     \b
     popgraph info model.onnx
     popgraph info model.onnx --dim N=1 --measure --threads 2
     popgraph info model.onnx --dim N=1 --json
 
-    Multiply-adds are the terms of the sums of products that the model writes down, whatever our
-    kernels save of them: the number by which `bench` counts, too (two operations for each). They,
-    memory and time are known where all sizes are: --dim says them, --value the inputs that decide
-    structure. The estimate is what one core needs at least for its arithmetic and its memory.
+    Multiply-adds are those of the model's contractions, even if our kernels compute fewer; `bench`
+    counts two operations for each. They, memory and time are known once all sizes are: --dim sets
+    dimensions, --value sets structural inputs. The estimate is a lower bound for one core, from
+    arithmetic and memory.
     """
     if as_json and as_csv:
-        raise typer.BadParameter("--json and --csv are two forms", param_hint="--csv")
+        raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT
     from popgraph.cli import models
@@ -86,7 +86,7 @@ def command(
 
 
 def rows(found: Facts) -> Iterator[tuple[str, str, str, object, object]]:
-    """Kind, name, type, number and bytes of everything that is known."""
+    """Kind, name, type, number and bytes of each known fact."""
     for kind, tensors in _tensors(found):
         for one in tensors:
             yield kind, one.name, one.type, one.elements, one.bytes
@@ -103,12 +103,12 @@ def _tensors(found: Facts) -> list[tuple[str, list[Tensor]]]:
 
 
 def csv_of(found: Facts) -> str:
-    """The rows with their headings, without a last line end."""
+    """The rows as CSV with headings, without a final newline."""
     return csv_text([("kind", "name", "type", "number", "bytes"), *rows(found)]).rstrip("\n")
 
 
 def text(found: Facts, unknown: str = "") -> str:
-    """For a terminal; `unknown` says why costs are not known."""
+    """The report as text; `unknown` says why costs are unknown."""
     from popgraph.support.tables import table
 
     return f"{found.model}\n{table(list(_lines(found, unknown)))}"

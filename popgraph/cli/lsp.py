@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def command(
     port: Annotated[
-        int | None, typer.Option(help="Listen on this port of 127.0.0.1; else the standard input.")
+        int | None,
+        typer.Option(help="Listen on this port of 127.0.0.1 (default: standard input and output)."),
     ] = None,
     folders: Folders = None,
 ) -> None:
@@ -32,10 +33,9 @@ def command(
     popgraph lsp
     popgraph lsp --port 2087
 
-    Editors start it: mistakes and warnings as one writes, types and operators under the pointer,
-    completion, parameters of calls, inferred types, the outline, go to definition, references,
-    rename, formatting. Needs the package pygls:
-    pip install "popgraph[lsp]".
+    For editors: errors and warnings while typing, types and operators on hover, completion,
+    signatures, inferred types, outline, go to definition, references, rename, formatting. Requires
+    the package pygls: pip install "popgraph[lsp]".
     """
     server = make_server()
     if port is None:
@@ -45,7 +45,7 @@ def command(
 
 
 def make_server() -> LanguageServer:
-    """The server with everything that it can do."""
+    """The server with all of its features."""
     try:
         from lsprotocol import types as lsp
         from pygls.lsp.server import LanguageServer
@@ -102,7 +102,7 @@ def make_server() -> LanguageServer:
 
 
 def _add_names(server: LanguageServer, texts: _Texts) -> None:
-    """What an editor asks about names: where they are used, other names, the outline."""
+    """Adds requests about names: references, renaming, outline."""
     from lsprotocol import types as lsp
     from pygls.exceptions import JsonRpcInvalidParams
 
@@ -128,7 +128,7 @@ def _add_names(server: LanguageServer, texts: _Texts) -> None:
 
 
 def _add_marks(server: LanguageServer, texts: _Texts) -> None:
-    """What an editor shows in a text: parameters of calls, inferred types, kinds of names."""
+    """Adds annotations: signatures, inferred types, semantic tokens."""
     from lsprotocol import types as lsp
 
     from popgraph.builder.pgraph.tools.marks import KINDS
@@ -191,7 +191,7 @@ def _symbol(found: Symbol) -> lsp.DocumentSymbol:
 
 
 class _Texts:
-    """The texts that are open in the editor, as it has them now."""
+    """The documents open in the editor, in their current state."""
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
@@ -218,7 +218,7 @@ class _Texts:
 
 
 def _place(position: lsp.Position) -> tuple[int, int]:
-    """Line and column, from 1."""
+    """Line and column, counted from 1."""
     return position.line + 1, position.character + 1
 
 
@@ -262,7 +262,7 @@ def _kind(kind: str) -> lsp.CompletionItemKind:
 
 
 def _formatted(text: str) -> list[lsp.TextEdit] | None:
-    """The one edit that lays a text out; None while it is not well formed."""
+    """The edit that formats a text; None if the text has errors."""
     from lsprotocol import types as lsp
 
     from popgraph.builder.pgraph.print.formatter import format_text

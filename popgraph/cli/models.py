@@ -1,4 +1,4 @@
-"""Reads and writes models and arrays for the commands, and fixes symbolic dimensions."""
+"""Reads and writes models and arrays for the commands, and sets symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
-    """The model of a file."""
+    """Loads the model of a file."""
     check_file(path)
     with while_importing():
         from popgraph import compiler
@@ -40,14 +40,14 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
 
 
 def check_file(path: Path) -> None:
-    """ModelError for what cannot be the file of a model."""
+    """ModelError if a path cannot be a model file."""
     if path.is_dir():
         raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
         raise ModelError(no_such(path), str(path))
     if path.suffix not in MODELS:
         raise ModelError(
-            f"{path.suffix or 'a file without an ending'} is no kind of model",
+            f"{path.suffix or 'a file without a suffix'} is not a model format",
             str(path),
             f"models are {', '.join(MODELS)}",
         )
@@ -64,11 +64,11 @@ def opened(
     ranged: bool = False,
 ) -> tuple[ModuleOp, Compilation, Training | None]:
     """
-    The model of a file; with `train`, a step of training.
+    Loads the model of a file; with `train`, its training step.
 
-    Its symbolic dimensions are as `dim` says, its structural inputs as `value` does. ModelError
-    if something of both stays unknown and it is to be `static`; but sizes may be `assumed`, and
-    stay open up to a bound where they may be `ranged`.
+    `dim` sets symbolic dimensions, `value` structural inputs. ModelError if some of either stay
+    unknown and the model is to be `static`. With `assumed`, unknown sizes become 1; with `ranged`,
+    sizes may stay open up to a bound.
     """
     from popgraph.compiler.sizes import specialise
 
@@ -92,7 +92,7 @@ def at_sizes(
     *,
     train: bool = False,
 ) -> tuple[ModuleOp, Compilation]:
-    """The model that `opened` leaves open up to bounds, with these numbers for its sizes."""
+    """The model that `opened` leaves open up to bounds, with `numbers` as its sizes."""
     known, bounds = ranges(dim or ())
     found = {**known, **dict(zip(sorted(bounds), numbers, strict=True))}
     texts = [f"{name}={size}" for name, size in found.items()]
@@ -109,9 +109,9 @@ def lower_to_sizes(
     train: bool = False,
 ) -> None:
     """
-    Lowers the module of a request, which `opened` made with the same options.
+    Lowers the module of a request, which `opened` loaded with the same options.
 
-    `UnsizedError` unless it is one program for all sizes up to the bounds in `dim`.
+    UnsizedError unless one program serves all sizes up to the bounds in `dim`.
     """
 
     def probe(numbers: Mapping[str, int]) -> BuildRequest:
@@ -134,7 +134,7 @@ def lower_to_sizes(
 
 
 def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
-    """A model with its loss, and how it is trained, as the `train` section of its file says."""
+    """The training step of a file with a `train` section."""
     from popgraph.builder.pgraph import load as load_text
     from popgraph.passes.base import Compilation
     from popgraph.training.task import task_of
@@ -160,7 +160,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`["x=a.npy"]` as a dictionary; a text without `=` is wrong usage."""
+    """Parses `["x=a.npy"]` to a dict; BadParameter for a text without `=`."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -173,17 +173,17 @@ def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def sizes(texts: Iterable[str]) -> dict[str, int]:
-    """`["N=4"]` as sizes of symbolic dimensions."""
+    """Parses `["N=4"]` to sizes of symbolic dimensions."""
     found: dict[str, int] = {}
     for name, value in pairs(texts, "--dim").items():
         if not value.isdigit() or not int(value):
-            raise typer.BadParameter(f"{value!r} is no size", param_hint="--dim")
+            raise typer.BadParameter(f"{value!r} is not a size", param_hint="--dim")
         found[name] = int(value)
     return found
 
 
 def ranges(texts: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """`["N=4", "L=..64"]` as sizes of symbolic dimensions, and bounds of those that stay open."""
+    """Parses `["N=4", "L=..64"]` to sizes of symbolic dimensions, and bounds of open ones."""
     known, bounds = [], dict[str, int]()
     for text in texts:
         name, _, value = text.partition("=..")
@@ -195,7 +195,7 @@ def ranges(texts: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def values(texts: Iterable[str], inputs: Mapping[str, TensorSpec]) -> dict[str, Array]:
-    """`["shape=2,3"]` as arrays in the types of a model's inputs."""
+    """Parses `["shape=2,3"]` to arrays in the types of a model's inputs."""
     from popgraph.support.dtypes import from_numpy
 
     found: dict[str, Array] = {}
@@ -212,7 +212,7 @@ def values(texts: Iterable[str], inputs: Mapping[str, TensorSpec]) -> dict[str, 
 
 
 def specs_of(module: ModuleOp) -> dict[str, TensorSpec]:
-    """What a module says of its inputs, whatever its level."""
+    """The specification of each input of a module at any level."""
     from popgraph.backends.reference import signature
     from popgraph.compiler.descriptions import spec
 
@@ -220,30 +220,30 @@ def specs_of(module: ModuleOp) -> dict[str, TensorSpec]:
 
 
 def _numbers(name: str, text: str, dtype: DType, shape: Sequence[object]) -> Array:
-    """The numbers of an option as the array that an input takes."""
+    """Parses the numbers of an option to an array for an input."""
     import numpy as np
 
     if len(shape) > 1:
         raise _no_value(
-            f"input {name!r} is a tensor of {len(shape)} axes, and {text!r} gives it at most one",
+            f"input {name!r} has {len(shape)} axes, and {text!r} gives it at most one",
             f"`popgraph run` takes it from a file: --input {name}=FILE.npy",
         )
     parts = text.split(",")
     if not shape and len(parts) > 1:
         raise _no_value(
-            f"input {name!r} is one number, and {text!r} is a list of {len(parts)}",
+            f"input {name!r} is a scalar, and {text!r} is a list of {len(parts)}",
             f"--value {name}={parts[0] or 1}",
         )
-    kind = "whole number" if not dtype.is_float else "number"
+    kind, article = ("number", "a") if dtype.is_float else ("integer", "an")
     words = {"true": 1, "false": 0} if dtype.name == "bool" else {}
     try:
         read = [words.get(one) if one in words else _number(one, dtype) for one in parts]
         array = np.array(read, dtype.numpy)
     except (ValueError, OverflowError) as error:
         example = "true" if words else "2,3" if shape else "2"
-        what = f"list of {kind}s" if shape else kind
+        what = f"a list of {kind}s" if shape else f"{article} {kind}"
         raise _no_value(
-            f"{text!r} is no {what}, which input {name!r} is", f"--value {name}={example}"
+            f"{text!r} is not {what}, the type of input {name!r}", f"--value {name}={example}"
         ) from error
     return array.reshape([-1] * len(shape))
 
@@ -257,20 +257,20 @@ def _no_value(what: str, hint: str) -> typer.BadParameter:
 
 
 def cut(module: ModuleOp, names: Sequence[str]) -> None:
-    """Leaves of a model what these values need, which become its outputs."""
+    """Cuts a model to the operations that these values need; they become its outputs."""
     from popgraph.dialects.levels import level_of
     from popgraph.dialects.onnx.outputs import cut_to
 
     if level_of(module) != "onnx":
         raise ModelError(
-            f"a module of the {level_of(module)} level is not cut",
+            f"a module of the {level_of(module)} level cannot be cut",
             hint="--output is for models: .onnx, .pgraph, and .mlir of the onnx level",
         )
     cut_to(module, names)
 
 
 def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
-    """Sizes of inputs that nobody says are 1; a note says so."""
+    """Sets unknown sizes of inputs to 1, and reports it in a note."""
     from xdsl.dialects.builtin import TensorType
 
     from popgraph.compiler.sizes import symbols
@@ -298,14 +298,14 @@ def assume_ones(module: ModuleOp, compilation: Compilation) -> None:
 
 
 def note_ones(dimensions: Iterable[str]) -> None:
-    """A note: which sizes are 1 because nothing says more."""
+    """Reports the dimensions that were set to 1 by default."""
     names = sorted(dimensions)
-    taken = ", ".join(f"{name} = 1" for name in names) or "sizes without a name are 1"
-    note(f"{taken}: nobody says more" + (f" (--dim {names[0]}=4 does)" if names else ""))
+    taken = ", ".join(f"{name} = 1" for name in names) or "unnamed sizes are 1"
+    note(f"{taken} by default" + (f" (set another size by --dim {names[0]}=4)" if names else ""))
 
 
 def check_static(module: ModuleOp) -> None:
-    """ModelError unless every input has a known shape (only those of onnx modules may not)."""
+    """ModelError unless every input has a static shape."""
     from popgraph.compiler.sizes import symbols
     from popgraph.dialects.levels import level_of
     from popgraph.dialects.onnx.containers import input_types
@@ -331,7 +331,7 @@ def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
 
 
 def program_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Iterator[str]:
-    """Comments on an open model: what decides its structure, for what the cache has programs."""
+    """Comments on an open model: its structural inputs, and its compiled programs in the cache."""
     from popgraph.backends.registry import DEFAULT, backend_named
     from popgraph.compiler import interface_of
 
@@ -366,12 +366,12 @@ def _call_text(call: KnownCall) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """As `--value` takes it."""
+    """Formats a value as `--value` accepts it."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def is_hosted(module: ModuleOp, *, trained: bool = False) -> bool:
-    """Whether a model, or a step that trains it, is several programs."""
+    """Whether a model, or its training step, has host steps."""
     from popgraph.dialects.levels import ONNX, level_of
     from popgraph.passes.onnx.partition import host_nodes
 
@@ -381,7 +381,7 @@ def is_hosted(module: ModuleOp, *, trained: bool = False) -> bool:
 def check_structure(
     module: ModuleOp, compilation: Compilation, given: Collection[str] = ()
 ) -> None:
-    """ModelError if a model's structure depends on the value of an input that is not given."""
+    """ModelError if a structural input is not given."""
     from popgraph.dialects.onnx.containers import input_types
     from popgraph.dialects.onnx.types import dims
 
@@ -395,7 +395,7 @@ def check_structure(
 
 
 def check_place(path: Path, option: str) -> None:
-    """BadParameter, before work whose result would be lost, where no file can be written."""
+    """BadParameter if a file cannot be written; checked before long work."""
     if path.is_dir():
         raise typer.BadParameter(f"{str(path)!r} is a folder", param_hint=option)
     if not path.parent.is_dir():
@@ -405,7 +405,7 @@ def check_place(path: Path, option: str) -> None:
 
 
 def read_array(text: str) -> Array:
-    """The array of an .npy file."""
+    """Reads an .npy file."""
     from popgraph.support.array_files import read_npy
     from popgraph.support.reading import Unreadable
 
@@ -418,7 +418,7 @@ def read_array(text: str) -> Array:
 
 
 def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:
-    """`["x=a.npy"]` as arrays."""
+    """Reads the arrays of `["x=a.npy"]`."""
     return {name: read_array(file) for name, file in pairs(texts, option).items()}
 
 
@@ -426,9 +426,9 @@ def given(
     module: ModuleOp, files: Mapping[str, str], texts: Iterable[str], *, complete: bool
 ) -> dict[str, Array]:
     """
-    The arrays of `--input` (files by names) and `--value`, as the model takes them.
+    The arrays of `--input` (files by name) and `--value`, in the types of the model.
 
-    Names are checked before a file is read, and types before anything is compiled.
+    Names are checked before files are read, and types before anything is compiled.
     """
     from popgraph.support.given import check_names
 
@@ -436,7 +436,7 @@ def given(
     numbers = values(texts, specs_of(module))
     check_names({**files, **numbers}, types, overridable=also, complete=complete)
     if twice := [name for name in files if name in numbers]:
-        raise typer.BadParameter(f"{twice[0]!r} is in --value, too", param_hint="--input")
+        raise typer.BadParameter(f"{twice[0]!r} is also in --value", param_hint="--input")
     arrays = {name: read_array(file) for name, file in files.items()} | numbers
     return _fitted(arrays, {**types, **also})
 
@@ -448,7 +448,7 @@ def known_given(
     *,
     complete: bool,
 ) -> dict[str, Array]:
-    """The same for a program of the cache, whose model is not read."""
+    """The same for a cached program, whose model is not loaded."""
     from popgraph.support.dtypes import from_numpy
     from popgraph.support.given import check_names
 
@@ -462,7 +462,7 @@ def known_given(
 
 
 def _input_types(module: ModuleOp) -> tuple[Mapping[str, Attribute], Mapping[str, Attribute]]:
-    """The types of a model's inputs, and of initializers for which a call may bring other values"""
+    """The types of a model's inputs, and of initializers that calls may override."""
     from popgraph.backends.reference import signature
     from popgraph.dialects.levels import ONNX, level_of
     from popgraph.dialects.onnx.containers import input_types, model_of
@@ -475,7 +475,7 @@ def _input_types(module: ModuleOp) -> tuple[Mapping[str, Attribute], Mapping[str
 
 
 def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict[str, Array]:
-    """Arrays in the types of inputs; a note says which are converted."""
+    """Converts arrays to the types of inputs; a note lists conversions."""
     from xdsl.dialects.builtin import TensorType
 
     from popgraph.dialects.element_types import from_ir, is_number
@@ -492,7 +492,7 @@ def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict
 
 
 def _converted(name: str, array: Array, dtype: DType) -> Array:
-    """The array in the element type of the model; a note says that it is converted."""
+    """Converts an array to the element type of the model; a note says so."""
     from popgraph.support.given import fitted
 
     found = fitted(name, array, dtype)
@@ -518,7 +518,7 @@ def check_outputs(module: ModuleOp, compilation: Compilation, names: Collection[
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
-    """The type of each input of numbers, whatever the level of the module."""
+    """The types of numeric inputs of a module at any level."""
     from popgraph.backends.reference import signature
     from popgraph.dialects.element_types import is_number
 
@@ -553,7 +553,7 @@ SAVERS: dict[str, Callable[[Path, Any, Any], None]] = {
 
 
 def save(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    """Writes an onnx-level module in the format that the name of the file asks for."""
+    """Writes an onnx-level module in the format of the file's extension."""
     if path.suffix not in SAVERS:
         raise typer.BadParameter(
             f"{path.name!r} must end in {', '.join(SAVERS)}", param_hint="output"

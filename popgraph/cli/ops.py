@@ -1,4 +1,4 @@
-"""`popgraph ops`: lists ONNX operators and how they are computed, or operations of a level."""
+"""`popgraph ops`: lists ONNX operators and how they are computed, or the operations of a level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from popgraph.support.texts import read_text
 
 
 class Dialect(StrEnum):
-    """Dialects of the IR that are PopGraph's own."""
+    """PopGraph's own IR dialects."""
 
     PG = "pg"
     GRAPHCORE = "graphcore"
@@ -53,30 +53,30 @@ COLUMNS = ("operator", "versions", "how", "in C", "element types")
 
 
 def command(
-    pattern: Annotated[str, typer.Argument(help="Only those with this in their name.")] = "",
+    pattern: Annotated[str, typer.Argument(help="Only operators whose name contains this.")] = "",
     level: Annotated[
-        Level, typer.Option(parser=ir_level, metavar=LEVELS, help="Whose operators.")
+        Level, typer.Option(parser=ir_level, metavar=LEVELS, help="IR level of the operators.")
     ] = Level.ONNX,
     dialect: Annotated[
         Dialect | None,
-        typer.Option(case_sensitive=False, help="The reference of a whole dialect, in Markdown."),
+        typer.Option(case_sensitive=False, help="Print the reference of a dialect as Markdown."),
     ] = None,
-    markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the page docs/ops.md.")] = False,
     record: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What tests of operators gave, for that page."),
+        typer.Option(metavar="FILE", help="Measured test results for that page."),
     ] = None,
     load: Load = None,
 ) -> None:
     """
-    List operators: those of ONNX, and how each is computed, or those of an IR level.
+    List the operators of ONNX and how each is computed, or those of an IR level.
 
     \b
     popgraph ops conv
     popgraph ops --level graphcore
     popgraph ops --dialect tile
 
-    Operators that installed distributions bring, or --load, are listed with who brings them.
+    Operators of installed extensions, or of --load, are listed with their origin.
     """
     if dialect is not None:
         from popgraph.cli.dialect_page import page
@@ -106,16 +106,16 @@ def command(
 
 
 def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
-    """The error for a name that no operator has a part of."""
+    """The error for a pattern that matches no operator."""
     close = closest(pattern, [row[0] for row in rows])
     return UnsupportedError(
-        f"no operator here has {pattern!r} in its name",
+        f"no operator name contains {pattern!r}",
         hint=f"the closest is {close}" if close else "`popgraph ops` lists them",
     )
 
 
 def _measured(record: Path | None) -> dict[str, tuple[str, str]]:
-    """By operator, whether gradients flow and how many of ONNX's tests pass, as was recorded."""
+    """The recorded gradients and test results of each operator."""
     if record is None:
         return {}
     operators = json.loads(read_text(record))["operators"]
@@ -126,7 +126,7 @@ def _measured(record: Path | None) -> dict[str, tuple[str, str]]:
 
 
 def _slopes(record: Path | None) -> dict[str, dict[str, str]]:
-    """By operator and input, whether the result moves with the input, as was recorded."""
+    """For each operator and input, whether the gradient was measured to be nonzero."""
     if record is None:
         return {}
     operators = json.loads(read_text(record))["operators"]
@@ -134,7 +134,7 @@ def _slopes(record: Path | None) -> dict[str, dict[str, str]]:
 
 
 def _tests(cases: Mapping[str, int]) -> str:
-    """`8 of 8`; `5 of 5, 5 host only`: all but C is named."""
+    """`8 of 8`; `5 of 5, 5 host only`: names every place of computation except C."""
     from popgraph.conformance.outcome import Computed
 
     passed, total = sum(cases.get(by, 0) for by in Computed), sum(cases.values())
@@ -143,7 +143,7 @@ def _tests(cases: Mapping[str, int]) -> str:
 
 
 def _measured_types(record: Path | None) -> dict[str, str]:
-    """By operator, the types of its first input that were right, and why others are not."""
+    """For each operator, the measured types of its first input, and the reasons for others."""
     if record is None:
         return {}
     return {
@@ -161,7 +161,7 @@ def _reasons(rest: Mapping[str, str]) -> list[str]:
 
 
 def _gradient(slopes: Mapping[str, str]) -> str:
-    """By which inputs there is one; those at which the result does not move have none."""
+    """The inputs with a gradient: `yes` for all, `zero` for none."""
     moving = [name for name, slope in slopes.items() if slope == "yes"]
     if not moving:
         return "zero" if slopes else ""
@@ -169,7 +169,7 @@ def _gradient(slopes: Mapping[str, str]) -> str:
 
 
 def _of_gradients(slopes: Mapping[str, Mapping[str, str]]) -> str:
-    """The sections that count operators by their gradient, and say why some have none."""
+    """Sections with counts of operators by gradient, and the reasons for missing ones."""
     from popgraph.passes.onnx.without_gradient import Flow, flows
 
     found = flows(slopes)
@@ -197,7 +197,7 @@ def _of_gradients(slopes: Mapping[str, Mapping[str, str]]) -> str:
 def _onnx(
     measured: Mapping[str, tuple[str, str]], types: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
-    """What is known of operators; what tests gave stands in the last of the rows of each."""
+    """The rows of operators; measurements appear in the last row of each operator."""
     from popgraph.passes.onnx.operator_ways import rows
 
     found = rows()
@@ -218,7 +218,7 @@ def _onnx(
 
 
 def _ranges(versions: tuple[int, ...]) -> str:
-    """`1, 6, 13`; of many, the first and the last."""
+    """`1, 6, 13`; first and last of many versions."""
     if len(versions) > MANY_VERSIONS:
         return f"{versions[0]} to {versions[-1]}"
     return ", ".join(map(str, versions))
@@ -232,7 +232,7 @@ FAMILIES = {
     "f8": "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz",
     "small ints": "i2 i4 u2 u4",
 }
-"""Element types that mostly come together, for short."""
+"""Abbreviations of element types that often occur together."""
 
 
 def _families(types: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""`popgraph opt`: runs passes over IR text."""
+"""`popgraph opt`: runs passes on IR text."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 def command(
     file: Annotated[
-        Path, typer.Argument(help="IR text of any level; `-` is the standard input.")
+        Path, typer.Argument(help="IR text of any level; `-` for the standard input.")
     ] = Path("-"),
     passes: Annotated[
         str,
-        typer.Option("--passes", "-p", metavar="PASSES", help="Passes, separated by commas."),
+        typer.Option("--passes", "-p", metavar="PASSES", help="Comma-separated passes."),
     ] = "",
     check: Annotated[
-        bool, typer.Option(help="Run the module before and after each pass and compare.")
+        bool,
+        typer.Option(help="Run the module before and after each pass, and compare the results."),
     ] = False,
     schedule: ScheduleFile = None,
     load: Load = None,
@@ -47,8 +48,8 @@ def command(
     popgraph opt in.mlir --load my_passes.py -p my-pass --check
     popgraph opt popgraph-1a2b3c.mlir      a reproducer: its first line names the passes
 
-    IR text below the graphcore level is code: --check runs its loops on plain memory. Run only
-    what you trust.
+    IR text below the graphcore level is code: --check runs its loops on plain memory. Run only code
+    that you trust.
     """
     from popgraph import compiler
     from popgraph.passes.base import Compilation
@@ -75,7 +76,7 @@ def command(
 
 
 def _pipeline(passes: str) -> list[Pass]:
-    """The passes of a text, with their options; whoever wrote it learns what is wrong with it."""
+    """Parses a pipeline of passes with options; BadParameter if it is not valid."""
     from xdsl.passes import PassPipeline
     from xdsl.utils.arg_spec import parse_pipeline
     from xdsl.utils.exceptions import ArgSpecParseError
@@ -98,7 +99,7 @@ def _pipeline(passes: str) -> list[Pass]:
 
 
 def _scheduled(steps: Sequence[Pass], schedule: Path | None) -> list[Pass]:
-    """The same passes; those that decide schedules follow a file, too."""
+    """Adds the schedules of a file to the passes that schedule contractions."""
     from popgraph.dialects.tile.structured.schedule_file import read_schedules
     from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
     from popgraph.passes.structured.winograd.use_winograd import UseWinograd
@@ -114,9 +115,9 @@ def _scheduled(steps: Sequence[Pass], schedule: Path | None) -> list[Pass]:
 
 def _same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
     """
-    The compiler's check, with made-up elements for large tensors whose text holds a key only.
+    Checks equivalence with random elements for large tensors that IR text only names.
 
-    Any elements will do to compare two modules; a pass that needs the real ones has said so.
+    The comparison is valid for any elements; a pass that needs the actual ones reports it.
     """
     import numpy as np
 
@@ -148,4 +149,4 @@ def _text(file: Path) -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise ParseError("this is no UTF-8 text", str(file)) from error
+        raise ParseError("not UTF-8 text", str(file)) from error

@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they say to the compiler."""
+"""Options that several commands share, and their conversion to compiler options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """The levels of the IR, downwards, and C; as `popgraph.dialects.levels` has them."""
+    """The levels of the IR, from top to bottom, and C; see `popgraph.dialects.levels`."""
 
     ONNX = "onnx"
     GRAPHCORE = "graphcore"
@@ -36,12 +36,12 @@ LEVELS_AND_C = "[" + "|".join(Level) + "]"
 
 
 def level(text: str) -> Level:
-    """The level of a name; `tile`, which was one level, is understood for one version."""
+    """Parses the name of a level; the former `tile` is accepted with a warning."""
     return _level(text, list(Level))
 
 
 def ir_level(text: str) -> Level:
-    """The same without C."""
+    """Parses the name of a level other than C."""
     return _level(text, [one for one in Level if one != Level.C])
 
 
@@ -53,24 +53,25 @@ def _level(text: str, known: Sequence[Level]) -> Level:
         return Level(text.lower())
     close = closest(text, known)
     raise typer.BadParameter(
-        f"{text!r} is none of {', '.join(known)}" + (f"; did you mean {close!r}?" if close else "")
+        f"{text!r} is not one of {', '.join(known)}"
+        + (f"; did you mean {close!r}?" if close else "")
     )
 
 
 class Switch(StrEnum):
-    """Whether something is done."""
+    """On or off."""
 
     ON = "on"
     OFF = "off"
 
 
 SEARCH_PATH = "POPGRAPH_PATH"
-"""As in `popgraph.builder.pgraph.check.imports`, which would take a while to import."""
+"""Same as in `popgraph.builder.pgraph.check.imports`, which is slow to import."""
 
 
 @contextmanager
 def _searching(folders: Sequence[str]) -> Iterator[None]:
-    """Puts folders before those of the environment."""
+    """Prepends folders to the search path in the environment."""
     before = os.environ.get(SEARCH_PATH)
     os.environ[SEARCH_PATH] = os.pathsep.join(filter(None, [*folders, before]))
     try:
@@ -82,7 +83,7 @@ def _searching(folders: Sequence[str]) -> Iterator[None]:
 
 
 def _search(context: typer.Context, folders: list[str] | None) -> list[str] | None:
-    """While a command runs, texts find what they import in these folders."""
+    """Adds folders to the search path of imports while a command runs."""
     if folders:
         context.with_resource(_searching(folders))
     return folders
@@ -93,15 +94,15 @@ Folders = Annotated[
     typer.Option(
         "-I",
         metavar="FOLDER",
-        help="Where a .pgraph text's imports are looked for (may be given again).",
+        help="Search path for imports of .pgraph files (repeatable).",
         callback=_search,
     ),
 ]
-"""Of every command that reads models; its callback does all that there is to do with it."""
+"""For every command that reads models; its callback handles the option."""
 
 
 def _load(modules: list[str] | None) -> list[str] | None:
-    """Loads extensions before other options are read, which may name what they bring."""
+    """Loads extensions eagerly, since other options may use their names."""
     if modules:
         from popgraph.support.extensions import load_module
 
@@ -115,25 +116,25 @@ Load = Annotated[
     typer.Option(
         "--load",
         metavar="MODULE",
-        help="A file or module of Python that registers passes, operators or targets.",
+        help="Python file or module that registers passes, operators or targets.",
         callback=_load,
         is_eager=True,
     ),
 ]
-"""Of commands that run passes; its callback does all that there is to do with it."""
+"""For commands that run passes; its callback handles the option."""
 
 ExtraPasses = Annotated[
     list[str] | None,
     typer.Option(
         "--pass",
         metavar="PASS",
-        help="Run this pass from outside, too: `name`, or 'name{limit=3} after cse'.",
+        help="Also run this registered pass: `name`, or 'name{limit=3} after cse'.",
     ),
 ]
 
 
 def existing(context: typer.Context, path: Path) -> Path:
-    """The file of a model: a wrong name is reported before the compiler is imported."""
+    """Checks the file of a model before the compiler is imported."""
     if not context.resilient_parsing:
         check_file(path)
     return path
@@ -145,7 +146,7 @@ ModelFile = Annotated[
 
 
 Dimensions = Annotated[
-    list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+    list[str] | None, typer.Option(metavar="N=4", help="Size of a symbolic dimension.")
 ]
 
 
@@ -154,29 +155,29 @@ Ranges = Annotated[
     typer.Option(
         "--dim",
         metavar="N=4",
-        help="The size of a symbolic dimension; N=..64: any size up to that one.",
+        help="Size of a symbolic dimension; N=..64 for any size up to 64.",
     ),
 ]
-"""The sizes of commands that can make one program for many of them."""
+"""For commands that can build one program for many sizes."""
 
 
 Winograd = Annotated[
     Switch,
     typer.Option(
         case_sensitive=False,
-        help="Whether 3x3 convolutions may be computed by Winograd's transforms.",
+        help="Whether 3x3 convolutions may use Winograd's algorithm.",
     ),
 ]
 
 
 ScheduleFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
+    typer.Option(metavar="FILE", help="Schedules of contractions, see `popgraph schedules`."),
 ]
 
 
 class Indices(StrEnum):
-    """What an index out of range means that the inputs bring."""
+    """Treatment of out-of-range indices in inputs."""
 
     ERROR = "error"
     NEAREST = "nearest"
@@ -187,12 +188,12 @@ IndicesChoice = Annotated[
     typer.Option(
         "--indices",
         case_sensitive=False,
-        help="What an index from an input means that is out of range; an error if not given.",
+        help="Meaning of an out-of-range index in an input (default: error).",
     ),
 ]
 
 
-Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
+Threads = Annotated[int, typer.Option(min=1, help="Number of threads.")]
 
 
 Device = Annotated[
@@ -200,8 +201,8 @@ Device = Annotated[
     typer.Option(
         "--device",
         metavar="ipu:2",
-        help="IPUs of the model instead of this machine: `ipu:2` two, `ipu1` of the first "
-        "generation, `ipu:1:64` one with 64 tiles.",
+        help="Modelled IPUs instead of this machine: `ipu:2` for two, `ipu1` for the first "
+        "generation, `ipu:1:64` for one with 64 tiles.",
     ),
 ]
 
@@ -220,7 +221,9 @@ def ipu_of(device: str | None) -> Ipu | None:
 
 Train = Annotated[
     bool,
-    typer.Option("--train", help="A step of training, as the `train` section of the file says."),
+    typer.Option(
+        "--train", help="Compile a training step, as defined by the file's `train` section."
+    ),
 ]
 
 
@@ -229,7 +232,7 @@ Values = Annotated[
     typer.Option(
         "--value",
         metavar="NAME=2,3",
-        help="The numbers of an input that decides the structure of the model.",
+        help="Value of an input that determines the structure of the model.",
     ),
 ]
 
@@ -237,13 +240,14 @@ Values = Annotated[
 Tuned = Annotated[
     Switch,
     typer.Option(
-        case_sensitive=False, help="Whether schedules that `popgraph tune` measured here are used."
+        case_sensitive=False,
+        help="Whether to use schedules that `popgraph tune` found on this machine.",
     ),
 ]
 
 
 def pass_name(name: str, option: str | None = None) -> str:
-    """The name of a pass; whoever wrote the command learns it if there is none."""
+    """The name of a pass; BadParameter if there is none."""
     from popgraph.passes.pipeline import PASSES, current, pass_named
 
     name = current(name)
@@ -263,7 +267,7 @@ def options(
     indices: Indices | None = None,
     passes: Sequence[str] | None = None,
 ) -> Options:
-    """What the user wants of the passes."""
+    """Compiler options of the user's choices."""
     from popgraph.passes.options import Options
 
     return Options(
@@ -289,7 +293,7 @@ def options_here(
     indices: Indices | None = None,
     passes: Sequence[str] | None = None,
 ) -> Options:
-    """The same, and what passes must know of this machine."""
+    """The same, plus the properties of this machine."""
     from popgraph.compiler import for_this_machine
 
     return for_this_machine(options(winograd, schedule, tuned, indices, passes), threads)

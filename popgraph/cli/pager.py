@@ -1,4 +1,4 @@
-"""Long texts on a terminal, page by page."""
+"""Shows long texts in a pager."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import typer
 
 def show(text: str) -> None:
     """
-    Prints a text; in `PAGER` (else in less) where it is longer than the terminal.
+    Prints a text, through `PAGER` (default less) if it is longer than the terminal.
 
-    An empty `PAGER` or `cat` prints everything at once, as does a terminal that can nothing.
+    An empty `PAGER`, `cat` or a dumb terminal prints everything at once.
     """
     words = shlex.split(os.environ.get("PAGER", "less"))
     height = shutil.get_terminal_size().lines
@@ -24,6 +24,6 @@ def show(text: str) -> None:
         typer.echo(text)
         return
     sys.stdout.flush()
-    # What less is told unless the reader told it otherwise: keep colours, and what was shown.
+    # Defaults for less, unless the user set others: keep colours, and keep the text after exit.
     settings = {"LESS": "RX", **os.environ}
     subprocess.run(words, input=text + "\n", text=True, env=settings, errors="replace", check=False)

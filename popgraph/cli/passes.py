@@ -15,7 +15,7 @@ one. Those with a star make programs faster or smaller; the others make them pos
 
 
 def command(
-    markdown: Annotated[bool, typer.Option(help="As the page docs/passes.md.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the page docs/passes.md.")] = False,
     load: Load = None,
 ) -> None:
     """
@@ -25,10 +25,10 @@ def command(
     popgraph passes
     popgraph passes --load my_passes.py
 
-    Each works at one level (or takes the model to the next one). Those with a star make programs
-    faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one. Passes that
-    installed distributions bring, or --load, stand behind them with their places; `--pass` of
-    print, run and others adds them to the pipeline.
+    Each pass works at one level, or lowers the model to the next one. Passes with a star make
+    programs faster or smaller; the others are required. `popgraph opt -p PASS` runs one. Passes of
+    installed extensions, or of --load, follow with their positions; `--pass` of print, run and
+    others adds them to the pipeline.
     """
     from popgraph.cli.report import markdown_page
     from popgraph.ipu.map_to_tiles import MapToTiles
@@ -51,7 +51,7 @@ def command(
 
 
 def _from_outside() -> list[tuple[str, str, str]]:
-    """A row for each registered pass, with its place."""
+    """A row for each registered pass, with its position."""
     from popgraph.cli.report import load_installed
     from popgraph.passes.outside import OUTSIDE
     from popgraph.support.extensions import PASSES

@@ -1,4 +1,4 @@
-"""`popgraph popart`: lists PopART's names, and what each of them does here."""
+"""`popgraph popart`: lists PopART's names, and their effect in PopGraph."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ it, and nothing differs."""
 
 
 def _counted(what: str, found: Sequence[Entry]) -> str:
-    """How many have which effect."""
+    """Counts of names by effect."""
     counts = Counter(one.effect.value for one in found).most_common()
     return f"Of {len(found)} {what}: {'; '.join(f'{n} {name}' for name, n in counts)}."
 
 
 def command(
-    markdown: Annotated[bool, typer.Option(help="As the page docs/popart.md.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print the page docs/popart.md.")] = False,
 ) -> None:
     """
-    List PopART's names, and what each of them does here.
+    List PopART's names, and the effect of each in PopGraph.
 
     \b
     popgraph popart
     popgraph popart --markdown > popart.md
 
-    A name works, is accepted without effect, or is refused as PopART refuses it without an IPU; an
-    option or a pattern changes the program, reports only, is shown in the IR only, or has no
-    effect. The last column says what it changes, or why it changes nothing.
+    A name works, is accepted without effect, or is refused as PopART refuses it without an IPU. An
+    option or a pattern changes the program, changes reports only, is shown in the IR only, or has
+    no effect. The last column gives the details.
     """
     from popgraph.cli.report import markdown_page
     from popgraph.popart.surface import entries, options, patterns

@@ -39,25 +39,27 @@ if TYPE_CHECKING:
 
 
 def _passes_to_compare(text: str) -> str:
-    """Names of passes as they are now; who wrote the command learns it if there is none."""
+    """Current names of passes; BadParameter for an unknown one."""
     return text if text == "all" else "..".join(pass_name(one) for one in text.split("..", 1))
 
 
 def command(
     model: ModelFile,
     at: Annotated[
-        Level, typer.Option(parser=level, metavar=LEVELS_AND_C, help="The level to print.")
+        Level, typer.Option(parser=level, metavar=LEVELS_AND_C, help="IR level to print.")
     ] = Level.ONNX,
     stop_after: Annotated[
         str | None,
-        typer.Option(parser=pass_name, metavar="PASS", help="Print what this pass leaves instead."),
+        typer.Option(
+            parser=pass_name, metavar="PASS", help="Print the module after this pass instead."
+        ),
     ] = None,
     print_after: Annotated[
         list[str] | None,
         typer.Option(
             parser=pass_name,
             metavar="PASS",
-            help="Print after this pass, too (may be given again).",
+            help="Also print the module after this pass (repeatable).",
         ),
     ] = None,
     diff: Annotated[
@@ -65,11 +67,11 @@ def command(
         typer.Option(
             parser=_passes_to_compare,
             metavar="PASS|A..B|all",
-            help="Print what this pass changes instead, or all from A to B, or every pass.",
+            help="Print the diff of this pass instead, of A to B, or of every pass.",
         ),
     ] = None,
     elide: Annotated[
-        bool, typer.Option(help="Leave out elements of large constants and ends of long lists.")
+        bool, typer.Option(help="Elide elements of large constants and ends of long lists.")
     ] = False,
     dim: Ranges = None,
     value: Values = None,
@@ -93,20 +95,20 @@ def command(
     popgraph print model.onnx --at structured --dim N=4    how: layouts, schedules
     popgraph print model.onnx --at program --dim N=4       how: kernels, buffers
     popgraph print model.onnx --at c --dim N=4             the C
-    popgraph print model.onnx --stop-after normalize       in the middle
+    popgraph print model.onnx --stop-after normalize       after a pass
     popgraph print model.onnx --at c --value shape=2,3     of an input that decides structure
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     popgraph print model.onnx --at structured --dim N=4 --elide --diff all
     popgraph print model.onnx --at graphcore --dim N=4 --diff expand..dce
-    popgraph print model.onnx --at structured --device ipu --elide    on which tiles
+    popgraph print model.onnx --at structured --device ipu --elide    the tiles
 
-    Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
-    every segment between them is printed. Sizes that only data decide are those that made-up inputs
-    give. Lines say, too, which inputs decide the structure of a model by their values, and for
-    which values, shapes and ranges of sizes the cache has compiled programs.
+    For a model with host steps, comments list the steps with the reasons; below the onnx level,
+    every compiled segment is printed. Data-dependent sizes are those that random inputs produce.
+    Comments also list the structural inputs of a model, and the values, shapes and size ranges of
+    its compiled programs in the cache.
 
-    An elided text is there to be read, and does not parse. With --diff, passes run down to --at, or
-    to the program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
+    Elided text is for reading; it does not parse. With --diff, passes run down to --at, or to the
+    program level. A terminal shows colours, unless NO_COLOR is set, and long texts in PAGER.
     """
     from popgraph import compiler
     from popgraph.backends.registry import DEFAULT
@@ -115,7 +117,7 @@ def command(
 
     ipu = ipu_of(device)
     if ipu is not None and at not in (Level.ONNX, Level.GRAPHCORE, Level.STRUCTURED):
-        raise typer.BadParameter("tiles are a matter of the structured level", param_hint="--at")
+        raise typer.BadParameter("tiles exist at the structured level only", param_hint="--at")
     diff, at = diff or [], Level.PROGRAM if diff and at in (Level.ONNX, Level.C) else at
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(
@@ -145,7 +147,7 @@ def command(
 
 @dataclass
 class Asked:
-    """What is to be printed of modules on their way down."""
+    """The output requested for a module while it is lowered."""
 
     at: Level
     stop_after: str | None
@@ -153,10 +155,10 @@ class Asked:
     diff: tuple[str, ...] = ()
     elide: bool = False
     seen: set[str] = field(default_factory=set)
-    """The headers that were printed."""
+    """Headers already printed."""
 
     def text(self, request: BuildRequest) -> str:
-        """A module, lowered in place, or what passes change; of C, the headers only once."""
+        """Lowers a module in place and returns its text, or the changes by passes."""
         from popgraph import compiler
         from popgraph.backends.registry import DEFAULT, backend_named
 
@@ -197,7 +199,7 @@ class Asked:
         )
 
     def shown(self, text: str) -> str:
-        """A text as a person is to see it."""
+        """Adds elision and colours to a text."""
         from popgraph.cli import colours
         from popgraph.passes.changes import elided
 

@@ -1,4 +1,4 @@
-"""The steps of a model of which Python computes some nodes, as `popgraph print` shows them."""
+"""The texts of a model with host steps for `popgraph print`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from popgraph.passes.onnx.partition import Segment, Step
 from popgraph.support.errors import NeedsHostError
 
 Text = Callable[[BuildRequest], str]
-"""The text of a segment that may be lowered."""
+"""The text of a segment, which is lowered in place."""
 
 
 def step_lines(request: BuildRequest) -> Iterator[str]:
-    """One line for each step, in order."""
+    """One line per step, in order."""
     for number, step in enumerate(request.steps().steps):
         yield f"// {step_line(number, step)}"
 
@@ -28,9 +28,9 @@ def lowered_steps(
     request: BuildRequest, text: Text, reason: NeedsHostError | None = None
 ) -> Iterator[str]:
     """
-    A line for each step, and the text of each that is compiled.
+    A line per step, and the text of each compiled one.
 
-    `reason` is why a model without nodes of the host has steps.
+    `reason` is the error that splits a model without host nodes.
     """
     model = request.steps(reason)
     texts = _texts(request, model, text)
@@ -41,7 +41,7 @@ def lowered_steps(
 
 
 def lowered_whole(request: BuildRequest, text: Text) -> Iterator[str]:
-    """The text of a model, or of its steps, where lowering finds that it has some."""
+    """The text of a model, or of its steps if lowering finds that it needs the host."""
     try:
         yield text(request)
     except NeedsHostError as error:
@@ -51,7 +51,7 @@ def lowered_whole(request: BuildRequest, text: Text) -> Iterator[str]:
 
 
 def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, str]:
-    """Those of the segments; where their sizes are not known, those that made-up inputs give."""
+    """The texts of segments; unknown sizes are those that random inputs produce."""
     segments = [step for step in model.steps if isinstance(step, Segment)]
     wanted = [(step, segment_request(request, model, step)) for step in segments]
     if all(_is_static(one) for _, one in wanted):
@@ -65,7 +65,7 @@ def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, 
 
 
 def _for_what_it_got(request: BuildRequest, model: HostedModel, ran: RanSegment) -> str:
-    """The sizes that a segment has been given, if it does not say them itself."""
+    """A comment with the sizes of a segment, if they are not static."""
     if _is_static(segment_request(request, model, ran.step)):
         return ""
     shapes = {name: describe(type_) for name, type_ in signature(ran.request.module).items()}

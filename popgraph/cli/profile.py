@@ -38,25 +38,27 @@ if TYPE_CHECKING:
 def command(
     model: ModelFile,
     dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+        list[str] | None, typer.Option(metavar="N=4", help="Size of a symbolic dimension.")
     ] = None,
     value: Values = None,
     threads: Threads = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="How often it runs; minima count.")] = ROUNDS,
-    rows: Annotated[int, typer.Option(min=1, help="How many calls the table shows.")] = 20,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Number of runs; the minimum of each time is reported.")
+    ] = ROUNDS,
+    rows: Annotated[int, typer.Option(min=1, help="Number of calls in the table.")] = 20,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all numbers.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
     ] = None,
     html_file: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Keep a page with pictures.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts.")
     ] = None,
     csv_file: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Keep a row for each call and pass."),
+        typer.Option("--csv", metavar="FILE", help="Write one row per call and pass."),
     ] = None,
     trace_file: Annotated[
         Path | None,
-        typer.Option("--trace", metavar="FILE", help="Keep a trace for Perfetto or Chrome."),
+        typer.Option("--trace", metavar="FILE", help="Write a trace for Perfetto or Chrome."),
     ] = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
@@ -68,7 +70,7 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Show which kernels a model spends its time in, and how much memory is in use when.
+    Show the time of each kernel, and the memory in use over time.
 
     \b
     popgraph profile model.onnx
@@ -76,20 +78,19 @@ def command(
     popgraph profile model.onnx --json profile.json --html profile.html
     popgraph profile model.onnx --trace trace.json     for https://ui.perfetto.dev
     popgraph profile net.pgraph --train --dim N=32
-    popgraph profile model.onnx --device ipu:2         what a model of two IPUs says
+    popgraph profile model.onnx --device ipu:2         a model of two IPUs
 
-    Every call of a kernel is timed alone, in its order and on the memory that the call before it
-    left. Times are the fastest of all rounds: of the thread's own clock for one thread, of the
-    wall's for more.
+    Every kernel call is timed separately, in program order, on the memory that the previous call
+    left. Times are the fastest of all rounds: CPU times for one thread, wall times for more.
 
-    What a loop or a branch runs stands under it: the number of calls in a step, the time of all of
-    them together, the turns of a loop, how often each branch was taken. What no kernel accounts for
-    is "the loop itself". To tell these times apart, another form of the program reads the clock
-    around each call; what that costs is measured and subtracted, and the parts add up to the time
-    that the loop takes without it.
+    Calls inside a loop or a branch are indented below it, with the number of calls per step, their
+    total time, the iterations of a loop, and how often each branch was taken. Time outside kernels
+    appears as "the loop itself". These times come from an instrumented program that reads the clock
+    around each call; that overhead is measured and subtracted, so that the parts add up to the time
+    of the loop without instrumentation.
 
-    With --device nothing runs: a model of IPUs tells cycles of bulk-synchronous steps, and the
-    memory of tiles. `docs/ipu-model.md` says what it rests on and what it leaves out.
+    With --device nothing runs: a model of IPUs computes the cycles of bulk-synchronous steps, and
+    the memory of tiles. `docs/ipu-model.md` describes its assumptions and limits.
     """
     from popgraph.cli import models
     from popgraph.measure.profile import report
@@ -126,7 +127,7 @@ def _of_model(
     rows: int,
     files: dict[str, Path],
 ) -> None:
-    """What the model of IPUs says of a program."""
+    """Prints the report of the IPU model."""
     from popgraph.ipu.model import IpuModel
     from popgraph.ipu.report import content, text
     from popgraph.support.figures import json_text
@@ -141,7 +142,7 @@ def _of_model(
 
 
 def _written(option: str, found: Report) -> str:
-    """The report in one of its forms: all tell the same numbers."""
+    """The report in one of its formats, all with the same numbers."""
     from popgraph.cli.profile_page import page
     from popgraph.measure.chrome_trace import chrome_trace
     from popgraph.support.figures import MOMENT, json_text

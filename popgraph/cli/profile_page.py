@@ -19,7 +19,7 @@ from popgraph.measure.profile_report import (
 
 WIDTH, CURVE, BAR = 960, 200, 22
 BARS = 30
-"""So many of the longest calls get a bar."""
+"""Number of longest calls with a bar."""
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -69,7 +69,7 @@ def svg(height: float, parts: list[str], label: str) -> str:
 
 
 def bars(found: Report) -> str:
-    """One bar per call, with the user's name for it where there is one."""
+    """One bar per call, labelled by the user's name if there is one."""
     shown = longest(found.leaves())[:BARS]
     most = max((call.microseconds for call in shown), default=0) or 1
     parts = []
@@ -88,7 +88,7 @@ def bars(found: Report) -> str:
 
 
 def curve(found: Report) -> str:
-    """The bytes in use at each call, and the size of the arena above."""
+    """The bytes in use at each call, and the size of the arena as a line."""
     if not found.arena:
         return "<p>No call leaves anything in the arena.</p>"
     step = WIDTH / len(found.calls)
@@ -118,7 +118,7 @@ def curve(found: Report) -> str:
 
 
 def table(found: Report) -> str:
-    """Every call in the order of the program, what bodies run indented."""
+    """Every call in program order; calls of bodies are indented."""
     numbers = itertools.count()
     rows = [_row("th", ("", *columns(found)))]
     for line in lines(found.calls, sys.maxsize, sort=False):
@@ -128,7 +128,7 @@ def table(found: Report) -> str:
 
 
 def passes(found: Report) -> Iterator[str]:
-    """What each pass took when the model was compiled, in order."""
+    """The time of each pass during compilation, in order."""
     if not found.passes:
         return
     yield "<h2>Passes, and the C compiler</h2>"
@@ -142,7 +142,7 @@ def passes(found: Report) -> Iterator[str]:
 
 
 def _row(tag: str, row: tuple[str, ...]) -> str:
-    """The last two cells are texts, of which spaces at the beginning count."""
+    """The last two cells are text; leading spaces in the kernel's name are kept."""
     *numbers, kernel, source = (escape(cell) for cell in row)
     cells = [f'<{tag} class="number">{number}</{tag}>' for number in numbers]
     cells += [f'<{tag} class="kernel">{kernel}</{tag}>', f"<{tag}>{source}</{tag}>"]

@@ -14,7 +14,7 @@ from popgraph.support.warnings import PopgraphWarning
 
 
 def show_error(error: PopgraphError) -> None:
-    """What is wrong, where, and what to do, on the error stream; in colour on a terminal."""
+    """Prints errors with their locations and hints on standard error; coloured on a terminal."""
     errors = error.errors if isinstance(error, ErrorGroup) else (error,)
     for place, one in enumerate(errors):
         if place:
@@ -41,12 +41,12 @@ def _show_one(error: PopgraphError) -> None:
 
 
 def note(text: str) -> None:
-    """What a person may want to know and a program does not: on the error stream."""
+    """Prints information for people on standard error."""
     print(text, file=sys.stderr)
 
 
 def load_installed(group: str) -> None:
-    """Loads what distributions bring for a listing; a broken one is told, and left out."""
+    """Loads installed extensions for a listing; a broken one is skipped with a warning."""
     for error in load_all(group):
         warnings.warn(str(error), PopgraphWarning, stacklevel=3)
 
@@ -54,5 +54,5 @@ def load_installed(group: str) -> None:
 def markdown_page(
     title: str, about: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]
 ) -> str:
-    """A generated page of the documentation: a heading, a paragraph, a table."""
+    """A generated page of the documentation: heading, paragraph, table."""
     return "\n".join([f"# {title}", "", about.strip(), "", markdown_table(columns, rows)])

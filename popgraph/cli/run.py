@@ -49,7 +49,7 @@ BackendChoice = Annotated[
     typer.Option(
         parser=backend_name,
         metavar="NAME",
-        help="c, reference (NumPy for every operation), or one that an extension brings.",
+        help="c, reference (NumPy), or a backend of an extension.",
     ),
 ]
 
@@ -58,19 +58,19 @@ def command(
     model: ModelFile,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array of an input."),
+        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="File with an input array."),
     ] = None,
     outputs: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="NAME=FILE.npy", help="Where to keep an output."),
+        typer.Option("--output", "-o", metavar="NAME=FILE.npy", help="File for an output array."),
     ] = None,
     random: Annotated[
-        bool, typer.Option("--random", help="Make up the inputs that are not given.")
+        bool, typer.Option("--random", help="Generate random values for missing inputs.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Which random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     dim: Annotated[
         list[str] | None,
-        typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
+        typer.Option(metavar="N=4", help="Size of a symbolic dimension of random inputs."),
     ] = None,
     value: Values = None,
     backend: BackendChoice = "c",
@@ -79,7 +79,7 @@ def command(
         bool,
         typer.Option(
             "--quick",
-            help="Compile less, for a sooner answer, what the cache does not have.",
+            help="Compile programs that are not cached with fewer optimizations, to start sooner.",
         ),
     ] = False,
     indices: IndicesChoice = None,
@@ -91,7 +91,7 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Run a model once and show, or keep, what it gives.
+    Run a model once, and print or save its outputs.
 
     \b
     popgraph run model.onnx --input x=x.npy
@@ -100,13 +100,12 @@ def command(
     popgraph run model.onnx --random --backend reference
     popgraph run model.onnx -i x=x.npy --value shape=2,3
 
-    With --quick, a program that the cache does not have gets plain schedules: it is compiled
-    sooner, runs longer and is not kept.
+    With --quick, a program that is not in the cache is compiled with simple schedules: it compiles
+    faster, runs slower, and is not cached.
 
-    An index out of range is an error, but for --random, where it is the nearest that is in range.
-
-    .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code,
-    loops on plain memory: run only what you trust.
+    An index out of range is an error; with --random, it is clamped to the nearest valid index.
+    .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code, with loops
+    on plain memory: run only code that you trust.
     """
     keep = models.pairs(outputs or (), "--output")
     for file in keep.values():
@@ -135,7 +134,7 @@ def command(
 def _made_up(
     runner: Runner, seed: int, given: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> dict[str, Array]:
-    """Small random arrays for inputs of numbers."""
+    """Small random arrays for numeric inputs."""
     import numpy as np
 
     from popgraph.support.arrays import random_array
@@ -149,14 +148,14 @@ def _made_up(
             found[name] = random_array(generator, shapes[name], spec.dtype)
         elif name not in given:
             raise RunError(
-                f"input {name!r} is {spec.type}: only tensors of numbers are made up",
+                f"input {name!r} is {spec.type}: only numeric tensors can be generated",
                 hint="run the model from Python, where inputs of all kinds can be given",
             )
     decisive = () if runner.open is None else runner.open.decided_by({**found, **given})
     for name in decisive:
         if name not in given:
             raise RunError(
-                f"input {name!r} decides the structure of the model: it is not made up",
+                f"input {name!r} decides the structure of the model: it is not generated",
                 hint=f"--value {name}=2,3",
             )
     return found
@@ -165,7 +164,7 @@ def _made_up(
 def _shapes(
     specs: Mapping[str, TensorSpec], given: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> dict[str, Shape]:
-    """The shape of each input, by given arrays and `sizes`; dimensions that neither says are 1."""
+    """The shape of each input from given arrays and `sizes`; other dimensions are 1."""
     found = {name: spec.shape for name, spec in specs.items() if spec.shape is not None}
     named = {one for shape in found.values() for one in shape if isinstance(one, str)}
     unknown = sorted(set(sizes) - named)
@@ -191,7 +190,7 @@ def _shapes(
 
 
 def _each_array(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arrays in what a model gives, those of sequences by their place."""
+    """The arrays among the outputs; elements of sequences are named `name[index]`."""
     for name, value in results.items():
         if isinstance(value, list):
             yield from _each_array({f"{name}[{at}]": one for at, one in enumerate(value)})
@@ -211,7 +210,7 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]
     if no_arrays:
         raise RunError(
-            f"output {no_arrays[0]!r} is no array", hint="run the model from Python to keep it"
+            f"output {no_arrays[0]!r} is not an array", hint="run the model from Python to keep it"
         )
     write_files([(Path(file), npy(results[name])) for name, file in keep.items()])
     for name, array in _each_array(results):

@@ -26,46 +26,51 @@ def command(
     model: ModelFile,
     dim: Dimensions = None,
     value: Values = None,
-    ranks: Annotated[int, typer.Option(min=2, help="The largest number of ranks.")] = 1024,
+    ranks: Annotated[int, typer.Option(min=2, help="Maximum number of ranks.")] = 1024,
     bandwidth: Annotated[
-        str, typer.Option(metavar="10G,25G", help="Of a rank's link, in bits per second.")
+        str,
+        typer.Option(metavar="10G,25G", help="Bandwidths of a rank's link, in bits per second."),
     ] = "25G",
-    latency: Annotated[str, typer.Option(metavar="5us", help="Of a message.")] = "5us",
+    latency: Annotated[str, typer.Option(metavar="5us", help="Latency of a message.")] = "5us",
     addition: Annotated[
-        str, typer.Option(metavar="40G", help="Bits per second that a rank adds up.")
+        str,
+        typer.Option(
+            metavar="40G", help="Throughput of the reduction on a rank, in bits per second."
+        ),
     ] = "40G",
     bucket: Annotated[
-        str, typer.Option(metavar="4M", help="Bytes of gradients that are told together.")
+        str, typer.Option(metavar="4M", help="Bytes of gradients per message.")
     ] = "4M",
     type_: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="Tell gradients in f16 or bf16.")
+        str, typer.Option("--type", metavar="TYPE", help="Send gradients as f16 or bf16.")
     ] = "",
     threads: Threads = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="How often a step is measured.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of measured steps.")] = 10,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all numbers.")
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all figures as JSON.")
     ] = None,
     svg_file: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Keep a chart of the efficiency.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write a chart of the efficiency.")
     ] = None,
     folders: Folders = None,
 ) -> None:
     """
-    Predict how training scales to many ranks, from a step that is measured here.
+    Predict how training scales to many ranks, from a step measured here.
 
     \b
     popgraph scale net.pgraph --dim N=16 --ranks 1024 --bandwidth 25G
     popgraph scale net.pgraph --dim N=16 --bandwidth 10G,25G,100G --svg scale.svg --json scale.json
     mpirun -n 2 popgraph scale net.pgraph --dim N=16
 
-    The step of a rank is compiled as for several ranks and timed call by call: what it computes
-    before each message is complete, and behind each that it waits for. A small model then lets
-    messages travel one by one, each as long as an all-reduce of its bytes takes, while the rank
-    goes on. The efficiency is the share of the throughput that ranks would have that tell each
-    other nothing. N is the batch of each rank.
-    The model knows no jitter, no two messages on one link, and no core that computes less because
-    it sends. Under mpirun, the same step runs on the ranks of the job, and the command says what
-    the model predicts for them, and what was measured.
+    The step is compiled as for several ranks and timed call by call: the computation before each
+    message is sent, and after each message that the rank waits for. The model then sends messages
+    one at a time, each for the duration of an all-reduce of its bytes, while the rank continues to
+    compute. The efficiency is relative to the throughput of as many ranks without communication. N
+    is the batch of each rank.
+
+    The model ignores jitter, contention on links, and the cost of sending on the cores. Under
+    mpirun, the same step runs on the ranks of the job, and the command compares the prediction with
+    the measured time.
     """
     from popgraph.cli import models
     from popgraph.measure.scale import Network, Trained, efficiency_chart, predictions
@@ -112,7 +117,7 @@ def _number(text: str, units: dict[str, Any], option: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if found is None or found[2] not in units or not float(found[1]):
         listed = ", ".join(f"5{unit}" for unit in units)
-        raise typer.BadParameter(f"{text!r} is none of {listed}", param_hint=option)
+        raise typer.BadParameter(f"{text!r} is not one of {listed}", param_hint=option)
     return float(found[1]) * float(units[found[2]])
 
 
@@ -123,7 +128,7 @@ def _told(step: Step, found: dict[str, list[Prediction]]) -> str:
     messages = step.messages
     sizes = ", ".join(bytes_text(size) for size in messages[:4]) + (", ..." if messages[4:] else "")
     lines = [
-        f"a step takes {step.alone * 1e3:.3f} ms on its own and tells "
+        f"a step takes {step.alone * 1000.0:.3f} ms alone and sends "
         f"{counted(len(messages), 'message')}: {sizes}"
     ]
     for name, rows in found.items():
@@ -159,7 +164,7 @@ def _numbers(step: Step, networks: Any, found: dict[str, list[Prediction]]) -> d
 
 
 def _compared(trained: Trained, here: Communicator, rounds: int) -> str:
-    """What the model says of the ranks of this job, and what they take."""
+    """Compares the predicted step with the measured one on the ranks of this job."""
     from popgraph.measure.scale import SAMPLE_BYTES, measured_here, network_here
     from popgraph.support.amounts import bytes_text
 

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 def command(
     model: ModelFile,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File for the schedules.")
     ] = None,
-    few: Annotated[int, typer.Option(min=0, help="How many other ways are shown of each.")] = 5,
+    few: Annotated[
+        int, typer.Option(min=0, help="Number of alternatives shown per contraction.")
+    ] = 5,
     dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
@@ -39,16 +41,16 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Print how every kind of contraction of a model runs, and the next best ways by estimate.
+    Print the schedule of every kind of contraction of a model, and the next best candidates.
 
     \b
     popgraph schedules model.onnx -o schedules.json
     popgraph run model.onnx --random --schedule schedules.json
 
-    `schedule` is the way that is taken. Edit it, for example to one of the `others`, and give the
-    file to `run`, `bench`, `profile`, `print`, `emit` or `opt` by --schedule. A row may have
-    "op": NAME instead of "contraction": then it is about what this operation of the model becomes.
-    Cycles are what the cost model thinks, of one contraction on one thread.
+    `schedule` is the chosen schedule. Edit it, for example to one of the `others`, and pass the
+    file to `run`, `bench`, `profile`, `print`, `emit` or `opt` by --schedule. A row may have "op":
+    NAME instead of "contraction": it then applies to the contractions of this operation of the
+    model. Cycles are estimates of the cost model for one contraction on one thread.
     """
     from popgraph.cli import models
     from popgraph.dialects.tile.structured.schedule_file import text_of
@@ -67,7 +69,7 @@ def command(
 
 
 def row(found: ContractionCandidates, few: int) -> dict[str, Any]:
-    """A contraction in a file of schedules."""
+    """A contraction as a row of a schedule file."""
     (spec, cycles), *others = found.specs
     return {
         "contraction": found.text,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _step_option(name: str) -> Any:
-    """An option of the table that Python and `train` sections have, too."""
+    """A command-line option for a step option of Python and `train` sections."""
     option = STEP_OPTIONS[name]
     return typer.Option(metavar=option.metavar, help=option.help)
 
@@ -31,11 +31,11 @@ def _step_option(name: str) -> Any:
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx or .pgraph file.", callback=existing)],
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=FILE.npy]...", help="As --data.")
+        list[str] | None, typer.Argument(metavar="[NAME=FILE.npy]...", help="Same as --data.")
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=FILE.npy", help="An input's samples, along the first axis."),
+        typer.Option(metavar="NAME=FILE.npy", help="Samples of an input, along the first axis."),
     ] = None,
     loss: Annotated[
         str | None,
@@ -45,105 +45,115 @@ def command(
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(help="A name (adam, sgd ...), or with arguments: 'SGD(0.1, momentum=0.9)'."),
+        typer.Option(
+            help="A name (adam, sgd ...), optionally with arguments: 'SGD(0.1, momentum=0.9)'."
+        ),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(help="What the learning rate is multiplied by: 'cosine(steps=1000)'."),
+        typer.Option(help="Factor of the learning rate over time: 'cosine(steps=1000)'."),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="How often all samples are seen.")] = 1,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of passes over all samples.")] = 1,
     metric: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Told beside the loss: accuracy, top5, f1, mae ..."),
+        typer.Option(
+            metavar="NAME",
+            help="Metric reported in addition to the loss: accuracy, top5, f1, mae ...",
+        ),
     ] = None,
     prediction: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The output that --loss by name and --metric look at, of several."
+            metavar="NAME",
+            help="Output to which a named --loss and --metric apply, if there are several.",
         ),
     ] = None,
     validation: Annotated[
         str | None,
         typer.Option(
             metavar="SHARE|NAME=FILE.npy,...",
-            help="Samples that are held out: a share of all, 0.2, or arrays of their own.",
+            help="Validation samples: a fraction of all samples, such as 0.2, or separate arrays.",
         ),
     ] = None,
     monitor: Annotated[
-        str | None, typer.Option(help="What says which epoch was best: val_loss, val_accuracy ...")
+        str | None,
+        typer.Option(help="Metric that selects the best epoch: val_loss, val_accuracy ..."),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="Stop when so many epochs in a row were no better.")
+        int | None,
+        typer.Option(min=1, help="Stop after this number of epochs without improvement."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to keep all that training needs to go on."),
+        typer.Option(metavar="FILE", help="File for checkpoints, which --resume continues from."),
     ] = None,
     every: Annotated[
         str | None,
         typer.Option(
-            metavar="STEPS|TIME", help="How often: 500, or 10min; unasked after each epoch."
+            metavar="STEPS|TIME",
+            help="Interval of checkpoints: 500 (steps), or 10min (default: every epoch).",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the checkpoint ends, if there is one.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint, if the file exists.")
     ] = False,
     log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to keep a row for each epoch, as .csv or .jsonl."),
+        typer.Option(metavar="FILE", help="File for one row per epoch, .csv or .jsonl."),
     ] = None,
     tensorboard: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where TensorBoard finds the curves of this run."),
+        typer.Option(metavar="FOLDER", help="Folder for TensorBoard event files."),
     ] = None,
     curves: Annotated[
         bool,
-        typer.Option("--curves", help="Draw the curves in the terminal, while they grow."),
+        typer.Option("--curves", help="Draw learning curves in the terminal during training."),
     ] = False,
     view: Annotated[
         bool, typer.Option("--view", help="Show the training in the browser while it runs.")
     ] = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Write what --view shows as one file at the end."),
+        typer.Option(metavar="FILE.html", help="Write the page of --view to a file at the end."),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Samples of a step; unasked as many as the model says, or 32."),
+        typer.Option(min=1, help="Batch size (default: that of the model, or 32)."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The order of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the shuffling.")] = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
+        Path | None, typer.Option("--output", "-o", help="File for the trained model.")
     ] = None,
     backend: BackendChoice = "c",
     value: Values = None,
     indices: IndicesChoice = None,
     freeze: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Weights that stay as they are: 'layer1.*'."),
+        typer.Option(metavar="PATTERN", help="Weights to keep constant: 'layer1.*'."),
     ] = None,
     train_only: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Of all weights, train these only: 'fc.*'."),
+        typer.Option(metavar="PATTERN", help="Train only these weights: 'fc.*'."),
     ] = None,
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Run one batch, show the gradients of all weights, train nothing."
+            "--check",
+            help="Run one batch and print the gradient norms of all weights, without training.",
         ),
     ] = False,
     straight_through: Annotated[
         bool,
         typer.Option(
             "--straight-through",
-            help="Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded.",
+            help="Use straight-through gradients for QuantizeLinear and DequantizeLinear.",
         ),
     ] = False,
     dropout: Annotated[
         bool,
         typer.Option(
             "--dropout/--no-dropout",
-            help="Whether Dropout drops elements where its node does not say so itself.",
+            help="Whether Dropout nodes without a training_mode drop elements.",
         ),
     ] = True,
     accumulate: Annotated[int | None, _step_option("accumulate")] = None,
@@ -157,7 +167,7 @@ def command(
         bool,
         typer.Option(
             "--quick",
-            help="Begin with plain programs; tuned ones, built meanwhile, take over.",
+            help="Start with unoptimized programs while tuned ones are compiled in the background.",
         ),
     ] = False,
     folders: Folders = None,
@@ -178,34 +188,40 @@ def command(
         --clip 1.0 --recompute checkpoints -o trained.onnx
     mpirun -n 4 popgraph train net.pgraph x=x.npy labels=labels.npy --batch 64 -o trained.onnx
 
-    A .pgraph file says loss and optimizer in its `train` section; the options go before it. A
-    loss is a name (of the output and the array that is no input), an expression or a value of the
-    model. The losses are cross_entropy, nll, nll_loss, categorical_crossentropy, bce,
-    bce_with_logits, mse, l1, huber and identity; the optimizers SGD, Adam, AdamW, AdamNoBias,
-    Lamb, LambNoBias, AdaMax, RMSProp, CenteredRMSProp, AdaGrad and AdaDelta; the metrics
-    accuracy, top3, top5 (any number), binary_accuracy, f1, mae and mse; the schedules constant,
-    linear, cosine, step and exponential. Case does not matter, and names of Keras and PyTorch are
-    known: docs/training.md lists them with all defaults.
-    A table says what is trained, and why the rest is not: running statistics, settings of
-    operators and constants of an exporter; --freeze and --train-only (which may be given again)
-    decide otherwise. BatchNormalization and Dropout mean what they mean in training, whatever
-    mode they were exported in; a BatchNormalization whose running statistics are frozen uses
-    these. With --no-dropout, Dropout drops nothing unless its training_mode is true. The file
-    that -o writes is for inference.
-    The last batch of an epoch has the samples that are left; a model made for batches of one size
-    leaves them out (they differ from epoch to epoch). With --monitor or --patience, the weights
-    at the end are those of the best epoch.
-    --check runs one batch and exits with 1 if something is wrong: a loss or a gradient that is
-    not finite or zero, probabilities that are none, labels outside the classes.
-    Ctrl-C and SIGTERM end the running step, write the checkpoint and exit with 130 and 143; the
-    same command with --resume goes on, and comes to the bits that it would have come to without
-    a break (but for --quick: the step at which tuned programs take over, and with it how sums are
-    rounded, is another one each time).
+    A .pgraph file can define loss and optimizer in its `train` section; the options override it. A
+    loss is a name (applied to the output and to the array that is not an input), an expression or a
+    value of the model. The losses are cross_entropy, nll, nll_loss, categorical_crossentropy, bce,
+    bce_with_logits, mse, l1, huber and identity; the optimizers SGD, Adam, AdamW, AdamNoBias, Lamb,
+    LambNoBias, AdaMax, RMSProp, CenteredRMSProp, AdaGrad and AdaDelta; the metrics accuracy, top3,
+    top5 (any number), binary_accuracy, f1, mae and mse; the schedules constant, linear, cosine,
+    step and exponential. Case is ignored, and names of Keras and PyTorch are accepted:
+    docs/training.md lists them with all defaults.
+
+    A table shows which weights are trained, and why the others are not: running statistics,
+    settings of operators and constants of an exporter; --freeze and --train-only (repeatable)
+    override this. BatchNormalization and Dropout are in training mode, whatever mode they were
+    exported in; a BatchNormalization whose running statistics are frozen uses these. With
+    --no-dropout, Dropout keeps all elements unless its training_mode is true. The file that -o
+    writes is for inference.
+
+    The last batch of an epoch has the remaining samples; a model with a fixed batch size drops them
+    (they differ from epoch to epoch). With --monitor or --patience, the final weights are those of
+    the best epoch.
+
+    --check runs one batch and exits with status 1 if something is wrong: a loss or gradient that is
+    not finite, a gradient of zero, inputs of a loss that are not probabilities, labels outside the
+    classes.
+
+    Ctrl-C and SIGTERM end the current step, write the checkpoint and exit with 130 and 143. The
+    same command with --resume continues with the same bits as without the interruption (except with
+    --quick: the step at which tuned programs take over, and with it the order of summation,
+    varies).
+
     Under mpirun, each rank takes its rows of every batch and all make the same step; the first one
-    writes and prints. A checkpoint goes on with any number of ranks.
+    writes and prints. A checkpoint can be resumed with any number of ranks.
     """
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
-    # In the middle of an import, Python may lose Ctrl-C.
+    # Python may lose Ctrl-C during an import.
     with ending_at_once(), while_importing():
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
@@ -265,7 +281,7 @@ def command(
         _checked(trainer.check(arrays, batch=batch))
         return
     if output is None and checkpoint is None and is_first:
-        note("nothing keeps what is trained: -o trained.onnx does")
+        note("the trained model is not saved: add -o trained.onnx")
     callbacks: list[Callback] = []
     if log is not None and is_first:
         callbacks.append(Log(log))
@@ -288,7 +304,7 @@ def command(
             callbacks=[*callbacks, shown],
         )
     if resume and trainer.planned is not None and trainer.planned <= 0 and is_first:
-        note(f"{checkpoint} ends where this training does: nothing was left to do")
+        note(f"{checkpoint} ends where this training does: nothing is left to do")
     if trainer.stopped:
         typer.echo(f"stopped: {trainer.stopped}")
     if log is not None:
@@ -306,12 +322,12 @@ def _checked(found: Check) -> None:
 
 @contextmanager
 def _interruptions_told(checkpoint: Path | None) -> Iterator[None]:
-    """Exits as programs do that a signal ends, and says where the training is."""
+    """Reports an interruption, and exits with the code of the signal."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as error:
         code = 130 if isinstance(error, KeyboardInterrupt) else error.code
-        kept = "nothing of it is kept" if checkpoint is None else f"{error}; --resume goes on"
+        kept = "nothing is saved" if checkpoint is None else f"{error}; --resume continues it"
         note(f"the training was interrupted: {kept}")
         raise typer.Exit(code if isinstance(code, int) else 1) from None
 
@@ -324,7 +340,7 @@ def _number_or_word(text: str) -> float | str:
 
 
 def _held_out(text: str) -> float | dict[str, Array]:
-    """A share of the samples, or arrays of their own."""
+    """A fraction of the samples, or separate arrays."""
     from popgraph.cli import models
 
     if "=" in text:

@@ -1,4 +1,4 @@
-"""How far a training is: a line for every epoch; on a terminal a bar, and curves if wanted."""
+"""Shows training progress: a line per epoch; on a terminal also a bar and curves."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 DRAWN_EVERY = 0.5
-"""Seconds."""
+"""Minimal seconds between two drawings."""
 HEIGHT = 10
 """Rows of a chart."""
 WIDEST = 100
-"""Columns of a chart on a wide terminal."""
+"""Most columns of a chart."""
 COLOURS = ("bright_black", "blue", "yellow")
-"""Of the curves of steps, of epochs and of held-out data."""
+"""Colours of the curves of steps, epochs and held-out data."""
 
 
 class Screen(Callback):
-    """Tells of a training into a pipe."""
+    """Prints a line per epoch, for pipes."""
 
     def __init__(self, epochs: int, curves: bool) -> None:
         self._epochs, self._curves = epochs, curves
@@ -44,7 +44,7 @@ class Screen(Callback):
 
 
 class Terminal(Screen):
-    """Tells of a training on a terminal, where the bar and the curves move."""
+    """Shows a progress bar and live curves on a terminal."""
 
     def __init__(self, epochs: int, curves: bool, progress: Progress, live: Live) -> None:
         super().__init__(epochs, curves)
@@ -74,7 +74,7 @@ class Terminal(Screen):
 
 
 class Picture:
-    """The curves of a history as it is now, in colours and as wide as the terminal."""
+    """The curves of a history, coloured and as wide as the terminal."""
 
     def __init__(self, history: History, first_only: bool = False) -> None:
         self._charts = history.charts()[: 1 if first_only else None]
@@ -90,7 +90,7 @@ class Picture:
 
 @contextmanager
 def screen(epochs: int, curves: bool) -> Iterator[Callback]:
-    """What tells of a training of so many epochs."""
+    """The callback that shows training of `epochs` epochs."""
     if not is_terminal():
         yield Screen(epochs, curves)
         return
@@ -110,7 +110,7 @@ def screen(epochs: int, curves: bool) -> Iterator[Callback]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    # Lines go above the bar if they are on the same screen, and into the pipe if there is one.
+    # Lines are printed above the bar on the same screen, or to the pipe if there is one.
     console, same_screen = Console(stderr=True), sys.stdout.isatty()
     progress = Progress(*columns, console=console)
     moving = Live(progress, console=console, transient=True, redirect_stdout=same_screen)

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 def command(
     model: ModelFile,
-    seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0, help="Minimum measuring time.")] = 10.0,
     threads: Threads = 1,
-    few: Annotated[int, typer.Option(min=2, help="How many ways are tried of each.")] = 6,
+    few: Annotated[
+        int, typer.Option(min=2, help="Number of candidate schedules per contraction.")
+    ] = 6,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Keep them here, too."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Also write the schedules to this file."
+        ),
     ] = None,
     dim: Dimensions = None,
     value: Values = None,
@@ -39,16 +43,16 @@ def command(
     folders: Folders = None,
 ) -> None:
     """
-    Measure the ways that the cost model likes best, and keep the fastest for this machine.
+    Measure the best schedules by the cost model, and keep the fastest for this machine.
 
     \b
     popgraph tune model.onnx
     popgraph tune model.onnx --dim N=1 --seconds 60 --threads 2 -o schedules.json
     popgraph tune net.pgraph --train --dim N=32
 
-    Whatever is compiled on this machine later takes what was measured, if it has the same
-    contractions; --tuned off leaves it. The model is compiled once per way that is tried; these
-    programs run in turn, every kernel alone, on the memory that the one before it left, and the
+    Later compilations on this machine use the measured schedules of the same contractions; --tuned
+    off ignores them. The model is compiled once per candidate rank. These programs run in
+    interleaved rounds, every kernel timed separately on the memory that the previous one left; the
     fastest of all rounds counts.
     """
     from popgraph.backends.registry import DEFAULT, backend_named
@@ -78,7 +82,7 @@ def command(
 
 
 def text(model: str, tuning: Tuner) -> str:
-    """The contractions, those that take longest first, and the whole model."""
+    """The table of contractions, longest first, and the total."""
     from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = [("before us", "after us", "before / after", "which", "now")]
@@ -90,5 +94,5 @@ def text(model: str, tuning: Tuner) -> str:
         times = (f"{each.before / 1e3:9.1f}", f"{each.after / 1e3:8.1f}", f"{ratio:14.2f}")
         rows.append((*times, name + more, now))
     whole = f"{model}: {tuning.before / 1e3:.1f} us before, {tuning.after / 1e3:.1f} us after"
-    refused = "; together they are no faster: everything stays as it was" * tuning.in_vain
+    refused = "; together they are not faster, so nothing changes" * tuning.in_vain
     return f"{whole}{refused}\n\n{table(rows)}"

@@ -33,26 +33,28 @@ if TYPE_CHECKING:
 
 ROUNDS = 20
 TIMES = ("--json", "--csv")
-"""The options that keep what was measured."""
+"""Options that save the measured times."""
 
 
 def command(
     model: ModelFile,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html", help="Write the page as one file instead."),
+        typer.Option(metavar="FILE.html", help="Write the page to a file instead."),
     ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Keep the times by level; with --profile."),
+        typer.Option(
+            "--json", metavar="FILE", help="Write the times by level; requires --profile."
+        ),
     ] = None,
     csv_file: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Keep them as a row for each; with --profile."),
+        typer.Option("--csv", metavar="FILE", help="Write the times as rows; requires --profile."),
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Measure every call of a kernel, too.")
+        bool, typer.Option("--profile", help="Also measure every kernel call.")
     ] = False,
     dim: Dimensions = None,
     value: Values = None,
@@ -77,11 +79,10 @@ def command(
     popgraph view model.onnx --profile --csv times.csv
     popgraph view model.onnx --device ipu:2        tiles and steps, as a model of two IPUs has them
 
-    The page is served on this machine only, to whoever has the address that is printed, until
-    Ctrl+C ends it; when files are asked for, they are written instead. Nothing leaves the machine.
-    The times of --json and --csv are those of the flame graph in the page. With --device, the page
-    has what a model of IPUs says, too: the memory of every tile, what lives at each step, and its
-    cycles. Sizes that nobody says are 1.
+    The page is served on this machine only, to anyone with the printed address, until Ctrl+C ends
+    it; with file options, files are written instead. Nothing leaves the machine. --json and --csv
+    write the times of the page's flame graph. With --device, the page also shows the IPU model: the
+    memory of every tile, live tensors at each step, and cycles. Unspecified sizes are 1.
     """
     from popgraph.cli import models
 
@@ -116,7 +117,7 @@ def command(
 
 
 def _serve(made: Callable[[], Document], browser: bool, sketch: str | None) -> None:
-    """Shows the sketch at once, and what is made as soon as it is there, until Ctrl+C."""
+    """Serves the sketch immediately, and the document once it is built, until Ctrl+C."""
     from popgraph.viewer.server import Awaited, Server
 
     awaited = Awaited()
@@ -133,7 +134,7 @@ def _serve(made: Callable[[], Document], browser: bool, sketch: str | None) -> N
 
 
 def _write(files: dict[str, Path], document: Document) -> None:
-    """The page and its times, each as one file."""
+    """Writes the page and its times, one file each."""
     from popgraph.support.writing import write_text
     from popgraph.viewer.viewing import View
 

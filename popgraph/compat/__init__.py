@@ -17,21 +17,21 @@ ALIASES = {
     "poponnx_core": "popgraph.compat.poponnx",
     "popdist": "popgraph.compat.popdist",
 }
-"""Under which names what can be imported once `enable` was called."""
+"""Import name -> module, once `enable` was called."""
 
 _NAMES = {
     "poponnx": ("poponnx", "poponnx_core"),
     "popart": tuple(name for name in ALIASES if name != "popdist"),
 }
-"""Under which names an era's module is imported; PopART had its old name, too."""
+"""Import names of an era's module; PopART also had its old name."""
 
 
 def enable(era: str | None = None) -> None:
     """
-    Makes `popart`, its parts (`popart_core`, ...) and `poponnx` importable in this process.
+    Makes `popart`, its submodules (`popart_core`, ...) and `poponnx` importable in this process.
 
-    `era` is the time of the program: "2018-12", "2019-03", "2019-07" or "2020-05", in which the
-    one of them that there was then means what it meant then; "last" is PopART's last version.
+    `era` is the time of the program: "2018-12", "2019-03", "2019-07" or "2020-05". The module of
+    that name then behaves as it did at that time; "last" is PopART's last version.
     """
     old = _old_module(era)
     for alias, home in ALIASES.items():
@@ -47,7 +47,7 @@ def enable(era: str | None = None) -> None:
 
 
 def _old_module(era: str | None) -> ModuleType | None:
-    """The module of an era that is neither the last nor what is meant without one."""
+    """The module of an earlier era; None for the last and the default one."""
     if era is None or (asked := era_named(era)) in (LAST, PLAIN_POPONNX):
         return None
     return _module_of(asked)
@@ -59,7 +59,7 @@ def _module_of(era: Era) -> ModuleType:
 
 
 def disable() -> None:
-    """Takes the names away again."""
+    """Removes these import names again."""
     for alias, home in ALIASES.items():
         held = sys.modules.get(alias)
         if held is None or not (held is sys.modules.get(home) or hasattr(held, "__era__")):
@@ -71,9 +71,9 @@ def disable() -> None:
 
 def add_pattern(name: str, enabled: bool = True) -> None:
     """
-    Makes a pattern known that a program has in a library of its own.
+    Registers a pattern that a program defines in its own library.
 
-    Programs then name it, as those of PopART, and no result changes. `enabled`: it is on unless
-    they switch it off.
+    Programs can then name it like PopART's patterns; it does not change results. `enabled` is its
+    default.
     """
     import_module("popgraph.popart.api.patterns").add_pattern(name, enabled)

@@ -7,19 +7,20 @@ Runs a PopART program unchanged, as Python itself would run it.
     mpirun -n 4 python -m popgraph.compat --mpi [--era ERA] script.py [arguments]
     python -m popgraph.compat --load [LIBRARY.so=]operators.py [--era ERA] script.py [arguments]
 
-ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names tell
-that the program and the modules beside it use, or the files that a module is given and what they
-import: `-m pytest test_it.py`. Python processes that the program starts find PopGraph, too.
+ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. By default, it is the first
+era that has the names used by the program and the modules beside it, or by the files that a module
+gets as arguments and their imports (`-m pytest test_it.py`). Python processes that the program
+starts use PopGraph, too.
 
---load runs a file first, or imports a module, that says in Python what the operators of a C++
-library of the program mean (docs/extend.md). With LIBRARY.so= it stands for the library of that
-file name: where the program loads it (`ctypes.cdll.LoadLibrary`), nothing more is loaded.
+--load first runs a file, or imports a module, that defines the operators of a C++ library of the
+program in Python (docs/extend.md). With LIBRARY.so= it replaces the library of that file name:
+when the program loads it (`ctypes.cdll.LoadLibrary`), nothing else is loaded.
 
 With --mpi, ranks share out the replicas of each session of the program (replicatedGraphCount: a
-multiple of the number of ranks), or the virtual graphs of a pipeline; all ranks see all anchors,
-the first one prints and writes models. Sessions with neither run whole on every rank. A program
-that uses popdist, or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every rank has
-data of its own.
+multiple of the number of ranks), or the virtual graphs of a pipeline. All ranks see all anchors;
+the first one prints and writes models. Sessions with neither run completely on every rank. A
+program that uses popdist, or sets enableDistributedReplicatedGraphs itself, needs no --mpi: every
+rank has data of its own.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> None:
 
 
 def _on_ranks(arguments: list[str]) -> None:
-    """Ranks share out replicas, and the first one speaks for all."""
+    """Runs a program whose replicas are split among the ranks; the first rank prints."""
     from popgraph.support.ranks.world import ending_together
 
     try:
@@ -75,7 +76,7 @@ def _in_era(arguments: list[str]) -> None:
 
 
 def _load(asked: str) -> None:
-    """A file or module that says what operators of the program mean."""
+    """Loads a file or module that defines the operators of the program."""
     try:
         load_operators(asked)
     except ExtensionError as error:
@@ -83,7 +84,7 @@ def _load(asked: str) -> None:
 
 
 def _run(program: list[str], era: str | None) -> None:
-    """Runs what the command line names, with PopART as it was in an era."""
+    """Runs the program of the command line, with PopART as of an era."""
     match program:
         case ["-h" | "--help", *_]:
             print(USAGE)
@@ -109,13 +110,13 @@ def _run(program: list[str], era: str | None) -> None:
 
 
 def _begin(program: str, arguments: list[str], folder: str) -> None:
-    """What a program sees: its arguments and the modules beside it."""
+    """Sets the program's arguments and module path."""
     sys.argv = [program, *arguments]
     sys.path.insert(0, folder)
 
 
 def _enable(era: str | None, texts: Iterable[str]) -> None:
-    """PopART as it was in the era asked for, or in the first whose names the program uses."""
+    """Enables PopART as of `era`, or of the first era whose names the program uses."""
     told = era_told(texts) if era is None else None
     try:
         enable(era or told)

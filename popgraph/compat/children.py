@@ -1,4 +1,4 @@
-"""Processes that a program of PopART starts, in which `import popart` finds PopGraph, too."""
+"""Makes `import popart` resolve to PopGraph in child processes, too."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from popgraph.popart.eras.era import Era, era_of_program
 from popgraph.support.errors import ExtensionError
 
 ERA_VARIABLE = "POPGRAPH_COMPAT_ERA"
-"""The environment variable that tells processes which era `--era` asked for."""
+"""Environment variable with the era of `--era`."""
 TOLD_VARIABLE = "POPGRAPH_COMPAT_TOLD"
-"""The environment variable with the era of the first program, for those that tell none."""
+"""Environment variable with the era of the first program, the default of its children."""
 LOAD_VARIABLE = "POPGRAPH_COMPAT_LOAD"
-"""The environment variable with what `--load` named."""
+"""Environment variable with the files of `--load`."""
 
 
 def announce(era: str | None, told: str | None) -> None:
-    """Makes Python processes that this one starts from here on enable what it has."""
+    """Configures Python processes started later like this one."""
     folder = str(Path(found.__file__).parent)
     held = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     others = [one for one in held if one and one != folder]
@@ -36,7 +36,7 @@ def announce(era: str | None, told: str | None) -> None:
 
 
 def enable_here(module: str) -> None:
-    """Puts what the program that runs means by a module in the place of the one that found it."""
+    """Replaces the stub module that was imported by PopGraph's."""
     sys.modules.pop(module)
     for asked in os.environ.get(LOAD_VARIABLE, "").splitlines():
         try:
@@ -47,13 +47,13 @@ def enable_here(module: str) -> None:
 
 
 def era_told(texts: Iterable[str]) -> str | None:
-    """The era that the first text tells which tells one."""
+    """The era of the first text that determines one."""
     told: Era | None = next(filter(None, map(era_of_program, texts)), None)
     return None if told is None else told.name
 
 
 def texts_of_module(origin: str, arguments: list[str]) -> Iterable[str]:
-    """The texts of `python -m module arguments`; of pytest, those of tests and their fixtures."""
+    """The texts of `python -m module arguments`; for pytest, those of tests and their fixtures."""
     given = [Path(origin), *map(Path, arguments)]
     if "pytest" in Path(origin).parts[-2:]:
         given = [one for path in given for one in roots_of_tests(path, Path.cwd())]
@@ -61,7 +61,7 @@ def texts_of_module(origin: str, arguments: list[str]) -> Iterable[str]:
 
 
 def _era_here() -> str | None:
-    """What the program of this process tells, else what the first one told."""
+    """The era of this process's program, otherwise that of the first program."""
     return era_told(_texts_here()) or os.environ.get(TOLD_VARIABLE)
 
 

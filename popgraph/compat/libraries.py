@@ -1,4 +1,4 @@
-"""Libraries of C++ operators that a program loads, and the Python that says what these mean."""
+"""Replaces C++ operator libraries of a program by Python modules that define the operators."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from popgraph.support.errors import ExtensionError
 from popgraph.support.extensions import load_module
 
 LOADED: list[str] = []
-"""What was asked for, in words that other processes understand, whatever folder they run in."""
+"""The arguments of `--load`, with absolute paths for child processes."""
 
 REPLACED: set[str] = set()
-"""Names of files; opening one gives a library that has no functions of its own."""
+"""File names of libraries to replace; loading one returns a library without functions."""
 
 
 def load_operators(asked: str) -> None:
     """
-    Loads what `--load` names: a file or a module that says what operators mean, or
-    `library.so=file.py` where the program loads a C++ library that this file stands for.
+    Implements `--load`: loads a Python file or module that defines operators.
+
+    With `library.so=file.py`, the file also replaces the C++ library when the program loads it.
     """
     library, stands_for, module = asked.rpartition("=")
     if not module:
         raise ExtensionError(
-            "nothing says what the operators of a library mean",
+            "the operators of the library have no definition",
             f"--load {asked}",
             f"name a file of Python, as in `--load {library or 'custom_ops.so'}=operators.py`",
         )
@@ -44,7 +45,7 @@ def _replace(library: str) -> None:
 
 
 def _opening(real: Any) -> Any:
-    """`CDLL` that opens, in place of a library that is replaced, what the process has already."""
+    """`CDLL.__init__` that opens the process itself in place of a replaced library."""
 
     @wraps(real)
     def opened(self: ctypes.CDLL, name: Any, *args: Any, **others: Any) -> None:

@@ -1,4 +1,4 @@
-"""The text of a program: a script, and the modules of its own that it imports."""
+"""The source of a program: its script, and the modules of its own that it imports."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 
 def texts_of(roots: Sequence[Path], folders: Sequence[Path]) -> Iterator[str]:
     """
-    The files, then all that they import from their own folders, from `folders` and from those that
-    they add to `sys.path` by a constant; the nearest first.
+    The texts of the files, then of all modules they import, nearest first.
+
+    Modules are searched in their own folders, in `folders`, and in constant folders that they add
+    to `sys.path`.
     """
     waiting, seen = [one for one in roots if one.is_file()], set[Path]()
     where = list(dict.fromkeys([*(one.parent for one in waiting), *folders]))
@@ -31,13 +33,13 @@ def texts_of(roots: Sequence[Path], folders: Sequence[Path]) -> Iterator[str]:
 
 
 def roots_of_tests(path: Path, top: Path) -> list[Path]:
-    """A file of tests, and the files of fixtures (conftest.py) from its folder up to `top`."""
+    """A test file, and the conftest.py files from its folder up to `top`."""
     above = [one for one in path.resolve().parents if one.is_relative_to(top)]
     return [path, *(one / "conftest.py" for one in above)]
 
 
 def _imported(program: ast.Module) -> Iterator[tuple[int, str]]:
-    """Dotted names of what may be modules, and from how many folders above they are counted."""
+    """(level, dotted name) of all imports; names may be modules or their members."""
     for node in ast.walk(program):
         match node:
             case ast.Import(names=names):
@@ -48,7 +50,7 @@ def _imported(program: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _added_folders(program: ast.Module) -> Iterator[Path]:
-    """What `sys.path.insert(0, "folder")` and its like name."""
+    """Constant folders in calls such as `sys.path.insert(0, "folder")`."""
     for node in ast.walk(program):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("sys.path."):
             for one in node.args:
@@ -57,7 +59,7 @@ def _added_folders(program: ast.Module) -> Iterator[Path]:
 
 
 def _files(module: str, folders: Iterable[Path]) -> list[Path]:
-    """The files of a module and of the packages around it, in the first folder that has one."""
+    """The files of a module and its packages, in the first folder that has some."""
     parts = module.split(".")
     for folder in folders:
         found = [

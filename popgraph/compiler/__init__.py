@@ -1,4 +1,4 @@
-"""The compiler: from a model to its IR, down the levels, and to an executable program."""
+"""The compiler: loads models as IR, lowers them level by level, and builds executables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compilation of models: what `popgraph.compile` does with one that it does not remember."""
+"""Compiles models that `popgraph.compile` has no shortcut for."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def build(
     threads: int = 1,
 ) -> Executable:
     """
-    The program of a module whose shapes are all known.
+    The program of a module with static shapes.
 
-    It is taken from the cache of programs, else the module is lowered in place.
+    It comes from the cache of programs; otherwise the module is lowered in place.
     """
     return BuildRequest(module, compilation, options or Options(), backend, threads).executable()
 
@@ -56,7 +56,7 @@ def runner(
     backend: str,
     threads: int,
 ) -> Runner:
-    """A loaded model as something to call; `module` is lowered in place."""
+    """A runner of a loaded model; `module` is lowered in place."""
     return BuildRequest(module, compilation, options, backend, threads).runner()
 
 
@@ -71,9 +71,9 @@ def compile(
     bounds: Mapping[str, int] | None = None,
 ) -> Runner:
     """
-    What `popgraph.compile` does with a model that it does not remember (see `start.py`).
+    Implements `popgraph.compile` for models without a shortcut (see `start.py`).
 
-    With a `backlog`, programs are quick ones until they are tuned.
+    With a `backlog`, quick programs run until tuned ones are built.
     """
     check_backend(backend, threads)
     shortcuts = backend_named(backend).shortcuts
@@ -119,9 +119,9 @@ def compile(
 
 def admits(model: Model) -> bool:
     """
-    Whether a model can be compiled, as far as that is known before it has inputs.
+    Whether a model can be compiled, as far as can be determined without inputs.
 
-    A model with unknown dimensions is looked at when these are known.
+    A model with unknown dimensions is checked only when they are known.
     """
     module, compilation = load(model)
     try:
@@ -134,7 +134,7 @@ def admits(model: Model) -> bool:
 
 
 def unless_moved(keep: Hear, shortcuts: Shortcuts) -> Hear:
-    """Keeps nothing of a program if the process stands elsewhere by the time that it is tuned."""
+    """Drops a program if the process has changed its folder by the time the program is tuned."""
     before = shortcuts.standing()
 
     def kept(program: Executable) -> None:
@@ -146,7 +146,7 @@ def unless_moved(keep: Hear, shortcuts: Shortcuts) -> Hear:
 
 @dataclass(frozen=True)
 class Remembering:
-    """Makes the programs of an open model, and keeps the way to them for another process."""
+    """Builds the programs of an open model, and stores shortcuts to them for other processes."""
 
     model: Model
     known: KnownModel
@@ -155,7 +155,6 @@ class Remembering:
     shortcuts: Shortcuts
 
     def __call__(self, call: Call) -> Executable:
-        """The program for a call."""
         program = recalled(self.known, call)
         if program is not None:
             return program

@@ -1,4 +1,4 @@
-"""Models that take or give sequences and optionals: a model of tensors for each of the lengths."""
+"""Models with sequences and optionals: one model of tensors per combination of lengths."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from popgraph.support.given import check_names
 from popgraph.support.locks import Lock
 
 Lengths: TypeAlias = Mapping[str, Length]
-"""By the names of inputs."""
+"""Lengths by input name."""
 
 
 @dataclass
 class ContainerModel:
     """
-    Sequences and optionals in, and out: their tensors are the inputs and outputs of programs.
+    Maps sequences and optionals to the tensor inputs and outputs of programs.
 
-    The number of tensors joins the signature of a program, as shapes do. Where a model is called
-    with many, no more programs are made: Python holds its sequences then.
+    Lengths are part of a program's signature, as shapes are. After many different lengths, no more
+    programs are built; Python then holds the sequences.
     """
 
     inputs: Mapping[str, Attribute]
-    """The inputs that are sequences or optionals, with their types."""
+    """The types of inputs that are sequences or optionals."""
     outputs: Collection[str]
-    """The outputs that are."""
+    """The outputs that are sequences or optionals."""
     taken: Collection[str]
-    """The names of all inputs that a call must bring."""
+    """The names of all required inputs."""
     given: Collection[str]
     """The names of all outputs, in order."""
     make: Callable[[Lengths], Runner]
-    """Makes the model of tensors for sequences of these lengths."""
+    """Builds the model of tensors for these lengths."""
     otherwise: Callable[[], Runner]
-    """Makes the model whose sequences Python holds, whatever their lengths."""
+    """Builds the model that keeps sequences in Python, for any length."""
     _made: dict[tuple[Length, ...], Runner] = field(default_factory=dict)
     _other: Runner | None = None
     _making: Lock = field(default_factory=Lock)
 
     @property
     def only(self) -> Runner:
-        """The model of tensors where no input is a sequence: it is made at once."""
+        """The model of tensors, built at once if no input is a sequence."""
         made = self._runner({})
         assert made is not None, "one is not too many"
         return made
@@ -72,13 +72,13 @@ class ContainerModel:
 
     @property
     def computed_by(self) -> ComputedBy:
-        """The programs, and the nodes in Python, of its runs so far."""
+        """C or Python, for the runs so far."""
         with self._making:
             made = [*self._made.values(), *filter(None, [self._other])]
         return reduce(or_, (runner.computed_by for runner in made), ComputedBy())
 
     def _opened(self, inputs: Mapping[str, Any]) -> tuple[dict[str, Length], dict[str, Any]]:
-        """The lengths of the given sequences, and tensors by the names of a program's inputs."""
+        """The lengths of the given sequences, and their tensors by program input."""
         if any(name not in inputs for name in self.inputs):
             check_names(inputs, self.taken)
         lengths, tensors = dict[str, Length](), dict[str, Any]()
@@ -91,7 +91,7 @@ class ContainerModel:
         return lengths, tensors
 
     def _runner(self, lengths: Lengths) -> Runner | None:
-        """The model for these lengths; None if there are too many of them."""
+        """The model for these lengths; None if there are too many."""
         key = tuple(lengths[name] for name in self.inputs)
         with self._making:
             if key not in self._made and len(self._made) < SPECIALISATIONS:

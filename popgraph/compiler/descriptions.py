@@ -1,4 +1,4 @@
-"""Descriptions of models as they were written: their inputs, outputs and parameters."""
+"""Descriptions of models before lowering: inputs, outputs and parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from popgraph.support.files import path_of
 
 
 def described(model: Model, options: Options | None) -> Description | None:
-    """What a model says of itself, see `description_of`."""
+    """The description of a model, see `description_of`."""
     chosen = options or Options()
     module, _ = load(model, mapped=True, search=chosen.search)
     return description_of(model, module, chosen)
@@ -31,9 +31,9 @@ def described(model: Model, options: Options | None) -> Description | None:
 
 def description_of(model: Model, module: ModuleOp, options: Options) -> Description | None:
     """
-    What the module of a model says; None below the onnx level, where all of it is in the program.
+    The description of a module at the onnx level; None below, where the program has it all.
 
-    With what the options ask for as outputs.
+    Outputs that the options request are included.
     """
     if level_of(module) != ONNX:
         return None
@@ -52,7 +52,7 @@ def description_of(model: Model, module: ModuleOp, options: Options) -> Descript
 
 
 def description_here(model: Model, module: ModuleOp, compilation: Compilation) -> Description:
-    """What the module of a model says, whatever its level."""
+    """The description of a module at any level."""
     said = description_of(model, module, Options())
     if said is not None:
         return said
@@ -63,13 +63,13 @@ def description_here(model: Model, module: ModuleOp, compilation: Compilation) -
 
 
 def _outputs(graph: Graph) -> dict[str, Attribute]:
-    """Both the graph and its values say what they are."""
+    """Refines the declared types of outputs by the types of their values."""
     pairs = zip(graph.outputs, graph.yielded, strict=False)  # Nothing is verified yet.
     return {info.text: refined(value.type, info.type) for info, value in pairs}
 
 
 def _values(graph: Graph) -> dict[str, Attribute]:
-    """What nodes make."""
+    """The types of all node results."""
     return {
         name: value.type
         for node in graph.nodes
@@ -79,7 +79,7 @@ def _values(graph: Graph) -> dict[str, Attribute]:
 
 
 def _asked(options: Options) -> Iterator[str]:
-    """The outputs that a model does not have by itself."""
+    """The outputs that options add to those of the model."""
     yield from options.extra_outputs
     if options.training is not None:
         yield from (f"{GRADIENT}{name}" for name in options.training.gradients)
@@ -87,7 +87,7 @@ def _asked(options: Options) -> Iterator[str]:
 
 
 def _source(name: str) -> str:
-    """A gradient has the type of its tensor."""
+    """The tensor of a gradient, which has the same type."""
     return name.removeprefix(GRADIENT)
 
 
@@ -96,7 +96,7 @@ def _specs(types: Mapping[str, Attribute]) -> dict[str, TensorSpec]:
 
 
 def spec(name: str, type_: Attribute) -> TensorSpec:
-    """A value of this type."""
+    """The specification of a value with this type."""
     if not isinstance(type_, TensorType | UnrankedTensorType) or not is_number(type_.element_type):
         return TensorSpec(name, describe(type_), None, dims(type_))
     return TensorSpec(name, describe(type_), from_ir(type_.element_type).numpy, dims(type_))

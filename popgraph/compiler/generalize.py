@@ -1,4 +1,4 @@
-"""The proof that a program is one for every size: the same model at two sizes, compared."""
+"""Proves that one program is valid for all sizes, by comparing the model at several sizes."""
 
 from __future__ import annotations
 
@@ -56,25 +56,27 @@ from popgraph.support.shapes import Shape
 Scalar: TypeAlias = "np.generic[Any]"
 
 GRAPHCORE = "onnx-to-graphcore"
-"""The pass after which a branch or a number that a size decides is what it is for this size."""
+"""The pass after which branches and constants that depend on a size are resolved for it."""
 STRUCTURED = "graphcore-to-structured"
-"""The pass after which operations are loops over maps, before anything is decided about them."""
+"""The pass after which operations are loops over index maps, before scheduling."""
 SMALL = (2, 1)
 """
-Sizes at which graphs are compared with those of the bounds, so that what changes at some size
-between, such as a branch for long inputs, shows. Programs that differ at 1 alone begin at 2.
+Sizes whose graphs are compared with those of the bounds.
+
+They reveal changes at a size in between, such as a branch for long inputs. A program that differs
+only at size 1 serves sizes from 2.
 """
 COUNTED = (np.int32, np.int64, np.uint32, np.uint64)
-"""Integer types that shapes and offsets into flat data have."""
+"""Integer types of shapes and of offsets into flat data."""
 PRIMES = (3, 5, 7, 11, 17, 29, 47, 79, 131, 211, 347, 557, 907, 1471, 2381, 3851, 6229)
-"""Sizes to compare with: they divide nothing that a model's other dimensions are made of."""
+"""Probe sizes: primes, which do not divide products of a model's other dimensions."""
 
 
 def probes_of(bounds: Mapping[str, int]) -> dict[str, int]:
     """
-    Other sizes to compare these bounds with, by the names of the sizes.
+    Probe sizes, by the names of the bounds.
 
-    No two are equal, so that it can be told which size a dimension is.
+    They differ from all others, so that each changed dimension can be attributed to one size.
     """
     found = dict[str, int]()
     for name, bound in bounds.items():
@@ -85,9 +87,9 @@ def probes_of(bounds: Mapping[str, int]) -> dict[str, int]:
 
 def between(bound: int) -> tuple[int, ...]:
     """
-    More sizes for a model that compares numbers of its shapes: powers of two below the bound.
+    Further sizes for a model that compares sizes: powers of two below the bound.
 
-    What a model does only for sizes between two numbers shows if one is twice the other.
+    They reveal a special case for sizes in [a, b] whenever b >= 2 a.
     """
     return tuple(1 << by for by in range(2, (bound - 1).bit_length()))
 
@@ -95,7 +97,9 @@ def between(bound: int) -> tuple[int, ...]:
 def agree(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore, number: int
 ) -> None:
-    """`UnsizedError` unless a module of graphcore is, but for its sizes, that of this number."""
+    """
+    UnsizedError unless two graphcore modules agree except for sizes; `number` is the other size.
+    """
     bounds = [size.bound for size in sizes_of(module)]
     numbers = [number] * len(bounds)
     compared = Comparison(bounds, numbers, weights, other_weights, joins=True)
@@ -106,10 +110,10 @@ def prove(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore
 ) -> None:
     """
-    `UnsizedError` unless the program of a structured module runs for every size up to the bounds.
+    UnsizedError unless the program of a structured module is valid for all sizes up to its bounds.
 
-    `other` is the same model for other sizes: those that `probes_of` names. Constants that count
-    the elements of a mean become numbers that are computed from the sizes of the call.
+    `other` is the same model at the sizes of `probes_of`. Constants that count the elements of a
+    mean are replaced by values computed from the sizes of the call.
     """
     bounds = {size.name: size.bound for size in sizes_of(module)}
     probes = [*probes_of(bounds).values()]
@@ -126,8 +130,8 @@ class Comparison:
     """
     Compares a structured module at the bounds of its sizes with the same model at other sizes.
 
-    All must be alike but for dimensions that are a multiple of one size in both. So nothing that
-    the compiler decided or computed on the way, no branch and no constant, is one of the bound.
+    Everything must be equal, except dimensions that are a multiple of one size in both. So no
+    decision of the compiler, no branch and no constant depends on the bound.
     """
 
     bounds: Sequence[int]
@@ -135,18 +139,18 @@ class Comparison:
     weights: WeightStore
     other_weights: WeightStore
     joins: bool = False
-    """Whether axes may be products of sizes; canonicalize separates such rows later."""
+    """Whether axes may be products of sizes; canonicalize splits such axes later."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     """The axes of each value that are a multiple of a size."""
     counts: dict[Operation, set[Power | LastIndex | None]] = field(default_factory=dict)
-    """The forms of each constant by its readers: made of sizes, or (None) a number."""
+    """The forms of each constant by reader: computed from sizes, or None for a plain number."""
     trips: dict[Operation, Extent] = field(default_factory=dict)
-    """The loops that run as often as a size says."""
+    """The loops whose trip count is a size."""
     _values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     _compared: set[tuple[ConstantOp, ConstantOp]] = field(default_factory=set)
 
     def of_modules(self, module: ModuleOp, other: ModuleOp) -> None:
-        """Raises `UnsizedError` where they differ in anything but sizes."""
+        """Raises UnsizedError if anything but sizes differs."""
         graphs, others = list(graphs_of(module)), list(graphs_of(other))
         self._same(len(graphs) == len(others), module)
         for mine, its in zip(graphs, others, strict=True):
@@ -200,7 +204,7 @@ class Comparison:
         self._ends_of(value, other, op)
 
     def _ends_of(self, value: SSAValue, other: SSAValue, op: Operation) -> None:
-        """Notes which axes of a tensor end at sizes."""
+        """Records which axes of a tensor end at sizes."""
         mine, its = value.type, other.type
         if mine == its:
             return
@@ -210,7 +214,7 @@ class Comparison:
         self.ends[value] = self._shapes(mine.get_shape(), its.get_shape(), op)
 
     def _shapes(self, shape: Shape, other: Shape, op: Operation) -> dict[int, Extent]:
-        """Which of these numbers are a multiple of a size; the others are equal."""
+        """The axes that are a multiple of a size; all other axes must be equal."""
         self._same(len(shape) == len(other), op)
         found = dict[int, Extent]()
         for axis, (mine, its) in enumerate(zip(shape, other, strict=True)):
@@ -228,7 +232,9 @@ class Comparison:
         return found
 
     def _is_product(self, mine: int, its: int) -> bool:
-        """Whether a number is a multiple of a product of sizes, which reshapes make of axes."""
+        """
+        Whether a number is a multiple of a product of sizes, as after a reshape that merges axes.
+        """
         for chosen in product((False, True), repeat=len(self.bounds)):
             whole, other = (math.prod(compress(of, chosen)) for of in (self.bounds, self.others))
             if mine % whole == 0 and mine // whole * other == its:
@@ -237,9 +243,10 @@ class Comparison:
 
     def _constants(self, op: ConstantOp, other: ConstantOp) -> None:
         """
-        A constant may be the front of a longer one: positions up to a size, for example.
+        Compares constants; one may be a prefix of the other, such as positions up to a size.
 
-        Constants are compared where they are read: two that are equal at some sizes are one there.
+        Constants are compared at each use, because two that are equal at some sizes are merged
+        there.
         """
         if (op, other) in self._compared:
             return
@@ -255,7 +262,7 @@ class Comparison:
         self._same(np.array_equal(mine[front], its[front]), op)
 
     def _count(self, op: Operation, mine: Attribute, its: Attribute) -> None:
-        """A number in the body of a map or scatter may be computed from sizes."""
+        """Compares constants in the body of a map or scatter; they may be computed from sizes."""
         self._same(isinstance(op.parent_op(), tile.MapOp | tile.ScatterOp), op)
         self._same(type(mine) is type(its) and isinstance(mine, FloatAttr | IntegerAttr), op)
         assert isinstance(mine, FloatAttr | IntegerAttr) and isinstance(its, type(mine))
@@ -264,7 +271,7 @@ class Comparison:
         self._number(op, kind(mine.value.data), kind(its.value.data))
 
     def _number(self, op: Operation, mine: Scalar, its: Scalar) -> None:
-        """Notes how a number is made of sizes, if it is."""
+        """Records how a constant follows from sizes, if it differs."""
         found: Power | LastIndex | None = None
         if mine.tobytes() != its.tobytes():
             found = self._last_index(mine, its) or self._power(mine, its)
@@ -272,7 +279,7 @@ class Comparison:
         self.counts.setdefault(op, set()).add(found)
 
     def _last_index(self, mine: Scalar, its: Scalar) -> LastIndex | None:
-        """The last index before a multiple of a size, by which indices are clamped."""
+        """The last index before a multiple of a size: the upper bound of a clamp."""
         if mine.dtype != np.int64:
             return None
         count = int(mine) + 1
@@ -282,7 +289,7 @@ class Comparison:
         return None
 
     def _power(self, mine: Scalar, its: Scalar) -> Power | None:
-        """A number times sizes, or divided by them; of integers, a product."""
+        """A constant times or divided by sizes; for integers, a product."""
         found = _powers(float(mine), float(its), self.bounds, self.others)
         if isinstance(mine, COUNTED):
             return next((one for one, rest in found if rest == 0 and one.is_product), None)
@@ -298,7 +305,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Power:
-    """A number that is `factor` times some sizes, and divided by others."""
+    """factor * product of size_i ** exponent_i."""
 
     factor: float
     exponents: tuple[int, ...]
@@ -318,7 +325,7 @@ class LastIndex:
 
 
 def _is_one_number(array: Array) -> bool:
-    """Whether all elements are the same, and there are some."""
+    """Whether all elements are equal, and there is at least one."""
     return array.size > 0 and bool((array == array.flat[0]).all())
 
 
@@ -326,9 +333,9 @@ def _powers(
     mine: float, its: float, bounds: Sequence[int], others: Sequence[int]
 ) -> Iterator[tuple[Power, float]]:
     """
-    The ways to make a number of the bounds, simple ones first.
+    Expressions of `mine` in the bounds, simplest first.
 
-    Each comes with its relative error for the other sizes.
+    Each comes with its relative error at the other sizes.
     """
     choices = sorted(product((0, -1, 1), repeat=len(bounds)), key=lambda one: sum(map(abs, one)))
     for exponents in choices[1:]:
@@ -346,7 +353,7 @@ def put_counts(
     counts: Mapping[Operation, Collection[Power | LastIndex | None]],
     names: Sequence[str],
 ) -> None:
-    """Computes numbers from the sizes of the call where constants hold them for the bounds."""
+    """Replaces constants that hold for the bounds by values computed from the sizes of the call."""
     sizes = [graph.inputs[name] for name in names]
     for op, found in counts.items():
         if set(found) == {None}:
@@ -376,7 +383,7 @@ def put_counts(
 
 
 def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAValue) -> None:
-    """The body of an operation reads a number where it has a constant."""
+    """Turns a constant in the body of an operation into an operand."""
     argument = user.body.block.insert_arg(op.results[0].type, len(user.inputs))
     op.results[0].replace_all_uses_with(argument)
     op.detach()
@@ -403,7 +410,7 @@ def _read_instead(op: Operation, user: tile.MapOp | tile.ScatterOp, number: SSAV
 
 
 def _last_index(end: Extent, sizes: Sequence[SSAValue]) -> tile.MapOp:
-    """The last index before an end, a scalar."""
+    """end.factor * size - 1, as a scalar."""
     block = Block(arg_types=[i64])
     factor = arith.ConstantOp.from_int_and_width(end.factor, 64)
     whole = arith.MuliOp(block.args[0], factor)
@@ -414,7 +421,7 @@ def _last_index(end: Extent, sizes: Sequence[SSAValue]) -> tile.MapOp:
 
 
 def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.MapOp:
-    """The number that some sizes make, a scalar."""
+    """The value of a power of sizes, as a scalar."""
     used = [(size, by) for size, by in zip(sizes, power.exponents, strict=True) if by]
     block = Block(arg_types=[i64] * len(used))
     if isinstance(kind, IntegerType):
@@ -427,7 +434,7 @@ def _computed(power: Power, sizes: Sequence[SSAValue], kind: Attribute) -> tile.
 
 
 def _counted(power: Power, block: Block, kind: IntegerType) -> list[Operation]:
-    """A product of sizes in the arithmetic of 64 bits, which wraps as that of fewer does."""
+    """A product of sizes in i64, truncated: it wraps as narrower arithmetic does."""
     ops: list[Operation] = [arith.ConstantOp(IntegerAttr(int(power.factor), i64))]
     for argument in block.args:
         ops.append(arith.MuliOp(ops[-1].results[0], argument))
@@ -442,7 +449,7 @@ def _counted(power: Power, block: Block, kind: IntegerType) -> list[Operation]:
 def _powered(
     power: Power, block: Block, exponents: Sequence[int], kind: Attribute
 ) -> list[Operation]:
-    """Sizes multiplied and divided as f64."""
+    """Sizes multiplied and divided in f64."""
     constant = arith.ConstantOp(FloatAttr(power.factor, f64))
     total: SSAValue = constant.result
     ops: list[Operation] = [constant]
@@ -460,10 +467,10 @@ def check_flow(
     module: ModuleOp, ends: Mapping[SSAValue, Ends], trips: Mapping[Operation, Extent]
 ) -> None:
     """
-    `UnsizedError` unless sizes reach, from the inputs, all that must end at one.
+    UnsizedError unless sizes flow from the inputs to every axis that must end at one.
 
-    What they do not reach, zeros of so many rows for example, is computed up to the bound. That is
-    too much, and wrong only where it is added up, or given to the caller.
+    Other tensors, such as zeros with a size-dependent number of rows, are computed up to the bound.
+    The excess is harmless unless it is reduced or returned.
     """
     flow = SizeFlow.of_module(module)
     for op, end in trips.items():
@@ -479,13 +486,13 @@ def check_flow(
 
 
 def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) -> None:
-    """`UnsizedError` where an operation adds up what may stand behind the end of a size."""
+    """UnsizedError if an operation reduces elements beyond the end of a size."""
     match op:
         case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.UnpackOp() | tile.AssembleOp():
             return
         case CallLoopOp() | CallCondOp():
             return  # Their bodies are graphs, whose operations are looked at.
-        case tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
+        case tile.ReduceOp() | tile.ScatterOp():
             running = flow.loops.get(op, {})
             started = op.initial if isinstance(op, tile.ScatterOp) else None
             if started is not None and flow.of(started) != ends.get(started, {}):
@@ -501,12 +508,12 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
 
 
 def _may_differ(op: Operation, name: str) -> bool:
-    """Whether a list of numbers holds extents: of loops, or in a graph of whatever it is."""
+    """Whether an attribute holds extents: a loop domain, or any list in graphcore."""
     return name == "domain" or isinstance(op, GraphcoreOp)
 
 
 def source_of(value: SSAValue) -> str:
-    """The place in the model that computes a value."""
+    """Source location of a value."""
     return "" if isinstance(value.owner, Block) else source(value.owner.location)
 
 

@@ -1,4 +1,4 @@
-"""Interfaces: what an open model has to be called with before it can be compiled."""
+"""Interfaces: the values an open model needs from a call before it can be compiled."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def interface_of(
     module: ModuleOp, weights: WeightStore, known: Iterable[str] = ()
 ) -> Interface | None:
     """
-    What an open model is called with; None where all shapes and structures are known.
+    The interface of an open model; None if all shapes and structures are static.
 
-    `known` are structural inputs that operators do not ask for.
+    `known` are additional structural inputs, which operators do not require.
     """
     if level_of(module) != "onnx":
         return None
@@ -54,7 +54,7 @@ def interface_of(
 
 
 def _unknown(types: Mapping[str, Attribute]) -> Iterator[Dimension]:
-    """The dimensions of inputs whose sizes only a call says."""
+    """The dimensions of inputs that only a call determines."""
     for name, type_ in types.items():
         for axis, size in enumerate(dims(type_) or ()):
             if not isinstance(size, int):
@@ -62,7 +62,7 @@ def _unknown(types: Mapping[str, Attribute]) -> Iterator[Dimension]:
 
 
 def check_tensors(module: ModuleOp) -> None:
-    """An error for inputs that no array can be, before anybody gives one."""
+    """UnsupportedError for inputs that cannot be arrays."""
     for name, type_ in input_types(module).items():
         if isinstance(type_, SeqType | OptType | MapType | SparseType | OpaqueType):
             raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""Loading: a model from whatever it is written in, as a module and its weights."""
+"""Loads a model of any format as a module and its weights."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def load(
     places: DataPlaces | None = None,
 ) -> tuple[ModuleOp, Compilation]:
     """
-    The model as a module of the level it was written at, and the weights that belong to it.
+    Loads a model as a module of its own level, with its weights.
 
-    `search` are folders in which a `.pgraph` text looks for what it imports.
-    `places` are others than its folder where an ONNX model may have its data.
-    If `mapped`, weights may be parts of the model's file, to be used before anybody writes to it.
+    `search` are folders for the imports of a `.pgraph` text. `places` are further folders for the
+    external data of an ONNX model. If `mapped`, weights may be memory-mapped from the model's file,
+    and must be used before anyone writes to it.
     """
     compilation = Compilation()
     match model:
@@ -64,9 +64,9 @@ def load(
 @names_arguments
 def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
     """
-    Any model as `.pgraph` text; a notebook shows it in colours.
+    Converts any model to `.pgraph` text; a notebook shows it in colours.
 
-    Unless it is `whole`, large weights are only named: such a text is there to be looked at.
+    Unless it is `whole`, large weights are only named, so that the text stays readable.
     """
     module, compilation = load(model)
     if level_of(module) != "onnx":
@@ -78,5 +78,5 @@ def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
 
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:
-    """IR text of any level, verified."""
+    """Parses and verifies IR text of any level."""
     return parse(compilation, text, name)

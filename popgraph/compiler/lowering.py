@@ -1,4 +1,4 @@
-"""Lowering: the passes, from the level of a module down to another one."""
+"""Runs the passes that lower a module from its level to another one."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from popgraph.support.errors import (
 
 
 def verify(module: ModuleOp) -> None:
-    """`ModelError` unless every operation keeps the rules of its dialect."""
+    """ModelError unless every operation satisfies the rules of its dialect."""
     try:
         module.verify()
     except (VerifyException, ValueError) as error:
         raise ModelError(
-            f"the model breaks a rule of its operators: {_cause_of(error)}",
+            f"the model violates a rule of its operators: {_cause_of(error)}",
             _place_of(module),
             "`popgraph print --at onnx` shows what was read",
         ) from error
 
 
 def _cause_of(error: BaseException) -> str:
-    """What the innermost verifier says: those around it repeat it, with the whole text."""
+    """The message of the innermost verifier; outer ones repeat it with the whole text."""
     while isinstance(error.__cause__, VerifyException):
         error = error.__cause__
     return str(error).strip().splitlines()[-1]
 
 
 def _place_of(module: ModuleOp) -> str:
-    """The first operation that does not verify by itself, as messages name it."""
+    """The first operation that fails to verify on its own, for messages."""
     for op in module.walk():
         try:
             op.verify(verify_nested_ops=False)
@@ -57,7 +57,7 @@ def _place_of(module: ModuleOp) -> str:
 
 
 def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
-    """What POPGRAPH_CHECK runs after every pass."""
+    """The check that POPGRAPH_CHECK runs after every pass."""
     if step.KEEPS_MEANING and can_evaluate(before):
         assert_same_meaning(before, after, weights, tolerance=step.TOLERANCE)
 
@@ -73,11 +73,11 @@ def lower(
     settled: bool = False,
 ) -> ModuleOp:
     """
-    Takes `module`, which must verify, in place, from its own level down to the end of `level`.
+    Lowers `module`, which must verify, in place from its own level to the end of `level`.
 
-    `settled` says that `settle_nodes` has seen it, which it need not do twice.
-    `until` names the last pass to run instead. The environment's debug settings (see
-    `support/debug.py`) apply unless an `observer` is given.
+    `settled` says that `settle_nodes` has already run. `until` names the last pass to run
+    instead of a level. The environment's debug settings (see `support/debug.py`) apply unless an
+    `observer` is given.
     """
     verify(module)
     chosen = options or Options()
@@ -94,7 +94,9 @@ def lower(
         if not (settled and step.settles)
     ]
     if until is not None and until not in {made.name for _, made in steps}:
-        raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
+        raise PassError(
+            f"the pass {until!r} is not in this pipeline", hint="`popgraph passes` lists them"
+        )
     original: ModuleOp | None = None  # The module as it is when its nodes are settled.
     try:
         with LOWERING:
@@ -121,10 +123,10 @@ def lower(
 
 def settle_nodes(module: ModuleOp, compilation: Compilation, options: Options) -> None:
     """
-    Runs the first lines of the pipeline alone, by which fewer nodes are left to Python.
+    Runs the first passes of the pipeline alone, which leaves fewer nodes to Python.
 
-    It must be known which nodes are, before it is known whether the model is one program, and has a
-    pipeline at all, or several programs and steps of the host; and sizes may still be unknown.
+    Whether the model is one program, or several with host steps, depends on the remaining nodes. So
+    this runs before the pipeline, and while sizes may still be unknown.
     """
     _check_gradients(module, compilation, options)
     observer = Observer.from_environment(same_meaning)
@@ -136,19 +138,19 @@ def settle_nodes(module: ModuleOp, compilation: Compilation, options: Options) -
 
 
 def _check_gradients(module: ModuleOp, compilation: Compilation, options: Options) -> None:
-    """Refuses gradients of tensors that operators read as constants, while it can be seen."""
+    """Rejects gradients of tensors that operators read as constants, before these are folded."""
     if options.training is not None:
         check_gradients(module, compilation.weights, options.training.gradients)
 
 
 def check_static_form(module: ModuleOp, *, trained: bool = False) -> None:
-    """An error for a model of which Python computes some nodes: it has no form further down."""
+    """UnsupportedError if Python computes nodes of the model, which have no form below onnx."""
     for op in host_nodes(module, trained=trained):
         what = f"{op.op_type} is computed by Python and has no form below the onnx level"
         if is_bounded(op):
             what = (
-                f"the data decide the size of what {op.op_type} gives: this model is several "
-                "programs, and has no one form below the onnx level"
+                f"the output size of {op.op_type} depends on data: this model is several programs, "
+                "and has no single form below the onnx level"
             )
         raise UnsupportedError(
             what,

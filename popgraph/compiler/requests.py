@@ -1,4 +1,4 @@
-"""Requests: what is to be built of a module, and how it becomes something to call."""
+"""Build requests: a module with its options, and how it becomes a runner."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ from popgraph.support.given import fitted
 from popgraph.support.sizes import with_sizes
 
 STREAMS_OF_A_SEGMENT = 1 << 20
-"""More than a part of a model has nodes that draw."""
+"""An upper bound of the nodes in a segment that draw random numbers."""
 
 
 def check_backend(backend: str, threads: int) -> None:
-    """An error for what can run nothing, before anything is compiled for it."""
+    """Rejects unknown backends and invalid thread counts before anything is compiled."""
     backend_named(backend)
     check_threads(threads)
 
 
 def for_this_machine(options: Options, threads: int = 1, backend: str = DEFAULT) -> Options:
-    """With what passes are to know of the machine that this process runs on."""
+    """Adds the properties of this machine that passes need."""
     made = backend_named(backend)
     return replace(
         options,
@@ -94,17 +94,17 @@ def for_this_machine(options: Options, threads: int = 1, backend: str = DEFAULT)
 
 Make: TypeAlias = Callable[[Call], Executable]
 Kept: TypeAlias = Callable[[Interface, Make], Make]
-"""What remembers the programs that are made of an open model."""
+"""Wraps a builder of programs for an open model so that its programs are stored."""
 
 
 def unkept(interface: Interface, make: Make) -> Make:
-    """Remembers nothing."""
+    """Stores nothing."""
     return make
 
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What is to be built: a module and its weights, how, and for what to run."""
+    """A module and its weights, options, backend and threads."""
 
     module: ModuleOp
     compilation: Compilation
@@ -112,32 +112,32 @@ class BuildRequest:
     backend: str
     threads: int
     role: Role = field(default_factory=Role)
-    """What the module is to a model of which Python computes some nodes."""
+    """The role of the module in a model with host steps."""
     numbers: Iterator[int] = field(default_factory=count)
-    """Of the pieces of such a model."""
+    """Numbers of the parts of such a model."""
     settled: bool = False
-    """Whether `settle_nodes` has seen the module as it is."""
+    """Whether `settle_nodes` has already run on the module."""
     case: Case | None = None
-    """Which open module this one is a case of."""
+    """The open module that was specialised to this one, as part of the cache key."""
     backlog: Backlog | None = None
-    """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
+    """Queue of quick programs until tuned ones replace them; None: programs are tuned at once."""
     bounds: Mapping[str, int] = field(default_factory=dict)
-    """Up to which size, of dimensions of an open module, its programs are to run."""
+    """Upper bounds of open dimensions, up to which programs are valid."""
     probe: Callable[[Mapping[str, int]], BuildRequest] | None = None
-    """Makes the same request for other sizes, where the program is to be one for many."""
+    """Builds the same request for other sizes, if one program is to serve many."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
 
     def runner(self, kept: Kept = unkept) -> Runner:
-        """The module as something to call; `kept` sees the programs of an open one."""
+        """The runner of the module; `kept` wraps the builder of an open module's programs."""
         load_operators(self.module)
         if self._holds_containers:
             return self._of_containers()
         return self._of_tensors(kept)
 
     def _of_tensors(self, kept: Kept = unkept) -> Runner:
-        """The module as something to call with tensors alone."""
+        """The runner of a module without containers."""
         if level_of(self.module) == ONNX and not self.settled:
             settle_nodes(self.module, self.compilation, self.options)
             return replace(self, settled=True)._of_tensors(kept)
@@ -156,18 +156,18 @@ class BuildRequest:
         return Runner(made, overriding, backlog=self.backlog)
 
     def _hosted(self) -> list[OnnxOp]:
-        """The nodes that cut the model into several programs."""
+        """The nodes that split the model into several programs."""
         return host_nodes(self.module, trained=self.options.training is not None)
 
     @property
     def _holds_containers(self) -> bool:
-        """Whether sequences or optionals of tensors are among the inputs or outputs."""
+        """Whether inputs or outputs are sequences or optionals of tensors."""
         if level_of(self.module) != ONNX or self.options.training is not None:
             return False
         return bool(opened_inputs(self.module) or opened_outputs(self.module))
 
     def _of_containers(self) -> Runner:
-        """A runner that opens sequences and optionals, and runs models of their tensors."""
+        """A runner that converts sequences and optionals, and runs models of tensors."""
         module, graph = self.module.clone(), model_of(self.module).graph
         self.compilation.weights.own()
         inputs, outputs = opened_inputs(module), opened_outputs(module)
@@ -194,7 +194,7 @@ class BuildRequest:
         return runner
 
     def _refuse_unknown(self) -> None:
-        """An error for nodes for whose operators there is nothing."""
+        """Raises the errors of nodes with unknown operators."""
         if self.role.whole:
             refused = unknown_operators(self.module, self.compilation.weights)
             if refused:
@@ -202,24 +202,24 @@ class BuildRequest:
 
     @property
     def runs_to_sizes(self) -> bool:
-        """Whether programs may be made that are one for many sizes."""
+        """Whether one program may serve many sizes."""
         return self._backend.runs_to_sizes and self.backlog is None
 
     @property
     def overridable(self) -> tuple[str, ...]:
-        """The initializers for which calls may bring other values; variables are written."""
+        """The initializers that calls may override; variables are written instead."""
         is_onnx = level_of(self.module) == ONNX
         if not is_onnx or self.options.training is not None or self.options.variables:
             return ()
         return overridable(self.module)
 
     def _overriding(self) -> Overriding | None:
-        """What runs calls with other values for initializers."""
+        """The runner of calls that override initializers."""
         names = self.overridable
         return Overriding(names, self._demanding(self.module.clone())) if names else None
 
     def _demanding(self, module: ModuleOp) -> Callable[[frozenset[str]], Runner]:
-        """Makes a model whose initializers of some names are inputs."""
+        """Builds models in which some initializers are inputs."""
         weights = self.compilation.weights
         files = {str(path): state for path, state in weights.files.items()}
 
@@ -235,7 +235,7 @@ class BuildRequest:
         return make
 
     def _program(self) -> Executable | HostedModel:
-        """The program of a module whose shapes are all known, or the steps, if it is none."""
+        """The program of a module with static shapes, or its steps if it needs the host."""
         try:
             return self.executable()
         except NeedsHostError as error:
@@ -244,28 +244,28 @@ class BuildRequest:
             return self.whole(error).steps(error)
 
     def whole(self, error: NeedsHostError) -> BuildRequest:
-        """The same of the module as it was before lowering found that it needs the host."""
+        """The request for the module as it was before lowering found that it needs the host."""
         assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
         return replace(self, module=error.model, case=None)
 
     @property
     def splits(self) -> bool:
-        """Whether Python may compute nodes that turn out to have no static form."""
+        """Whether nodes without static form may run in Python."""
         return self.role.whole and level_of(self.module) == ONNX and not self.options.names_tensors
 
     def steps(
         self, reason: NeedsHostError | None = None, *, in_python: bool = False
     ) -> HostedModel:
         """
-        Segments that are compiled, and nodes that Python computes; the module is changed.
+        Compiled segments, and nodes that Python computes; modifies the module.
 
-        Sequences and optionals are held `in_python` if it is not known how many tensors they have.
+        With `in_python`, sequences and optionals of unknown length stay in Python.
         """
         if self.options.training is not None:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
                 self._hosted()[0].where(),
-                "train the part of the model before it or behind it",
+                "train the part of the model before or after it",
             )
         verify(self.module)
         weights = self.compilation.weights
@@ -281,19 +281,19 @@ class BuildRequest:
         return Runner(self.piece(module.clone(), role).steps(reason))
 
     def piece(self, module: ModuleOp, role: Role) -> BuildRequest:
-        """A part of the model; each draws random numbers of its own."""
+        """The request for a part of the model, with random streams of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
         made = replace(self, module=module, compilation=compilation, options=options, role=role)
         return replace(made, settled=False, case=None)
 
     def copied(self) -> BuildRequest:
-        """The same of a copy of the module: what lowers that leaves this one as it is."""
+        """The request for a copy of the module, which may then be lowered."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         return replace(self, module=self.module.clone(), compilation=compilation)
 
     def for_call(self, inputs: Mapping[str, Array]) -> tuple[BuildRequest, Mapping[str, Array]]:
-        """The same for the shapes and the structural values of a call, and its other inputs."""
+        """The request for the shapes and structural values of a call, and its remaining inputs."""
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
         if interface is None:
             return self, inputs
@@ -302,7 +302,7 @@ class BuildRequest:
         return self.specialised(call), rest
 
     def specialised(self, call: Call) -> BuildRequest:
-        """The same of a copy of the module, for the shapes and the structural values of a call."""
+        """The request for a copy of the module, specialised to the shapes and values of a call."""
         types = _element_types(self.module)
         values = {name: fitted(name, value, types[name]) for name, value in call.values.items()}
         module = self.module.clone()
@@ -330,11 +330,11 @@ class BuildRequest:
 
     @cached_property
     def _text(self) -> str:
-        """The module, before anything is made of it."""
+        """The text of the module before it is lowered."""
         return self._backend.spelled(self.module)
 
     def executable(self) -> Executable:
-        """The program of a module whose shapes are all known; the module may be lowered."""
+        """The program of a module with static shapes; the module may be lowered."""
         with fitting_memory():
             return self._executable()
 
@@ -357,7 +357,7 @@ class BuildRequest:
         return self.backlog.add(made, lambda: later._tuned(options, key))
 
     def _known(self, key: Key, *, is_told: bool = False) -> Executable | None:
-        """The program that is kept under a key; who `is_told` has read its notices."""
+        """The cached program of a key; `is_told` suppresses its notices."""
         weights = self.compilation.weights
         return self._backend.build_again(key, weights, self.threads, is_told=is_told)
 
@@ -382,9 +382,9 @@ class BuildRequest:
 
     def lower(self, options: Options) -> None:
         """
-        Takes the module down to what its backend builds from.
+        Lowers the module to the level that its backend builds from.
 
-        `UnsizedError` unless it is one program for all sizes that its calls bring.
+        UnsizedError unless one program serves all sizes of its calls.
         """
         if self.probe is not None:
             self._prove(options, self.probe)
@@ -392,13 +392,13 @@ class BuildRequest:
         lower(self.module, self.compilation, options, level=level, settled=settled)
 
     def _prove(self, options: Options, probe: Callable[[Mapping[str, int]], BuildRequest]) -> None:
-        """Takes the module to its loops, and `UnsizedError` unless these are those of all sizes."""
+        """Lowers the module to loops; UnsizedError unless these are the same for all sizes."""
         sizes, weights = sizes_of(self.module), self.compilation.weights
         largest = max(size.bound for size in sizes)
         more = between(largest) if sizes_decide(self.module) else ()
 
         def probed(numbers: Mapping[str, int]) -> BuildRequest:
-            """Has sizes, too: passes look whether a module has."""
+            """The request at other sizes, marked as sized because passes check for sizes."""
             other = probe(numbers)
             own = [replace(size, bound=numbers[size.name]) for size in sizes]
             set_sizes(other.module, own)
@@ -421,7 +421,7 @@ class BuildRequest:
         prove(self.module, weights, other.module, other.compilation.weights)
 
     def _until(self, last: str, options: Options) -> None:
-        """Lowers the module by the passes up to one of this name, unseen."""
+        """Lowers the module up to a pass, without an observer."""
         observer, settled = Observer(), self.settled
         lower(
             self.module,
@@ -434,10 +434,10 @@ class BuildRequest:
 
     def _tuned(self, options: Options, key: Key | None) -> Executable:
         """
-        The program, built beside whatever this process does.
+        Builds the tuned program while this process continues.
 
-        A child builds it, and the cache hands it over: passes hold the interpreter, and all others
-        would wait for them. Where that cannot be, this thread does.
+        A child process builds it and passes it on through the cache: in a thread, passes would hold
+        the interpreter lock. Without fork, the calling thread builds it.
         """
         if key is None or not can_fork():
             return self._built(options, key)
@@ -454,19 +454,19 @@ class BuildRequest:
 
 class Programs:
     """
-    Makes the programs of an open model.
+    Builds the programs of an open model.
 
-    Calls for which there is none share the steps of the model, whose segments are open in turn.
+    Calls that need the host share the steps of the model, whose segments are open as well.
     """
 
     def __init__(self, request: BuildRequest) -> None:
         self._request = request
         self._steps: HostedModel | None = None
         self._unsized: dict[frozenset[str], str] = {}
-        """Which sizes cannot be those of one program together, and why."""
+        """Combinations of sizes that one program cannot serve, with the reason."""
 
     def __call__(self, call: Call) -> Executable:
-        """The program for what a call brings; the module stays as it is."""
+        """The program for a call; the module is not modified."""
         try:
             with without_collection():
                 return self._made(call)
@@ -476,7 +476,7 @@ class Programs:
             raise _with_values(error, call) from error
 
     def _made(self, call: Call) -> Executable:
-        """One program for the sizes that it is wanted for, or for as many of them as it can be."""
+        """One program for all requested sizes, or for as many as possible."""
         reason = ""
         for sizes in call.sizings if self._request.runs_to_sizes else ():
             names = frozenset(size.name for size in sizes)
@@ -512,7 +512,7 @@ class Programs:
 
 
 def _element_types(module: ModuleOp) -> dict[str, DType]:
-    """The element types of the inputs that are arrays; some may have no known rank."""
+    """The element types of array inputs; their ranks may be unknown."""
     return {
         name: from_ir(type_.element_type)
         for name, type_ in input_types(module).items()
@@ -521,7 +521,7 @@ def _element_types(module: ModuleOp) -> dict[str, DType]:
 
 
 def _with_values(error: PopgraphError, call: Call) -> PopgraphError:
-    """The error, with the values of the inputs that decided the structure where it was found."""
+    """Adds the structural input values of the call to the location of an error."""
     if not call.values or isinstance(error, ErrorGroup):
         return error
     values = [f"input {name!r} = {array.tolist()}" for name, array in call.values.items()]

@@ -1,4 +1,4 @@
-"""Saving: a model at the onnx level, written as an .onnx or a .pgraph file."""
+"""Saves a model of the onnx level as an .onnx or .pgraph file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> str:
 
 
 def _save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> str:
-    """The text; large weights go into a .safetensors file beside it, if there are any."""
+    """Writes the text; large weights go into a .safetensors file with the same stem."""
     beside = path.with_suffix(".safetensors")
     file = WeightFile(beside.name)
     text = text_of(module, compilation.weights, file)
@@ -43,12 +43,12 @@ SAVERS: dict[str, Callable[[Path, ModuleOp, Compilation], str]] = {
 
 
 def check_kind(path: Path) -> None:
-    """WriteError unless the name of a file says in which form a model is to stand there."""
+    """WriteError unless the extension of a file names a known format."""
     if path.suffix not in SAVERS:
         raise WriteError(f"models are saved as {' or '.join(SAVERS)}", str(path), "net.onnx")
 
 
 def save_model(path: Path, module: ModuleOp, compilation: Compilation) -> str:
-    """Writes a model of the onnx level; what else a person should know, if anything."""
+    """Writes a model of the onnx level; returns a note for the user, or ""."""
     check_kind(path)
     return SAVERS[path.suffix](path, module, compilation)

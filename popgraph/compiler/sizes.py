@@ -1,4 +1,4 @@
-"""Sizes of symbolic dimensions, and values of inputs, that a model is to have."""
+"""Specialises symbolic dimensions and input values of a model."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def specialise(
     values: Mapping[str, Array] | None = None,
 ) -> None:
     """
-    Gives symbolic dimensions their sizes, each one that the model has, and inputs `values`.
+    Sets the sizes of symbolic dimensions and the `values` of inputs.
 
-    Those with `bounds` stay sizes of the call, up to these.
+    Dimensions in `bounds` stay open, up to their bounds.
     """
     if not given and not values and not bounds:
         return
@@ -61,7 +61,7 @@ def specialise(
 
 
 def _places(types: Mapping[str, Attribute], dimension: str) -> Iterator[Place]:
-    """The axes of inputs that are a symbolic dimension."""
+    """The axes of inputs with a symbolic dimension."""
     for name, type_ in types.items():
         for axis, dim in enumerate(dims(type_) or ()):
             if dim == dimension:

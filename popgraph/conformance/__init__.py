@@ -1,1 +1,1 @@
-"""ONNX's own test suite of backends: its cases, their groups, isolated runs, and the report."""
+"""ONNX's backend test suite: cases, groups, isolated runs, and the report."""

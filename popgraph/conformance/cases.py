@@ -1,4 +1,4 @@
-"""The cases of ONNX's test suite of backends, with the arrays that go in and must come out."""
+"""The cases of ONNX's backend test suite, with their inputs and expected outputs."""
 
 from __future__ import annotations
 
@@ -32,49 +32,50 @@ from popgraph.conformance.corrected import what_was_corrected
 from popgraph.conformance.groups import nodes_of
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
-"""As the onnx package has them."""
+"""Kinds of tests in the onnx package."""
 Arrays: TypeAlias = Sequence[Any]
 
 INSTALLED = Path(DATA_DIR)
-"""Where the onnx package has its tests, in a folder for each kind."""
+"""The onnx package's folder of tests, with a subfolder per kind."""
 SHIPPED, MODELS = "onnx/backend/test/data/light/", "light"
-"""Where models of the last kind are said to be, and the folder beside the kinds in which they are;
-the others would be downloads."""
+"""
+URL prefix of models of the kind `real` that are included in the package, and their folder; other
+models would be downloads.
+"""
 DRAWN = {
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
 }  # fmt: skip
-"""Operators whose numbers ONNX does not define."""
+"""Operators with random results."""
 ROUNDED = ("test_dft_inverse",)
-"""Of what is 0, tests of such names want the rounding errors of NumPy's single precision, which
-exceed the margin that they leave."""
+"""Tests that compare zeros with the rounding errors of NumPy's f32, beyond their own tolerance."""
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One test: a model, and what it gives for what."""
+    """A test: a model with inputs and expected outputs."""
 
     kind: str
     found: TestCase
     data: Path = INSTALLED
-    """The folder of its kind's folder."""
+    """The folder that contains the folders of kinds."""
     suites: tuple[str, ...] = (f"onnx-{onnx.__version__}",)
-    """All that have it, byte by byte."""
+    """All suites with a byte-identical copy of the test."""
 
     @property
     def name(self) -> str:
-        """As in ONNX's own lists, where `_cpu` follows."""
+        """The name in ONNX's lists, without the suffix `_cpu`."""
         return str(self.found.name)
 
     @property
     def model(self) -> ModelProto:
-        """As it is in memory, or read anew."""
+        """The model, read from its file if it is not in memory."""
         if self.found.model is not None:
             return self.found.model
         return onnx.load(self._file())
 
     def data_sets(self) -> list[tuple[Arrays, Arrays]]:
-        """Inputs in the order of the model's, and the outputs that are expected of them."""
+        """Pairs of inputs, in the model's order, and expected outputs."""
         if self.found.data_sets is not None:
             return [
                 ([_normal(value) for value in inputs], [_normal(value) for value in outputs])
@@ -87,12 +88,12 @@ class Case:
 
     @property
     def is_here(self) -> bool:
-        """Whether its model need not be downloaded."""
+        """Whether the model is available without a download."""
         url = self.found.url
         return url is None or (url.startswith(SHIPPED) and bool(_outputs_beside(self._file())))
 
     def why_skipped(self) -> str:
-        """Why nobody can run it, or nothing."""
+        """Why the test cannot be run; empty if it can."""
         if not self.is_here:
             return f"its model is a download ({self.found.url})"
         if self._draws():
@@ -119,14 +120,14 @@ class Case:
         return self.data / MODELS / PurePosixPath(str(self.found.url)).name
 
     def files(self) -> list[Path]:
-        """All that it consists of, unless it is in memory."""
+        """The files of the test; empty if it is in memory."""
         if self.found.model_dir is not None:
             return sorted(each for each in Path(self.found.model_dir).rglob("*") if each.is_file())
         return [self._file(), *_outputs_beside(self._file())] if self.is_here else []
 
 
 def _drops(node: NodeProto, given: Mapping[str, Any]) -> bool:
-    """Whether a Dropout is told to train, with a ratio that is not zero."""
+    """Whether a Dropout runs in training mode with a nonzero ratio."""
     _, ratio, training = node.input
     return bool(given.get(training)) and bool(given.get(ratio, 0.5))
 
@@ -136,7 +137,7 @@ def _outputs_beside(model: Path) -> list[Path]:
 
 
 def _number(path: Path) -> int:
-    """That at the end of its name: 10 follows 9."""
+    """The number at the end of the name, so that 10 sorts after 9."""
     return int(path.stem.rpartition("_")[2])
 
 
@@ -145,20 +146,24 @@ def _normal(value: Any) -> Any:
 
 
 def _data_set(model: ModelProto, folder: Path) -> tuple[Arrays, Arrays]:
-    """A folder of messages."""
+    """Reads a folder of protobuf messages."""
     graph = model.graph
     return _values(folder, "input", graph.input), _values(folder, "output", graph.output)
 
 
 def _values(folder: Path, name: str, infos: Iterable[ValueInfoProto]) -> list[Any]:
-    """In a model of old, inputs that are not given follow: they have initializers."""
+    """
+    Reads values by number.
+
+    Older models list initializers last among inputs; these have no file.
+    """
     files = sorted(folder.glob(f"{name}_*.pb"), key=_number)
     pairs = zip(files, infos, strict=False)
     return [_value(file.read_bytes(), info.type) for file, info in pairs]
 
 
 def _value(content: bytes, type_: TypeProto) -> Any:
-    """A message of the type that an input or an output has."""
+    """Parses a message by the type of its input or output."""
     match type_.WhichOneof("value"):
         case "sequence_type":
             return numpy_helper.to_list(SequenceProto.FromString(content))
@@ -169,20 +174,20 @@ def _value(content: bytes, type_: TypeProto) -> Any:
 
 
 def _tensor(message: TensorProto, element: int) -> Any:
-    """Releases before 1.19, for which NumPy had no such type, wrote the bits of bfloat16."""
+    """Parses a tensor; releases before 1.19 stored bfloat16 as uint16."""
     if (element, message.data_type) == (TensorProto.BFLOAT16, TensorProto.UINT16):
         message.data_type = element
     return numpy_helper.to_array(message)
 
 
 def _optional(message: OptionalProto) -> Any:
-    """Release 1.10 wrote a tensor without a type where there is none."""
+    """Parses an optional; release 1.10 wrote an untyped tensor for an absent value."""
     empty = message.elem_type == OptionalProto.TENSOR and not message.tensor_value.data_type
     return None if empty else numpy_helper.to_optional(message)
 
 
 def _shipped_data_set(model: ModelProto, file: Path) -> tuple[Arrays, Arrays]:
-    """The inputs are made as ONNX's runner makes them, the outputs lie beside the model."""
+    """Generates the inputs as ONNX's runner does; the outputs are stored beside the model."""
     known = {tensor.name for tensor in model.graph.initializer}
     inputs = [
         Runner.generate_dummy_data(info, name=file.stem)
@@ -198,7 +203,7 @@ def _shipped_data_set(model: ModelProto, file: Path) -> tuple[Arrays, Arrays]:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every test of the onnx package that is installed."""
+    """All tests of the installed onnx package."""
     return tuple(
         Case(kind, found)
         for kind in KINDS
@@ -213,11 +218,11 @@ def _found(kind: str) -> Sequence[TestCase]:
 @cache
 def node_cases() -> tuple[TestCase, ...]:
     """
-    Those of kind `node`, in ONNX's order.
+    The cases of kind `node`, in ONNX's order.
 
-    ONNX makes them when its modules are imported, which happens once: what the first caller asks
-    for is all that there ever is, of the numbers that NumPy's generator draws at that time. Who
-    asks here first gets what all get. Some take overflows on purpose.
+    ONNX creates them once, when its modules are imported, with random numbers of NumPy's generator.
+    This function must be the first to load them, so that all processes see the same numbers. Some
+    cases overflow on purpose.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"), _drawn_alike():
         warnings.simplefilter("ignore")
@@ -226,7 +231,7 @@ def node_cases() -> tuple[TestCase, ...]:
 
 @contextmanager
 def _drawn_alike() -> Iterator[None]:
-    """Random numbers that are the same in every process; generators are left as they were."""
+    """Seeds the random generators, and restores them afterwards."""
     numbers, choices = np.random.get_state(), random.getstate()
     np.random.seed(0)
     random.seed(0)
@@ -238,10 +243,10 @@ def _drawn_alike() -> Iterator[None]:
 
 
 def cases_like(pattern: str) -> list[Case]:
-    """Those of the installed package in whose names a regular expression is found."""
+    """Cases of the installed package whose names match a regular expression."""
     return like(pattern, all_cases())
 
 
 def like(pattern: str, cases: Iterable[Case]) -> list[Case]:
-    """Those in whose names a regular expression is found."""
+    """Cases whose names match a regular expression."""
     return [case for case in cases if re.search(pattern, case.name)]

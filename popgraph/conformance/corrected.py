@@ -1,4 +1,4 @@
-"""The tests of earlier releases of ONNX that a later one corrected, and what was wrong in them."""
+"""Tests of earlier ONNX releases that a later release corrected, with the reasons."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Correction(NamedTuple):
-    """What was wrong in the tests of such names, in which releases."""
+    """An error in tests of certain releases."""
 
     names: str
-    """A regular expression that is the whole name."""
+    """Regular expression for the whole name."""
     releases: tuple[str, ...]
-    """Those of which the wheels were looked at."""
+    """Releases with the wrong test, among those whose wheels were examined."""
     corrected: str
-    """The first of them with other tests."""
+    """The first release with a corrected test."""
     reason: str
 
 
@@ -101,13 +101,13 @@ CORRECTIONS = (
     ),
 )
 """
-In each, onnxruntime and the reference of today's onnx contradict the test as PopGraph does, or
-refuse it, too; where onnxruntime has no such types, the reference alone.
+For each of them, onnxruntime and the reference of today's onnx contradict the test as PopGraph
+does, or reject it. For types that onnxruntime lacks, only the reference was compared.
 """
 
 
 def what_was_corrected(name: str, suites: Iterable[str]) -> str:
-    """What is wrong in a test that one of these suites has, or nothing."""
+    """The error in a test of one of these suites; empty if there is none."""
     for found in CORRECTIONS:
         wrong = {f"onnx-{release}" for release in found.releases}
         if wrong.intersection(suites) and re.fullmatch(found.names, name):

@@ -1,4 +1,4 @@
-"""The group of a test: which family of operators it is about."""
+"""The group of a test: the family of operators that it exercises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAMILIES = {
         "QuantizeLinear",
     },
 }
-"""Operators that make a test one of a group, the first that fits."""
+"""Operators that put a test into a group; the first match wins."""
 
 DOMAINS = {"ai.onnx.ml": "ml", "ai.onnx.preview.training": "training"}
 CONTAINERS = "sequences and optionals"
@@ -39,9 +39,9 @@ MAKING_CONTAINERS = {
     "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
     "SequenceMap", "SplitToSequence",
 }  # fmt: skip
-"""Operators of containers, whose models may have tensors only."""
+"""Operators on containers; their models may have tensor inputs and outputs only."""
 GROUPS = (*DOMAINS.values(), "strings", CONTAINERS, *FAMILIES, STRUCTURE, OTHER)
-"""In the order in which they are tried, which is that of the report."""
+"""Groups in matching order, which is also that of the report."""
 
 DECIDING = {
     "axes", "axis", "block_shape", "delta", "depth", "dft_length", "ends", "frame_length",
@@ -49,7 +49,7 @@ DECIDING = {
     "ratio", "repeats", "roi", "scales", "shape", "size", "sizes", "split", "start", "starts",
     "steps", "training_mode",
 }  # fmt: skip
-"""What ONNX calls the inputs whose values decide the shape or the structure of an output."""
+"""Names of ONNX inputs whose values determine the shape or structure of an output."""
 DECIDING_TOO = {("ConstantOfShape", 0), ("TopK", 1)}
 """The same, called as other operators call data."""
 
@@ -100,7 +100,7 @@ def _is_text(type_: TypeProto) -> bool:
 
 
 def _is_fed_structure(model: ModelProto) -> bool:
-    """Whether the value of an input of the model reaches an input that decides a shape."""
+    """Whether an input of the model determines a shape."""
     versions = {found.domain: found.version for found in model.opset_import}
     fed = {info.name for info in model.graph.input}
     fed -= {tensor.name for tensor in model.graph.initializer}

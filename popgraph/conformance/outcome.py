@@ -1,4 +1,4 @@
-"""The outcome of one case: passed, wrong, refused, failed or skipped, with the reason."""
+"""The outcome of a case: passed, wrong, refused, failed or skipped, with the reason."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from popgraph.support.errors import PopgraphError
 
 
 class Status(StrEnum):
-    """How a case ends."""
+    """The possible outcomes of a case."""
 
     PASSED = "passed"
     WRONG = "wrong"
-    """Other numbers, types or shapes than ONNX expects."""
+    """Values, types or shapes differ from ONNX's."""
     FAILED = "failed"
-    """An exception that is no `PopgraphError`, a crash of the process, or too long a wait."""
+    """An exception other than `PopgraphError`, a crash, or a timeout."""
     REFUSED = "refused"
-    """A `PopgraphError` that says what is not supported."""
+    """A `PopgraphError` that names an unsupported feature."""
     SKIPPED = "skipped"
 
 
 class Computed(StrEnum):
-    """What computes a model."""
+    """The share of C programs and of Python in computing a model."""
 
     C = "C"
     MIXED = "C and host"
-    """Programs in C run between nodes that Python computes."""
+    """C programs run between nodes that Python computes."""
     HOST = "host only"
-    """No program in C runs: Python computes all nodes."""
+    """Python computes all nodes; no C program runs."""
 
     @classmethod
     def of(cls, by: ComputedBy) -> Computed:
@@ -49,15 +49,15 @@ class Computed(StrEnum):
 
 
 BROKEN = (Status.WRONG, Status.FAILED)
-"""What no test may be."""
+"""Outcomes that no test may have."""
 
 LONGEST = 300
-"""Characters of a reason."""
+"""Most characters of a reason."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """The outcome of a case."""
 
     name: str
     kind: str
@@ -66,11 +66,11 @@ class Outcome:
     reason: str = ""
     seconds: float = 0.0
     suites: tuple[str, ...] = ("",)
-    """All that have the case."""
+    """All suites that contain the case."""
     computed: Computed | None = None
-    """What has computed it, where a backend in C ran it to its end."""
+    """C, Python or both, if a C backend completed the case."""
     in_python: tuple[str, ...] = ()
-    """The operators that Python has computed."""
+    """The operators that Python computed."""
 
     @classmethod
     def of(cls, case: Case, status: Status, reason: str = "", seconds: float = 0.0) -> Outcome:
@@ -78,7 +78,7 @@ class Outcome:
         return cls(case.name, case.kind, _group(case), status, text, round(seconds, 3), case.suites)
 
     def computed_by(self, by: ComputedBy) -> Outcome:
-        """The same, with what has computed the case."""
+        """Adds where the case was computed."""
         return replace(
             self,
             computed=Computed.of(by),
@@ -87,7 +87,9 @@ class Outcome:
 
     @property
     def general_reason(self) -> str:
-        """The same for many tests: without what is between quotes or brackets."""
+        """
+        The reason without quoted names, brackets and counts, so that similar ones group together.
+        """
         text = re.sub(r"'[^']*'", "...", self.reason.split(", but ")[0])
         text = re.sub(r"\[[^]]*\]", "", text)
         return re.sub(r"\d+ of \d+|\d+ / \d+ \([\d.e-]+%\)", "...", text)[:80]
@@ -103,7 +105,7 @@ def _group(case: Case) -> str:
 
 
 def outcome(case: Case, backend: type[Backend]) -> Outcome:
-    """Runs a case in this process; every exception is one of the outcomes."""
+    """Runs a case in this process; every exception becomes an outcome."""
     began = time.monotonic()
     by: ComputedBy | None = None
     try:
@@ -128,7 +130,7 @@ def _is_in_c(backend: type[Backend]) -> bool:
 
 
 def wrong_in(case: Case, prepared: BackendRep) -> Iterator[str]:
-    """What is wrong with the outputs of each data set."""
+    """Yields a description of the wrong outputs of each data set."""
     for inputs, wanted in case.data_sets():
         difference = differences(wanted, prepared.run(inputs), case.found.rtol, case.found.atol)
         if difference:
@@ -136,7 +138,9 @@ def wrong_in(case: Case, prepared: BackendRep) -> Iterator[str]:
 
 
 def differences(wanted: Sequence[Any], found: Sequence[Any], rtol: float, atol: float) -> str:
-    """What ONNX's own comparison says, or nothing; it takes no note of missing elements."""
+    """
+    The first difference by ONNX's own comparison, plus missing values; empty if there is none.
+    """
     if len(wanted) != len(found):
         return f"{len(found)} values, not {len(wanted)}"
     for one, other in zip(wanted, found, strict=True):

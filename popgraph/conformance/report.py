@@ -1,4 +1,4 @@
-"""The report of a run: counts by group and by reason, every case that did not pass, and JSON."""
+"""The report of a run: counts by group and reason, every case that did not pass, and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.conformance.groups import GROUPS
 from popgraph.conformance.outcome import Computed, Outcome, Status
 
 Counts: TypeAlias = Counter[Status | Computed]
-"""How many tests ended how, and how many of those that passed were computed by what."""
+"""Number of tests by outcome, and of passed tests by where they were computed."""
 
 
 def _counted(each: Outcome, times: int = 1) -> Counts:
@@ -24,7 +24,7 @@ def _counted(each: Outcome, times: int = 1) -> Counts:
 
 
 def counts(found: Sequence[Outcome]) -> dict[str, Counts]:
-    """How many of each group ended how; the last row is of all."""
+    """Counts of each group, with the total in the last row."""
     groups: dict[str, Counts] = {group: Counter() for group in GROUPS}
     for each in found:
         groups.setdefault(each.group, Counter()).update(_counted(each, len(each.suites)))
@@ -33,7 +33,7 @@ def counts(found: Sequence[Outcome]) -> dict[str, Counts]:
 
 
 def counts_of_suites(found: Sequence[Outcome]) -> dict[str, Counts]:
-    """How many of each suite ended how."""
+    """Counts of each suite."""
     suites: dict[str, Counts] = {}
     for each in found:
         for suite in each.suites:
@@ -42,7 +42,7 @@ def counts_of_suites(found: Sequence[Outcome]) -> dict[str, Counts]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Numbers in it count as such: 1.10 follows 1.9."""
+    """Sort key in which 1.10 follows 1.9."""
     return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
@@ -52,12 +52,11 @@ def group_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
 
 
 def suite_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """The table by suite."""
     return _table("suite", counts_of_suites(found))
 
 
 def _table(heading: str, counted: dict[str, Counts]) -> list[tuple[str, ...]]:
-    """Where programs in C ran, tests that passed are also counted by what computed them."""
+    """The rows of a table; with C programs, passed tests are split by where they were computed."""
     in_c = any(row[by] for row in counted.values() for by in Computed)
     passed, *others = Status
     columns = [passed, *(Computed if in_c else ()), *others]
@@ -69,7 +68,7 @@ def _table(heading: str, counted: dict[str, Counts]) -> list[tuple[str, ...]]:
 
 
 def host_lines(found: Sequence[Outcome]) -> list[str]:
-    """What the columns of a table by what computed a test mean, if it has them."""
+    """Explains the columns of a table with a split of passed tests."""
     passed = [each for each in found if each.status == Status.PASSED and each.computed]
     if not passed:
         return []
@@ -81,7 +80,7 @@ def host_lines(found: Sequence[Outcome]) -> list[str]:
 
 
 def reason_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """The table by reason, of all that did not pass, the most frequent first."""
+    """The table of reasons of all tests that did not pass, most frequent first."""
     reasons: Counter[tuple[Status, str]] = Counter()
     for each in found:
         if each.status != Status.PASSED:
@@ -91,7 +90,7 @@ def reason_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
 
 
 def failing_rows(found: Sequence[Outcome], *, suites: bool = False) -> list[tuple[str, ...]]:
-    """Every case that did not pass, after its `suites` if there may be several."""
+    """Every case that did not pass, preceded by its `suites` if there may be several."""
     return [
         (
             *([" ".join(each.suites)] if suites else []),
@@ -106,7 +105,7 @@ def failing_rows(found: Sequence[Outcome], *, suites: bool = False) -> list[tupl
 
 
 def described(found: dict[str, list[Outcome]]) -> dict[str, Any]:
-    """What JSON says, by backend."""
+    """The JSON report, by backend."""
     return {
         "onnx": version("onnx"),
         "popgraph": version("popgraph"),

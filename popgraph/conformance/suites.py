@@ -1,4 +1,4 @@
-"""The test suites of other releases of ONNX: folders, and wheels that are unpacked for a while."""
+"""Test suites of other ONNX releases: folders, or wheels unpacked temporarily."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from popgraph.conformance.cases import MODELS, Case
 from popgraph.support.errors import ModelError
 
 MODEL, DESCRIPTION = "model.onnx", "data.json"
-"""Of what a test consists: its model, or a file that says where to find it."""
+"""Files of a test: its model, or a description with the URL of the model."""
 PREFIX = "test_"
 RTOL, ATOL = 1e-3, 1e-7
-"""What ONNX's runner allows where a test says nothing."""
+"""Default tolerances of ONNX's runner."""
 MOST_BYTES = 2**32
-"""More than all tests of a release take; the rest of a file is not unpacked."""
+"""Limit of unpacked bytes, above the size of any release's tests."""
 
 
 @contextmanager
 def opened(places: Iterable[Path]) -> Iterator[list[Case]]:
     """
-    The tests of these folders and wheels, for as long as they are needed.
+    Opens the tests of folders and wheels for the duration of a block.
 
-    A test that several of them have, byte by byte, is one.
+    Byte-identical tests of several suites are merged.
     """
     with ExitStack() as stack:
         yield _distinct(case for place in places for case in _suite(place, stack))
@@ -55,11 +55,11 @@ def _suite(place: Path, stack: ExitStack) -> list[Case]:
         name = _release(place)
         _unpack(place, folder)
     else:
-        raise ModelError("there is no such file or folder", str(place))
+        raise ModelError("no such file or folder", str(place))
     cases = [replace(case, suites=(name,)) for case in _cases(folder)]
     if not cases:
         raise ModelError(
-            "there are no tests of models in it",
+            "it contains no model tests",
             str(place),
             f"give a wheel of onnx, or a folder that holds KIND/{PREFIX}NAME/{MODEL}",
         )
@@ -67,12 +67,12 @@ def _suite(place: Path, stack: ExitStack) -> list[Case]:
 
 
 def _release(wheel: Path) -> str:
-    """Name and version, of all that the name of a wheel says: `onnx-1.12.0`."""
+    """Name and version from the file name of a wheel: `onnx-1.12.0`."""
     return "-".join(wheel.stem.split("-")[:2])
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    """What belongs to tests. Whatever their names say, all files end in the folder."""
+    """Unpacks the files of tests. `extractall` keeps every path inside the folder."""
     try:
         with zipfile.ZipFile(file) as archive:
             members = [each for each in archive.infolist() if _is_of_a_test(each.filename)]
@@ -91,7 +91,7 @@ def _is_of_a_test(name: str) -> bool:
 
 
 def _cases(folder: Path) -> list[Case]:
-    """All tests below a folder; a test without a model says where to find it."""
+    """All tests below a folder; a test without a model has the URL of its model."""
     files = [*folder.rglob(f"{PREFIX}*/{MODEL}"), *folder.rglob(f"{PREFIX}*/{DESCRIPTION}")]
     return [_case(each) for each in sorted({file.parent for file in files})]
 
@@ -122,11 +122,11 @@ def _description(file: Path) -> dict[str, Any]:
             return said
     except ValueError:
         pass
-    raise ModelError("it is no object of JSON", str(file), "it says where the model of a test is")
+    raise ModelError("not a JSON object", str(file), "it says where the model of a test is")
 
 
 def _fingerprint(case: Case) -> str:
-    """Of all bytes of a test."""
+    """SHA-256 of all files and tolerances of a test."""
     found = hashlib.sha256(f"{case.found.rtol} {case.found.atol}".encode())
     for file in case.files():
         found.update(f"{file.name} {file.parent.name} {file.stat().st_size} ".encode())

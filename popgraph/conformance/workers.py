@@ -1,4 +1,4 @@
-"""Worker processes that run cases: one that crashes or takes too long ends no other case."""
+"""Worker processes that run cases, so that a crash or timeout affects only one case."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from popgraph.conformance.cases import Case
 from popgraph.conformance.outcome import Outcome, Status, outcome
 
 METHOD = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-"""A forked worker has the cases already, which take seconds to load."""
+"""Forking avoids loading the cases again, which takes seconds."""
 
 
 def serve(cases: Sequence[Case], backend: type[Backend], connection: Connection) -> None:
-    """What a worker does: cases by their number, until there are no more."""
+    """Runs cases by number until the parent sends None."""
     while (number := connection.recv()) is not None:
         connection.send(outcome(cases[number], backend))
 
 
 class Worker:
-    """A process, and the case that it is busy with."""
+    """A process, and the case that it runs."""
 
     def __init__(self, cases: Sequence[Case], backend: type[Backend], limit: float) -> None:
         context: Any = multiprocessing.get_context(METHOD)
@@ -38,16 +38,16 @@ class Worker:
         self._began = 0.0
 
     def begin(self, number: int) -> None:
-        """Hands it a case."""
+        """Starts a case."""
         self._case, self._began = self._cases[number], time.monotonic()
         self.connection.send(number)
 
     def left(self) -> float:
-        """Seconds until it has taken too long."""
+        """Seconds until the timeout."""
         return max(0.0, self._began + self._limit - time.monotonic())
 
     def result(self) -> Outcome | None:
-        """What became of its case, or nothing so far. A worker that lost its case has ended."""
+        """The outcome of its case, or None if it still runs. Ends the process on a timeout."""
         assert self._case is not None
         seconds = time.monotonic() - self._began
         if self.connection.poll():
@@ -73,7 +73,7 @@ class Worker:
         return bool(self._process.is_alive())
 
     def end(self) -> None:
-        """Whatever it does."""
+        """Kills the process."""
         self._process.kill()
         self._process.join()
         self.connection.close()
@@ -82,7 +82,7 @@ class Worker:
 def outcomes(
     cases: Sequence[Case], backend: type[Backend], jobs: int, limit: float
 ) -> Iterator[Outcome]:
-    """What becomes of all cases, in the order in which they end."""
+    """Runs all cases in parallel; yields outcomes in order of completion."""
     waiting = iter(range(len(cases)))
     busy: list[Worker] = []
     try:

@@ -1,1 +1,1 @@
-"""The engine: programs of many micro-batches, replicas and stages, for every door."""
+"""The engine runs training programs: micro-batches, replicas and pipeline stages, for every API."""

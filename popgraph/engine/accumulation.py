@@ -1,4 +1,4 @@
-"""Requests for programs that accumulate gradients: one for micro-batches, one for the update."""
+"""Requests for gradient accumulation: one program for micro-batches, one for the update."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from popgraph.support.ranks.communicator import Alone
 @dataclass(frozen=True)
 class AccumulatingRequest(BuildRequest):
     """
-    A request for a program that is run for every micro-batch, and updates after the last one.
+    Requests a program that runs once per micro-batch and updates after the last one.
 
-    A native backend makes two programs, which have the same variables: micro-batches do not pay for
-    the update, and the memory is that of one micro-batch.
+    A native backend builds two programs with the same variables, so micro-batches do not pay for
+    the update, and memory is that of one micro-batch.
     """
 
     replicas: int = 1
-    """How many micro-batches run side by side."""
+    """Micro-batches that run in parallel."""
     stages: int = 1
-    """The stages of a pipeline, each on a thread."""
+    """Pipeline stages, one thread each."""
 
     @staticmethod
     def of(request: BuildRequest, replicas: int = 1, stages: int = 1) -> AccumulatingRequest:
-        """The same request, with programs of their own for updates."""
+        """The same request, with separate update programs."""
         given = {one.name: getattr(request, one.name) for one in fields(BuildRequest)}
         return AccumulatingRequest(**given, replicas=replicas, stages=stages)
 
@@ -55,7 +55,7 @@ class AccumulatingRequest(BuildRequest):
         return training
 
     def _pipelined(self) -> Executable:
-        """The program as a pipeline; one thread for each stage at least."""
+        """The program as a pipeline, with at least one thread per stage."""
         training, last = self._training, OnnxToGraphcore.name
         lower(self.module, self.compilation, self.options, until=last, settled=self.settled)
         graph = only_graph(self.module)

@@ -1,4 +1,4 @@
-"""Outputs of accumulators and statistics, of which each replica has its own."""
+"""Accumulators and statistics that each replica has for itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from popgraph.passes.options import GRADIENT
 
 
 def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
-    """Whether micro-batches are added up in a state of this name, by each replica on its own."""
+    """Whether each replica accumulates micro-batches in the state of this name."""
     if rule is None or not rule.accumulates:
         return False
     if id == ACCUMULATED + STATISTICS:
@@ -19,16 +19,16 @@ def adds_up(id: str, rule: OptimizerSpec | None) -> bool:
 
 
 def is_of_replica(id: str, rule: OptimizerSpec | None) -> bool:
-    """Whether an output that is no tensor of the model differs from replica to replica."""
+    """Whether an output that is not a tensor of the model differs between replicas."""
     return adds_up(id, rule) or id in OF_REPLICA or counts_gradient(id, rule)
 
 
 def counts_gradient(id: str, rule: OptimizerSpec | None) -> bool:
-    """Whether it says how many elements of a gradient are large, if that one is tracked."""
+    """Whether an output counts the large elements of a gradient, for loss scaling."""
     follows = rule is not None and rule.scale_period > 0
     return follows and id.startswith(GRADIENT) and id.endswith(COUNTS)
 
 
 def is_accumulated(id: str, rule: OptimizerSpec | None) -> bool:
-    """Whether an accumulator is there, if it is one."""
+    """False for an accumulator that the update rule does not have."""
     return not id.startswith(ACCUMULATED) or adds_up(id, rule)

@@ -1,4 +1,4 @@
-"""Automatic stages: cuts a graph into the stages of a pipeline, which take about equally long."""
+"""Automatic stages: cuts a graph into pipeline stages of about equal cost."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from popgraph.support.shapes import prod
 
 def put_on_stages(graph: GraphOp, loss: str, trained: Collection[str], count: int) -> Pipeline:
     """
-    Notes the stage of each operation on the way to the loss, in their order.
+    Assigns a stage to each operation of the forward pass, in program order.
 
-    Each stage has about the same share of the multiply-adds and, besides, of the elements.
+    Each stage gets about the same share of the total cost (multiply-adds plus elements).
     """
     ops = [op for op in graph.block.ops if _is_computed(op)]
     weights = [op for op in graph.variables() if op.variable.text in set(trained)]
@@ -50,7 +50,7 @@ def put_on_stages(graph: GraphOp, loss: str, trained: Collection[str], count: in
 
 
 def _groups(ops: Sequence[Operation], weights: Sequence[VariableOp]) -> list[list[Operation]]:
-    """Runs of operations that are on one stage, as all readers of a weight are."""
+    """Consecutive operations that must share a stage because they span all readers of a weight."""
     places = {op: place for place, op in enumerate(ops)}
     joined = [False] * len(ops)  # whether one is on the stage of the one before it
     for weight in weights:
@@ -67,7 +67,9 @@ def _groups(ops: Sequence[Operation], weights: Sequence[VariableOp]) -> list[lis
 
 
 def _is_computed(op: Operation) -> bool:
-    """Whether an operation belongs to a stage; the count of random steps goes with the batches."""
+    """
+    Whether an operation belongs to a stage; the random step counter does not, it follows batches.
+    """
     if isinstance(op, ConstantOp | VariableOp | UpdateOp | ReturnOp):
         return False
     owners = [value.owner for value in op.operands]
@@ -76,7 +78,7 @@ def _is_computed(op: Operation) -> bool:
 
 
 def _cost(op: Operation) -> int:
-    """The multiply-adds of a contraction, the elements of everything else."""
+    """The multiply-adds of a contraction; the number of result elements otherwise."""
     elements = sum(prod(shape_of(result)) for result in op.results)
     if not isinstance(op, Contraction) or not isinstance(op, GraphcoreOp):
         return elements
@@ -86,7 +88,7 @@ def _cost(op: Operation) -> int:
 
 
 def _names(graph: GraphOp, loss: str) -> dict[SSAValue, str]:
-    """A name for each value: variables and the loss have their own."""
+    """A unique name for each value: variables and the loss keep theirs."""
     names: dict[SSAValue, str] = {op.result: op.variable.text for op in graph.variables()}
     values = (result for op in graph.block.ops for result in op.results)
     for number, value in enumerate(values):

@@ -13,18 +13,17 @@ from popgraph.support.errors import UnsupportedError
 
 
 def delays_of(stages: Stages, weights: Iterable[str], *, talks: bool) -> dict[str, int]:
-    """How old weights are when batches of a pipeline meet them that updates them at once."""
+    """Delay, in batches, of each weight of a pipeline that updates after every batch."""
     found = {id: delay for id in weights if (delay := stages.delay(id))}
     shared = next((id for id in found if len(stages.stages_of(id)) > 1), None)
     if shared is not None:
         raise _unsupported(
-            f"the weight {shared} is read in several stages of a pipeline that updates it while "
-            "batches are under way"
+            f"several stages read the weight {shared}, but the pipeline updates it while batches "
+            "are in flight"
         )
     if found and talks:
         raise _unsupported(
-            "replicas that differ or talk to each other cannot update weights while batches are "
-            "under way"
+            "replicas that differ or communicate cannot update weights while batches are in flight"
         )
     return found
 
@@ -35,10 +34,10 @@ def _unsupported(what: str) -> UnsupportedError:
 
 class DelayedWeights:
     """
-    Gives each batch the weights that it would meet in a pipeline.
+    Emulates the stale weights of a pipeline when its stages run sequentially.
 
-    On its way to the loss it meets those that lack the gradients of the `delays` batches before
-    it. A step begins with an empty pipeline, and ends with one.
+    The forward pass of a batch reads weights without the gradients of the `delays` previous
+    batches. Every step begins and ends with an empty pipeline.
     """
 
     def __init__(self, delays: Mapping[str, int]) -> None:
@@ -53,7 +52,7 @@ class DelayedWeights:
         self._past = {id: deque(maxlen=delay + 1) for id, delay in self._delays.items()}
 
     def enter(self, executable: Executable) -> None:
-        """Before each batch of a step."""
+        """Writes the delayed weights of the next batch."""
         for id, past in self._past.items():
             past.append(executable.read(id))
             executable.write(DELAYED + id, past[0])

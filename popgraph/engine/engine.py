@@ -1,4 +1,4 @@
-"""The engine: a program, compiled, with the seed that it draws from."""
+"""The engine: a compiled program and its random seed."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
 How: TypeAlias = tuple[str, int]
-"""The backend that compiles, and on how many threads the program runs."""
+"""The backend, and the number of threads of the program."""
 
 
 class Engine:
-    """A program that `compile` compiles, for the micro-batches of a rank."""
+    """A program, and its compiled form for the micro-batches of a rank."""
 
     def __init__(self, program: Program, backlog: Backlog | None = None) -> None:
         self.program = program
         self.backlog = backlog
-        """Where a quick program waits for the tuned one, if there is one."""
+        """Queue in which a quick program waits for the tuned one, if any."""
         self.executable: Executable | None = None
         self.forward: Executable | None = None
-        """The program of the forward pass alone, where there is one."""
+        """The program of the forward pass alone, if any."""
 
     def compile(
         self, how: How, rank: int = 0, *, forward: bool = False, overlap: Overlap | None = None
     ) -> None:
         """
-        Compiles the program of a rank, and gives it the scalars that the host writes.
+        Compiles the program of a rank and writes the optimizer's scalars.
 
-        With `forward`, a second one of the same variables runs the forward pass alone. With
-        `overlap`, the program is one for each stage, if it can be.
+        With `forward`, a second program with the same variables runs the forward pass alone. With
+        `overlap`, there is one program per stage, if the graph can be cut.
         """
         backend, threads = how
         code = self.program.code
@@ -57,12 +57,12 @@ class Engine:
         return self.backlog is None or self.backlog.tuned
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits, at most `timeout` seconds, for the tuned program; says whether it is there."""
+        """Waits at most `timeout` seconds for the tuned program; returns whether it is ready."""
         return self.backlog is None or self.backlog.wait(timeout)
 
     @property
     def seed(self) -> int:
-        """The seed that micro-batches draw from, plus 2^64 times the number drawn with it."""
+        """The seed of micro-batches, plus 2^64 times the number of runs since it was set."""
         seed, step = (int(number) for number in self.drawn.astype(np.uint64))
         return seed + step * 2**64
 
@@ -70,12 +70,12 @@ class Engine:
     def seed(self, seed: int) -> None:
         step, low = divmod(seed, 2**64)
         if not 0 <= step < 2**63:
-            raise RunError(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
+            raise RunError(f"a seed must be an integer from 0 to 2^64 - 1, not {seed}")
         self.drawn = np.array([low, step], np.uint64).astype(np.int64)
 
     @property
     def drawn(self) -> Array:
-        """The two numbers of 64 bits that a program draws from: seed, and runs with it."""
+        """The random state, two 64-bit integers: the seed, and the runs since it was set."""
         return self._compiled.read(SEED)
 
     @drawn.setter

@@ -1,4 +1,4 @@
-"""Errors of the engine that say which weight or output they are about."""
+"""Errors of the engine, with the weight or output that they concern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from popgraph.support.shapes import Shape
 
 
 class UnknownOutputError(RunError):
-    """An output was requested that the program cannot have."""
+    """A requested output that the program cannot have."""
 
     def __init__(self, id: str, known: Collection[str]) -> None:
         super().__init__(
@@ -20,7 +20,7 @@ class UnknownOutputError(RunError):
 
 
 class WeightError(RunError):
-    """The value of a weight or of a state does not fit."""
+    """The value of a weight or state does not fit."""
 
     def __init__(self, id: str, what: str) -> None:
         super().__init__(what, f"the weight {id!r}")
@@ -28,14 +28,14 @@ class WeightError(RunError):
 
 
 class UnknownWeightError(WeightError):
-    """A value was given for a weight that the program does not have."""
+    """A value for a weight that the program does not have."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id, "there is no weight of this name")
 
 
 class WeightBytesError(WeightError):
-    """An array has not as many bytes as the value that it is to hold."""
+    """An array has another size in bytes than the value it should hold."""
 
     def __init__(self, id: str, held: int, given: int) -> None:
         super().__init__(id, f"its value has {held} bytes, and the array {given}")
@@ -51,7 +51,7 @@ class WeightShapeError(WeightError):
 
 
 class WeightTypeError(WeightError):
-    """A new value has another element type, or another number of elements."""
+    """A new value has another element type or number of elements."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id, "the new value has another shape or element type")

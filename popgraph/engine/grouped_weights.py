@@ -1,4 +1,4 @@
-"""Grouped weights: groups of replicas have values of their own of them."""
+"""Grouped weights: weights whose values differ between groups of replicas."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from popgraph.support.replicas import Grouping, grouped
 
 @dataclass(frozen=True)
 class GroupedWeight:
-    """A weight that not all replicas share, or of which more than one value comes back."""
+    """A weight that not all replicas share, or that returns more than one value."""
 
     first: Array
-    """The values that groups begin with, one after the other; of a single group its value."""
+    """The initial values, stacked by group; not stacked for a single group."""
     replicas: int
     grouping: Grouping
-    """The stride between the replicas of a group, and how many they are."""
+    """The stride between replicas of a group, and the group's size."""
     of_each: bool = False
-    """Whether the value of each replica comes back."""
+    """Whether the values of all replicas are returned."""
 
     @property
     def groups(self) -> list[list[int]]:
@@ -32,12 +32,12 @@ class GroupedWeight:
 
     @property
     def is_stacked(self) -> bool:
-        """Whether arrays hold one value after the other."""
+        """Whether arrays hold one value per group."""
         return len(self.groups) > 1
 
     @property
     def returned(self) -> list[int]:
-        """The group of each value that comes back; none where only the one of all does."""
+        """The group of each returned value; empty if a single value is returned."""
         return self.held if self.of_each else []
 
     @property
@@ -58,10 +58,10 @@ def replication_of(
     rule: OptimizerSpec | None,
 ) -> Replication:
     """
-    The replicas of one program, which is that of a rank.
+    The replicas of the program of one rank.
 
-    Where gradients are clipped together whose groups are not the same, each replica has a norm of
-    its own, and so a copy of its own of these weights.
+    Gradients that are clipped together but belong to different groups give each replica a norm of
+    its own, so each replica gets its own copy of these weights.
     """
     groups, told = {}, {}
     for id, one in weights_of_groups.items():
@@ -85,7 +85,7 @@ def replication_of(
 
 
 def _parted(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, Grouping]:
-    """Groups of replicas as those within a process, and those of the processes."""
+    """Splits groups of replicas into groups within a process and groups of processes."""
     local = plan.replicas
     if local % (stride * size) == 0:
         return (stride, size), (1, 1)
@@ -94,8 +94,8 @@ def _parted(stride: int, size: int, plan: StepPlan, id: str) -> tuple[Grouping, 
     if stride % local == 0:
         return (1, 1), (stride // local, size)
     raise UnsupportedError(
-        f"groups of {size} replicas that are {stride} apart do not take the same part of every "
-        f"process of {local} replicas",
+        f"groups of {size} replicas with stride {stride} do not divide evenly among processes of "
+        f"{local} replicas",
         f"the weight {id}",
-        "a number of replicas in each process that the groups divide, or that divides them",
+        "a number of replicas per process that divides the groups, or is a multiple of them",
     )

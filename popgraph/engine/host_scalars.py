@@ -1,4 +1,4 @@
-"""The scalars of a compiled update rule that the host writes into its program."""
+"""Values of the scalars that an update rule reads from the host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HostScalars:
     loss: DType
 
     def of(self, rule: OptimizerSpec) -> dict[str, Array]:
-        """Their values for a rule of the structure of the compiled one."""
+        """The values of these scalars for a rule with the structure of the compiled one."""
         spec = self.compiled.with_values_of(rule)
         scalars = streamed_scalars(spec, self._weights, self.loss)
         return {name: value for name, value in scalars.items() if name in self.variables}
@@ -29,10 +29,10 @@ class HostScalars:
     @cached_property
     def _weights(self) -> dict[str, DType]:
         """
-        The weights with numbers of their own, and one for all others of each element type.
+        Weights with specific scalars, and one representative of all others per element type.
 
-        Those share their scalars, which a schedule asks for in every step: with 480 variables of
-        Adam, 40 us of the CPU's time, where every variable's own would take 13 ms.
+        The others share their scalars, which a schedule computes in every step: 40 us of CPU time
+        for 480 variables of Adam, instead of 13 ms with scalars for every variable.
         """
         own = {one.weight for one in self.compiled.specific}
         floats = {name: dtype for name, dtype in self.variables.items() if dtype.is_float}

@@ -25,28 +25,28 @@ from popgraph.support.shapes import Shape
 
 @dataclass(frozen=True)
 class Held:
-    """The first value of a weight or a state, and the variables of the program that hold it."""
+    """The first value of a weight or state, and the program variables that hold it."""
 
     array: Array
     variables: tuple[str, ...]
-    """One, or several, of which groups of replicas have one each."""
+    """One variable, or one per group of replicas."""
     rows: tuple[int, ...] = ()
-    """For each of them, its value in an array that has one after the other; none: it has one."""
+    """For each variable, the row of `array` with its value; empty if the array is one value."""
     returned: tuple[int, ...] = ()
-    """The group of each value that comes back; none: the array does as it is."""
+    """The group of each returned value; empty if the array is returned unchanged."""
     share: int = 0
-    """How many of its elements, in one row, each rank holds; 0: all of them."""
+    """Elements per rank of a flattened array that is sharded; 0: not sharded."""
 
     @property
     def stacked(self) -> bool:
-        """Whether the array has one value after the other."""
+        """Whether the array holds one value per group."""
         return bool(self.rows)
 
     def of_group(self, group: int) -> Array:
         return np.asarray(self.array[group] if self.stacked else self.array)
 
     def sent(self, array: Array) -> Iterator[tuple[str, Array]]:
-        """What each variable gets of an array."""
+        """Yields each variable with its part of the array."""
         if self.share:
             yield self.variables[0], self._own_share(array)
             return
@@ -54,7 +54,7 @@ class Held:
             yield name, np.asarray(array[self.rows[place]]) if self.stacked else array
 
     def fetched(self, executable: Executable) -> Array:
-        """The array, as the program holds it; all ranks ask for it where each holds a part."""
+        """Reads the array from the program; a collective operation if ranks hold parts of it."""
         if self.share:
             everybody = Exchange(ALL_GATHER, 1, world().size)
             row = world().exchange(everybody, executable.read(self.variables[0]))
@@ -74,14 +74,14 @@ class Held:
         return row[self.share * world().rank :][: self.share]
 
     def handed_out(self, array: Array) -> Array:
-        """What users get of an array."""
+        """Expands the array to the form that users get: one row per replica, if replicas differ."""
         if not self.returned:
             return array
         found: Array = np.stack([array[at] if self.stacked else array for at in self.returned])
         return found
 
     def taken(self, array: Array) -> Array:
-        """An array as users hand it in, or as they got it."""
+        """Converts an array from the users' form, or from the stored form, to the stored form."""
         if not self.returned or array.size == self.array.size:
             return array
         rows = array.reshape(len(self.returned), -1)
@@ -92,16 +92,16 @@ class Held:
 
 @dataclass(frozen=True)
 class FirstValues:
-    """Knows the weights of a model; finds what the variables of its program begin with."""
+    """Finds the initial values of a program's variables from the weights of the model."""
 
     weights: Mapping[str, Array]
     grouped: Grouped
-    """Weights that replicas do not have in common."""
+    """Weights whose values differ between replicas."""
     replicas: Replication
     rule: OptimizerSpec | None
 
     def held(self, variables: Mapping[str, Array]) -> dict[str, Held]:
-        """By weight or state, whatever variables of groups it is."""
+        """The initial values by weight or state; variables of its groups are merged."""
         firsts = {
             id: self.grouped[id].first if id in self.grouped else array
             for id, array in self.weights.items()
@@ -132,7 +132,7 @@ class FirstValues:
         return Held(whole, tuple(values), rows, returned, part.size)
 
     def _whole(self, id: str, first: Array, weight: Array) -> Array | None:
-        """What of which each rank has a share, as one of the whole weight; None of any other."""
+        """The full-size initial value of a sharded weight or state; None if it is not sharded."""
         rule = self.rule
         if rule is None or not rule.shares(weight.size):
             return None
@@ -150,9 +150,9 @@ def held_groups(weight: GroupedWeight, replicas: Replication) -> list[int]:
 
 class HostWeights:
     """
-    Weights and optimizer state, twice: what will be sent, and what was fetched last.
+    Two copies of weights and optimizer state: the values to send, and the last values fetched.
 
-    They are separate: reading never fetches, writing never sends.
+    They are independent: reading never fetches, writing never sends.
     """
 
     def __init__(self, first: Mapping[str, Held]) -> None:
@@ -160,7 +160,7 @@ class HostWeights:
         self._values = {id: one.array.copy() for id, one in first.items()}
         self._fetched: Mapping[str, Array] | None = None
         self.in_sync = False
-        """They are those of the device."""
+        """Whether the device holds the values to send."""
 
     def __contains__(self, id: str) -> bool:
         return id in self._values
@@ -172,7 +172,7 @@ class HostWeights:
         return iter(self._values)
 
     def values(self) -> Mapping[str, Array]:
-        """What will be sent."""
+        """The values to send."""
         return self._values
 
     def send(self, executable: Executable) -> None:
@@ -185,7 +185,7 @@ class HostWeights:
     def fetch(
         self, executable: Executable, agreed: Callable[[Mapping[str, Array]], Mapping[str, Array]]
     ) -> None:
-        """Fetches all; `agreed` is what all ranks then have for what each of them has."""
+        """Fetches all values; `agreed` unifies values that every rank has."""
         found = {
             id: self._held[id].fetched(executable) if self._is_in(executable, id) else array
             for id, array in self._values.items()
@@ -197,12 +197,12 @@ class HostWeights:
         return bool(names) and executable.variables.keys() >= set(names)
 
     def keep_fetched(self) -> None:
-        """What was fetched is what will be sent."""
+        """Makes the fetched values the values to send."""
         self._values = {id: array.copy() for id, array in self.fetched().items()}
         self.in_sync = True
 
     def take(self, values: Mapping[str, Array]) -> None:
-        """Takes what the same weights are on another rank."""
+        """Takes the values of the same weights from another rank."""
         assert values.keys() == self._values.keys(), "programs are alike on all ranks"
         self._values, self.in_sync = dict(values), False
 
@@ -210,7 +210,7 @@ class HostWeights:
         return self._values if self._fetched is None else self._fetched
 
     def read(self, targets: Mapping[str, Array]) -> None:
-        """Copies what was fetched into arrays; ids that are no weights are passed over."""
+        """Copies fetched values into arrays; ids that are not weights are ignored."""
         for id, target in targets.items():
             if id not in self:
                 continue
@@ -220,7 +220,7 @@ class HostWeights:
             target.reshape(-1)[...] = source.reshape(-1)
 
     def write(self, sources: Mapping[str, Array]) -> None:
-        """Takes new values."""
+        """Sets the values to send."""
         for id, source in sources.items():
             if id in self:
                 if not self._held[id].returned:
@@ -229,7 +229,7 @@ class HostWeights:
                 self._replace(id, source, source.size == self._values[id].size)
 
     def reset(self, sources: Mapping[str, Array], ignore_unknown: bool) -> None:
-        """Takes the values of another model, whose tensors must be like these."""
+        """Sets the values of another model, whose tensors must have the same shapes."""
         for id, source in sources.items():
             if id in self:
                 self._replace(id, source, source.shape == self._values[id].shape)

@@ -1,4 +1,4 @@
-"""The loss scale that follows the gradients: halved if they overflow, doubled if they do not."""
+"""Dynamic loss scaling: halved if gradients overflow, doubled after many good updates."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 
 FIRST_SCALE = 2.0**15
-"""Larger scales do not fit a loss of half precision."""
+"""A larger scale does not fit an f16 loss."""
 GROWS_AFTER = 2000
-"""Good updates until the scale is doubled, as in PyTorch's GradScaler."""
+"""Good updates before the scale is doubled, as in PyTorch's GradScaler."""
 _LARGEST = {"f16": 2.0**15}
 _LARGEST_OF_OTHERS = 2.0**24
 
 
 def next_scale(scale: float, good_updates: int, loss: DType) -> float:
-    """The scale after an update, which was skipped if no good update has been since."""
+    """The scale after an update; zero good updates mean that this update was skipped."""
     if not good_updates:
         if scale <= 1:
             raise RunError(

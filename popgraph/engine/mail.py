@@ -1,4 +1,4 @@
-"""Mail: what the stages of a pipeline tell each other of a batch, in a process or over ranks."""
+"""Mailboxes between the stages of a pipeline, within a process or across ranks."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from popgraph.support.shapes import Shape
 
 @dataclass(frozen=True)
 class Edge:
-    """What one stage computes and others read."""
+    """A tensor that one stage computes and other stages read."""
 
     number: int
     dtype: DType
     shape: Shape
     source: int
-    """The rank that computes it."""
+    """The rank that computes the tensor."""
     readers: Mapping[int, int]
-    """How many stages of each rank read it."""
+    """Number of stages that read the tensor, by rank."""
     room: int
-    """How many batches of it are there at most when all stages keep step."""
+    """Capacity: the most batches in flight while all stages keep pace."""
 
 
 class GivenUpError(Exception):
-    """Another stage has failed, so that nothing more will come."""
+    """Another stage has failed, so nothing more will arrive."""
 
 
 class Mail:
-    """Holds what was computed until all stages of this rank have read it."""
+    """Keeps each tensor until all stages of this rank have read it."""
 
     def __init__(self, ranks: Communicator) -> None:
         self._ranks = ranks
@@ -45,11 +45,11 @@ class Mail:
         self._waiting = Counter[int]()
         self._receiving: dict[int, threading.Lock] = {}
         self._sent: dict[tuple[int, int], deque[Finish]] = defaultdict(deque)
-        """What is on its way to ranks, by edge and rank."""
+        """Sends in flight, by edge and rank."""
         self._given_up = False
 
     def put(self, edge: Edge, batch: int, array: Array) -> None:
-        """Tells all readers; waits while one of them is too far behind."""
+        """Delivers a tensor to all readers; blocks while a reader is `room` batches late."""
         for rank in sorted(edge.readers.keys() - {self._ranks.rank}):
             under_way = self._sent[edge.number, rank]
             if len(under_way) >= edge.room:
@@ -61,7 +61,7 @@ class Mail:
                 self._hold(edge, batch, array)
 
     def take(self, edge: Edge, batch: int) -> Array:
-        """What an edge carries of a batch, once it is there."""
+        """Waits for the tensor of a batch and returns it."""
         key = (edge.number, batch)
         if edge.source != self._ranks.rank:
             self._receive(edge, batch)
@@ -76,7 +76,10 @@ class Mail:
             return array
 
     def _receive(self, edge: Edge, batch: int) -> None:
-        """The first of the readers here gets it; messages of an edge come in order of batches."""
+        """
+        The first reader on this rank receives the tensor; messages of an edge arrive in batch
+        order.
+        """
         with self._changed:
             receiving = self._receiving.setdefault(edge.number, threading.Lock())
         with receiving:
@@ -102,13 +105,13 @@ class Mail:
             raise GivenUpError
 
     def give_up(self) -> None:
-        """Wakes all that wait: it will not come."""
+        """Wakes all waiting stages with GivenUpError."""
         with self._changed:
             self._given_up = True
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Waits until all that was sent has left."""
+        """Waits until all sends have completed."""
         for under_way in self._sent.values():
             for done in under_way:
                 done()

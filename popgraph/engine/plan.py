@@ -1,4 +1,4 @@
-"""The plan of a training step: how it becomes runs of a program, and one update."""
+"""The plan of a training step: its division into runs of a program, and one update."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from popgraph.support.step_options import AUTO, STEP_OPTIONS
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows of a batch that one run of a program takes."""
+    """Rows of a batch for one run of a program."""
 
     inputs: Mapping[str, Array]
     rows: int
     share: float
-    """The rows as a fraction of those of the batch."""
+    """The rows as a fraction of the whole batch."""
 
 
 @dataclass(frozen=True)
 class StepPlan:
     """
-    How a step runs: the values of `STEP_OPTIONS`, which says what each does, and its batches.
+    The values of `STEP_OPTIONS`, which documents them, and the number of batches and ranks.
 
     A step is `batches` updates of the weights. Each accumulates the gradients of `accumulate`
     micro-batches on each of the `replicas` of each of the `ranks`, of which this one is `rank`.
@@ -33,9 +33,9 @@ class StepPlan:
 
     accumulate: int = 1
     clip: float | None = None
-    """None: as the optimizer says."""
+    """None: the optimizer's own setting."""
     loss_scale: float | str | None = None
-    """None: as the optimizer says."""
+    """None: the optimizer's own setting."""
     recompute: str = "none"
     replicas: int = 1
     stages: int = 1
@@ -45,58 +45,58 @@ class StepPlan:
 
     @staticmethod
     def of(text: Mapping[str, object], given: Mapping[str, object]) -> StepPlan:
-        """What a `train` section says, and arguments that override it; None leaves it as it is."""
+        """Options of a `train` section, overridden by arguments that are not None."""
         said = {**text, **{name: value for name, value in given.items() if value is not None}}
         checked = {name: STEP_OPTIONS[name].checked(value) for name, value in said.items()}
         return StepPlan(**checked)  # type: ignore[arg-type]
 
     @property
     def follows_overflow(self) -> bool:
-        """Whether the loss scale follows the gradients."""
+        """Whether the loss scale is dynamic."""
         return self.loss_scale == AUTO
 
     def on_rank(self, rank: int, ranks: int) -> StepPlan:
-        """The same plan on each of several ranks, with data of its own."""
+        """The same plan on each of several ranks with their own data."""
         return replace(self, ranks=ranks, rank=rank)
 
     @property
     def micro_batches(self) -> int:
-        """The micro-batches that each replica runs in a step."""
+        """Micro-batches per replica and step."""
         return self.batches * self.accumulate
 
     @property
     def runs(self) -> int:
-        """The micro-batches that this rank runs in a step."""
+        """Micro-batches per step on this rank."""
         return self.micro_batches * self.replicas
 
     @property
     def all_replicas(self) -> int:
-        """The replicas of all ranks."""
+        """Replicas on all ranks."""
         return self.replicas * self.ranks
 
     @property
     def updated_by(self) -> int:
-        """The micro-batches, of all ranks, that make an update."""
+        """Micro-batches per update on all ranks."""
         return self.accumulate * self.all_replicas
 
     @property
     def is_split(self) -> bool:
-        """Whether a step is more than one run of a program."""
+        """Whether a step runs the program more than once."""
         return self.runs > 1
 
     def check_together(self, *, quick: bool) -> None:
-        """Refuses options that do not go together."""
+        """Rejects combinations of options that are not supported."""
         parts = {"replicas": self.replicas, "stages": self.stages}
         name = next((name for name, count in parts.items() if count > 1), "")
         if name and self.ranks > 1:
             raise RunError(
-                f"{name} run on threads of one process, and here are {self.ranks} ranks",
+                f"{name} run on threads of one process, but there are {self.ranks} ranks",
                 name,
                 f"mpirun -n {self.ranks * parts[name]} without {name}",
             )
         if name and quick:
             raise RunError(
-                f"{name} run one program, and quick would replace it",
+                f"{name} run a single program, which quick would replace",
                 name,
                 "leave out one of the two",
             )
@@ -104,14 +104,14 @@ class StepPlan:
             raise RunError("replicas of a pipeline are not supported", "stages", "one of the two")
         if self.stages > 1 and self.accumulate < self.stages:
             raise RunError(
-                f"{self.stages} stages are busy only with as many micro-batches, not with "
+                f"{self.stages} stages need as many micro-batches to keep busy, not "
                 f"{self.accumulate}",
                 "stages",
                 f"accumulate={4 * self.stages}",
             )
 
     def rows(self, batch: int) -> int:
-        """The rows of a micro-batch of a whole batch."""
+        """The rows of a micro-batch of a complete batch."""
         if batch % self.runs:
             smaller = batch - batch % self.runs
             raise RunError(
@@ -127,9 +127,9 @@ class StepPlan:
 
     def split(self, inputs: Mapping[str, Array], rows: int) -> Iterator[MicroBatch]:
         """
-        The micro-batches of a batch, of `rows` rows each.
+        Splits a batch into micro-batches of `rows` rows.
 
-        The last batch of an epoch may fill fewer of them, and the last one only in part.
+        The last batch of an epoch may have fewer micro-batches, and the last one fewer rows.
         """
         samples = len(next(iter(inputs.values())))
         rows = max(rows, -(-samples // self.runs))
@@ -151,9 +151,9 @@ class StepPlan:
 
     def rule(self, rule: OptimizerSpec, *, mean: bool, even: bool = True) -> OptimizerSpec:
         """
-        The update rule that a program of this plan is compiled for.
+        The update rule for which a program of this plan is compiled.
 
-        `mean`: the loss is a mean over samples, so gradients are averaged. If micro-batches are not
+        `mean`: the loss is a mean over samples, so gradients are averaged. Unless micro-batches are
         `even`, each is weighted by its rows: the host writes the weight into the loss scale.
         """
         if self.updated_by > 1:

@@ -1,4 +1,4 @@
-"""A model as a program of micro-batches: its outputs, its weights and the scalars it is given."""
+"""A model as a program of micro-batches: its outputs, weights and host-written scalars."""
 
 from __future__ import annotations
 
@@ -52,46 +52,48 @@ _OF_LOSS_SCALE = {FACTOR, UPDATES}
 
 @dataclass(frozen=True)
 class Request:
-    """The outputs of a program and how they are computed."""
+    """The outputs of a program, and how they are computed."""
 
     outputs: tuple[str, ...]
     optimizer: OptimizerSpec | None = None
     variables: bool = False
-    """Weights can be changed by the host (always so in training)."""
+    """Whether the host can change weights; always so in training."""
     frozen: tuple[str, ...] = ()
-    """Weights that steps of training leave as they are; the host may change them."""
+    """Weights that training does not update; the host may change them."""
     tracked: tuple[str, ...] = ()
-    """Tensors whose gradients the host looks at, where they have any."""
+    """Tensors whose gradients the host reads, if they have gradients."""
     watched: tuple[str, ...] = ()
-    """Tensors that the host looks at after each run, although no step returns them."""
+    """Tensors that the host reads after each run, although steps do not return them."""
     narrowed: Collection[str] = ()
     """Outputs that are converted to i32."""
     loss: str | None = None
     tensors: Collection[str] = ()
-    """The tensors of the model, of which outputs and their gradients are."""
+    """Names of the model's tensors; an output is one of these, or a gradient of one."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """
-    Outputs that are other tensors: what a pipeline restores is what it has stashed, and states that
-    come back once a step are those after the update.
+    Outputs that are aliases of other tensors.
+
+    A tensor restored in a pipeline is the one stashed before; states returned once a step are those
+    after the update.
     """
     delayed: tuple[str, ...] = ()
-    """Weights of which the loss reads an older value, which the host gives."""
+    """Weights that the loss reads at an older value, written by the host."""
     stages: Mapping[str, int] = field(default_factory=dict)
     """In a pipeline, the stage that computes each tensor of the model."""
     disabled: frozenset[str] = frozenset()
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
-    """What the user's names of gradients may begin with."""
+    """Prefixes by which users name gradients."""
     replicas: Replication = field(default_factory=Replication)
-    """The replicas that one run of the program is of."""
+    """The replicas that one run of the program executes."""
     grouped: Grouped = field(default_factory=dict)
-    """Weights that not all of them have in common."""
+    """Weights whose values differ between replicas."""
     code: Options = field(default_factory=Options)
-    """How code is made."""
+    """Compiler options."""
 
 
 @dataclass
 class _Sorted:
-    """The outputs, by where each comes from."""
+    """Outputs by origin: tensors of the model, gradients, values after the step."""
 
     tensors: list[str] = field(default_factory=list)
     gradients: list[str] = field(default_factory=list)
@@ -102,11 +104,11 @@ class Program:
     """
     A model as a graph of graphcore operations, ready to be built.
 
-    Errors in the model show when it is constructed; `code` only makes code.
+    Errors in the model are raised by the constructor; `code` only generates code.
     """
 
     def __init__(self, module: ModuleOp, weights: WeightStore, request: Request) -> None:
-        """`module` is a model of static shapes; it becomes the program."""
+        """Lowers `module`, a model of static shapes, in place."""
         self._module, self._request = module, request
         self._compilation = Compilation(weights)
         graph = model_of(module).graph
@@ -118,7 +120,7 @@ class Program:
         found = self._sorted_outputs()
         self._after_step = frozenset(found.after_step)
         self.code = self._lowered(found)
-        """The program, and how code is made of it."""
+        """The lowered program, and the options to build it."""
         self._loss_dtype = self._found_loss_dtype()
         self.tracked = tuple(self._found_tracked())
         self._keep_only_outputs()
@@ -143,11 +145,11 @@ class Program:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """The outputs, and after them what only the host looks at."""
+        """The outputs, then the tensors that only the host reads."""
         return tuple(dict.fromkeys([*self._request.outputs, *self._request.watched]))
 
     def _sorted_outputs(self) -> _Sorted:
-        """Which outputs are tensors of the model, gradients, or what only training knows."""
+        """Sorts the outputs: tensors of the model, gradients, or values that only training has."""
         known, rule = self._request.tensors, self._request.optimizer
         found = _Sorted()
         for id in map(self._source, self.computed):
@@ -168,11 +170,11 @@ class Program:
         return found
 
     def _source(self, id: str) -> str:
-        """The tensor that an output is."""
+        """Resolves the alias of an output."""
         return self._request.aliases.get(id, id)
 
     def _canonical(self, id: str) -> str:
-        """An output that is no tensor of the model, with the prefix that training gives it."""
+        """Replaces a user's gradient prefix by the compiler's."""
         for prefix in self._request.gradient_prefixes:
             if id.startswith(prefix):
                 return GRADIENT + id.removeprefix(prefix)
@@ -213,7 +215,10 @@ class Program:
             raise self._as_unknown(error, found) from error
 
     def _with_replicas(self, options: Options) -> Options:
-        """What is left to be done with a program of several replicas, now of one as graphcore."""
+        """
+        Lowers a program of several replicas to graphcore; returns the options of the remaining
+        passes.
+        """
         lower(self._module, self._compilation, options, until=OnnxToGraphcore.name)
         moved = {op.variable.text for op in self._graph.updates()}
         self.replicas = self.replicas.with_own(moved - {SEED})
@@ -228,7 +233,7 @@ class Program:
         return replace(options, replicas=self.replicas, training=training)
 
     def _tell_groups(self) -> None:
-        """Puts the first values of groups on their variables, as an attribute."""
+        """Attaches the initial values of groups to their variables, as an attribute."""
         store = self._compilation.weights
         variables = {op.variable.text: op for op in self._graph.variables()}
         for id, weight in self._request.grouped.items():
@@ -236,9 +241,10 @@ class Program:
                 continue
             if id not in variables:
                 raise UnsupportedError(
-                    f"groups of replicas cannot have {id} apart, which is constant",
+                    f"{id} is constant and cannot differ between groups of replicas",
                     "groups",
-                    "weights of floats can; make it an input, or give all replicas the same",
+                    "only floating-point weights can; make it an input, or use the same value for "
+                    "all replicas",
                 )
             firsts = [store.attribute(np.asarray(value)) for value in weight.first]
             copies = zip(
@@ -248,11 +254,11 @@ class Program:
             variables[id].attributes[GROUPS] = ArrayAttr(own)
 
     def rule_of_groups(self, rule: OptimizerSpec) -> OptimizerSpec:
-        """An update rule that says of the weights of each group what it says of a weight."""
+        """Extends the settings of each weight to the variables of its groups."""
         return rule_of_replicas(rule, self.replicas, self._weight_names)
 
     def _as_unknown(self, error: PassError | DifferentiationError, found: _Sorted) -> PopgraphError:
-        """The error of an output that does not exist, if it is one."""
+        """Converts an error about a nonexistent output to UnknownOutputError."""
         named = [GRADIENT + id for id in found.gradients] + found.after_step
         for id in named:
             plain = id.removeprefix(GRADIENT).removeprefix(UPDATED)
@@ -262,7 +268,7 @@ class Program:
         return error
 
     def _keep_only_outputs(self) -> None:
-        """The model's own outputs are computed only where they are requested."""
+        """Drops the model's own outputs unless they are requested."""
         outputs, narrowed = self._graph.outputs, self._request.narrowed
         kept = {}
         for id in self.computed:
@@ -276,11 +282,11 @@ class Program:
         return cast.result
 
     def results(self, id: str) -> list[str]:
-        """The results that an output is, replica by replica."""
+        """The results of an output, one per replica."""
         return self.replicas.copies(id)
 
     def _sources(self, id: str) -> list[str]:
-        """The results that an output comes from, under the names that passes give them."""
+        """The results from which an output comes, by the names that passes give them."""
         id = self._source(id)
         for name in (id, self._canonical(id)):
             if name in self._after_step:
@@ -292,7 +298,7 @@ class Program:
         raise UnknownOutputError(id, outputs.keys())
 
     def _states(self, id: str) -> list[str]:
-        """What a state is after the step, replica by replica."""
+        """The results of a state after the step, one per replica."""
         found = self.replicas.states(id)
         is_own = id.startswith(ACCUMULATED) or len(set(found)) == 1
         differs = is_own and is_of_replica(id, self._request.optimizer)
@@ -300,7 +306,7 @@ class Program:
 
     @property
     def of_all_replicas(self) -> frozenset[str]:
-        """The outputs of states that all replicas have in common."""
+        """State outputs that are the same on all replicas."""
         rule = self._request.optimizer
         return frozenset(
             id
@@ -310,18 +316,18 @@ class Program:
 
     @property
     def accumulators(self) -> set[str]:
-        """The variables in which a replica accumulates what is its own, for outputs."""
+        """Variables in which each replica accumulates its own outputs."""
         return {name for name in self.updated if name.startswith(OWN)}
 
     @property
     def computes(self) -> bool:
-        """Whether a node of the model is needed for an output or for a weight."""
+        """Whether any node of the model is needed, for an output or for an update."""
         given = {*self._graph.inputs, *self._weight_names}
         trains = self._request.optimizer is not None and self._weight_names
         return bool(trains) or not given.issuperset(self._request.outputs)
 
     def _first_values(self, weights: Mapping[str, Array]) -> dict[str, Held]:
-        """The weights and the optimizer's state, before the first step."""
+        """The weights and the optimizer state before the first step."""
         firsts = FirstValues(weights, self._request.grouped, self.replicas, self._rule)
         store = self._compilation.weights
         variables = {op.variable.text: op.literal for op in self._graph.variables()}
@@ -336,24 +342,24 @@ class Program:
 
     @cached_property
     def moved(self) -> set[str]:
-        """The weights that a run changes; asked for in every step."""
+        """The weights that a run changes. Cached: every step reads it."""
         names = {without_group(op.variable.text) for op in self._graph.updates()}
         return (names & self._weight_names) - _OF_LOSS_SCALE
 
     @property
     def delayed(self) -> set[str]:
-        """The weights that the loss reads an older value of; running statistics are not delayed."""
+        """Weights that the loss reads at an older value. Running statistics are not delayed."""
         names = (op.variable.text for op in self._graph.variables())
         return {name.removeprefix(DELAYED) for name in names if name.startswith(DELAYED)}
 
     @property
     def updated(self) -> set[str]:
-        """The variables that a run changes, but for the seed."""
+        """The variables that a run changes, except the seed."""
         return {op.variable.text for op in self._graph.updates()} - {SEED}
 
     @property
     def of_forward(self) -> frozenset[str]:
-        """The outputs that are tensors of the model, as the forward pass computes them."""
+        """The outputs that the forward pass computes."""
         return frozenset(self._known_to_forward & self.outputs.keys())
 
     @property
@@ -370,7 +376,7 @@ class Program:
         return HostScalars(compiled, variables, self._loss_dtype)
 
     def _found_loss_dtype(self) -> DType | None:
-        """The element type of the loss, which is among the results until only the outputs are."""
+        """The element type of the loss. Must run before results other than outputs are dropped."""
         loss = self._request.loss
         found = None if loss is None else self._graph.outputs.get(self.results(loss)[0])
         return None if found is None else dtype_of(found)
@@ -389,7 +395,7 @@ class Program:
 
     @property
     def forward_results(self) -> set[str]:
-        """The results that the forward pass alone has."""
+        """The results of the forward pass alone."""
         return {name for id in self._known_to_forward for name in self.results(id)}
 
 

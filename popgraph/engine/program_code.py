@@ -1,4 +1,4 @@
-"""The code of a training program: compiled with a program for updates, or lowered for reports."""
+"""The code of a training program, with a separate update program where possible."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from popgraph.support.shapes import prod
 
 @dataclass(frozen=True)
 class ProgramCode:
-    """A program that is lowered to graphcore, and how code is made of it."""
+    """A program lowered to graphcore, and the options to build it."""
 
     module: ModuleOp
     compilation: Compilation
     options: Options
     period: int
-    """How many micro-batches make an update."""
+    """Micro-batches per update."""
 
     @classmethod
     def lowered_from(
@@ -56,7 +56,7 @@ class ProgramCode:
     ) -> ProgramCode:
         """Lowers a model to graphcore, with its optimizer, all replicas and their exchanges."""
         lower(module, compilation, options, until=_last_pass(options), settled=settled)
-        # What training adds is in the graph now, and all replicas: they must not be added again.
+        # The graph already contains what training adds, and all replicas: do not add them again.
         left = replace(
             options, training=None, extra_outputs=(), replicas=None, stochastic_rounding=False
         )
@@ -67,11 +67,12 @@ class ProgramCode:
         self, backend: str, threads: int, backlog: Backlog | None = None, replicas: int = 1
     ) -> Executable:
         """
-        Makes the code: if several micro-batches make an update, there is a program for that.
+        Builds the program; if several micro-batches make an update, with an update program.
 
-        Where that cannot be apart, it is one for the last of them, too. With a `backlog`, all are
-        quick code until they are tuned. With `replicas`, as many copies of the program run
-        micro-batches side by side, if several make an update.
+        If the update cannot be separated, a second program runs the last micro-batch with the
+        update. With a `backlog`, the programs are unoptimized until tuned ones are built. With
+        `replicas`, as many copies of the program run micro-batches in parallel, if several make an
+        update.
         """
         if not backend_named(backend).is_native or not is_in_turns(self.module):
             return replace(self._request(backend, threads), backlog=backlog).executable()
@@ -83,7 +84,7 @@ class ProgramCode:
         made = self._taking_turns(lambda last: self._turn(backend, threads, last, later[last]))
 
         def tuned() -> Executable:
-            """Programs that have run have memory in common: none of them is in it."""
+            """Builds both anew: programs that have run share memory, which a tuned one does not."""
             return self._taking_turns(
                 lambda last: _built(later[last]) or self._turn(backend, threads, last)
             )
@@ -115,13 +116,13 @@ class ProgramCode:
 
     @cached_property
     def _update(self) -> ModuleOp | None:
-        """The program of the update alone, if it can be."""
+        """The update as a program of its own; None if it cannot be separated."""
         return update_alone(self.module, self.compilation.weights)
 
     def build_forward(
         self, backend: str, threads: int, results: Collection[str], trained: Executable
     ) -> Executable:
-        """Makes a program of these results alone, with the variables of the one that trains."""
+        """Builds a program of these results alone, with the variables of the training program."""
         request = self._request(backend, threads)
         graph = only_graph(request.module)
         for update in [op for op in graph.updates() if op.variable.text != SEED]:
@@ -138,7 +139,9 @@ class ProgramCode:
     def _turn(
         self, backend: str, threads: int, last: bool, backlog: Backlog | None = None
     ) -> Executable:
-        """The program of micro-batches, or of the last before an update, or of that alone."""
+        """
+        The program of micro-batches, of the last micro-batch with its update, or of the update.
+        """
         request = replace(self._request(backend, threads), backlog=backlog)
         if last and self._update is not None:
             return replace(request, module=self._update.clone()).executable()
@@ -146,7 +149,7 @@ class ProgramCode:
         return request.executable()
 
     def lowered(self, threads: int) -> BuildRequest:
-        """The program of kernels, as `build` compiles it for the default backend."""
+        """The lowered kernels, as `build` compiles them for the default backend."""
         request = self._request(DEFAULT, threads)
         if is_in_turns(request.module):
             settle_turn(request.module, request.compilation.weights, last=True)
@@ -157,9 +160,10 @@ class ProgramCode:
     @property
     def peak_bytes(self) -> int:
         """
-        Bytes of the tensors that are needed at once, in the order in which operations stand.
+        Peak bytes of live tensors when operations run in program order.
 
-        Variables and constants always are; those of bodies are, all of them, while these run.
+        Variables and constants are always live; tensors in the body of an operation are all live
+        while it runs.
         """
         block = only_graph(self.module).block
         kept = sum(map(_bytes, block.args))
@@ -182,7 +186,7 @@ class ProgramCode:
 
     @property
     def exchanges(self) -> str:
-        """What it tells other ranks, in its order: all of them have to have the same."""
+        """The exchanges of this rank in program order; all ranks must have the same."""
         found = (op for op in self.module.walk() if isinstance(op, ExchangeOp))
         return "\n".join(f"{op.exchange} of {op.x.type}" for op in found)
 
@@ -206,7 +210,9 @@ def _bytes(value: SSAValue) -> int:
 
 
 def _freed(block: Block) -> Mapping[Operation, int]:
-    """The bytes that each operation of a block makes for nobody, or is the last to read."""
+    """
+    The bytes that each operation frees: operands it reads last, and results that nothing reads.
+    """
     freed: Counter[Operation] = Counter()
     read: set[SSAValue] = set()
     for op in reversed(block.ops):
@@ -218,7 +224,7 @@ def _freed(block: Block) -> Mapping[Operation, int]:
 
 
 def _is_made_in(value: SSAValue, block: Block) -> bool:
-    """Whether an operation of a block computes a value while the program runs."""
+    """Whether an operation of a block computes a value at run time."""
     owner = value.owner
     if not isinstance(owner, Operation) or isinstance(owner, ConstantOp | VariableOp):
         return False
@@ -226,5 +232,5 @@ def _is_made_in(value: SSAValue, block: Block) -> bool:
 
 
 def _built(later: Deferred) -> Executable | None:
-    """The tuned program of a quick one; None where the cache had it."""
+    """The tuned program of a quick one; None if the cache had it."""
     return later.builds[0]() if later.builds else None

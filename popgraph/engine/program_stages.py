@@ -1,4 +1,4 @@
-"""The code of a program as a pipeline: a program for each stage, on threads and on ranks."""
+"""Pipelined programs: one per stage, on threads and on ranks."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from popgraph.support.ranks.world import world
 
 @dataclass(frozen=True)
 class StagedCode:
-    """Makes the programs of a pipeline's stages; a rank makes those of its own devices."""
+    """Builds the programs of a pipeline's stages; each rank builds those of its own devices."""
 
     code: ProgramCode
     pipeline: Pipeline
     backend: str
-    """A native one."""
+    """The name of a native backend."""
     threads: int
-    """Of this rank."""
+    """Threads of this rank."""
     ranks: Communicator
     _made: dict[tuple[int, str], NativeExecutable] = field(default_factory=dict)
-    """By device and text: stages forward are often the same in both turns."""
+    """Programs by device and IR text: forward stages are often the same with and without update."""
 
     def build(self) -> StagedExecutable:
         graph = only_graph(self.code.module)
@@ -59,7 +59,7 @@ class StagedCode:
         return self._simplified(module)
 
     def _simplified(self, module: ModuleOp) -> ModuleOp:
-        """What a turn does not need is not to be handed from stage to stage."""
+        """Simplifies the program first, so that stages do not exchange unused values."""
         lower(module, self.code.compilation, self.code.options, until=Canonicalize.name)
         EliminateDeadCode().run(self.code.compilation, module)
         return module
@@ -105,33 +105,33 @@ class StagedCode:
 
 @dataclass(frozen=True)
 class Overlap:
-    """A pipeline whose stages run side by side, and the ranks that share them."""
+    """A pipeline whose stages run in parallel, and the ranks that share them."""
 
     pipeline: Pipeline
     ranks: Communicator
 
     @classmethod
     def of(cls, pipeline: Pipeline, *, threads: bool) -> Overlap | None:
-        """Stages on the ranks that share out a step, else on threads if these are asked for."""
+        """Distributes stages to the ranks that split a step; otherwise to threads if requested."""
         if not steps_are_split():
             return cls(pipeline, Alone()) if threads else None
         ranks, devices = world().size, len(pipeline.devices)
         if ranks > devices:
             raise RankError(
-                f"{devices} devices of a pipeline cannot be shared out to {ranks} ranks",
+                f"{devices} devices of a pipeline cannot be divided among {ranks} ranks",
                 "stages",
                 f"mpirun -n {devices} at most",
             )
         return cls(pipeline, world())
 
     def build(self, code: ProgramCode, backend: str, threads: int) -> StagedExecutable | None:
-        """A program of stages; None if a single process must run them one after the other."""
+        """Builds a program of stages; None if a single process must run them sequentially."""
         try:
             return StagedCode(code, self.pipeline, backend, threads, self.ranks).build()
         except UncutError as error:
             if self.ranks.size > 1:
                 raise RankError(
-                    f"ranks cannot share out the stages of this pipeline: {error.what}",
+                    f"ranks cannot divide the stages of this pipeline: {error.what}",
                     "stages",
                     "run it in one process",
                 ) from error

@@ -1,4 +1,4 @@
-"""Update rules for programs of several replicas, whose groups of weights are variables apart."""
+"""Update rules for several replicas, where each group of a weight is a separate variable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.passes.replication import Replication
 def rule_of_replicas(
     rule: OptimizerSpec, replicas: Replication, weights: Collection[str]
 ) -> OptimizerSpec:
-    """An update rule that says of the weights of each group what it says of a weight."""
+    """Extends the settings of each weight to the variables of its groups."""
     for id, stride, ranks in replicas.told:
         for name in dict.fromkeys(replicas.variables(id)):
             numbers = {"ranks": ranks, "rank_stride": stride}
@@ -38,7 +38,7 @@ def rule_of_replicas(
 def _clipped_together(
     clip: ClipNorm, replicas: Replication, weights: Collection[str]
 ) -> Iterator[ClipNorm]:
-    """What replicas clip of a group of weights: each the copies that it has."""
+    """One clipping rule per replica, for its copies of the clipped weights."""
     names = sorted(clip.weights or weights)
     copies = zip(*(replicas.variables(id) for id in names), strict=True)
     for own in dict.fromkeys(copies):

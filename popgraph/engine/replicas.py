@@ -1,4 +1,4 @@
-"""Replicas: a program run for each in turn, one program of all, or copies of it on threads."""
+"""Replicas: sequential runs of a program, one program for all, or copies of it on threads."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ Results: TypeAlias = Mapping[str, Array]
 RunBatch: TypeAlias = Callable[[Inputs], Results]
 """Runs the program once."""
 RunInRow: TypeAlias = Callable[[Inputs, int], Results]
-"""Runs the program on arrays that hold a number of micro-batches."""
+"""Runs the program on arrays that stack a number of micro-batches."""
 
 _APART = 0x9E3779B97F4A7C15
-"""Between the seeds of two replicas or ranks: 2^64 divided by the golden ratio."""
+"""Distance between the seeds of two replicas or ranks: 2^64 divided by the golden ratio."""
 
 
 def seed_apart(state: Array, number: int) -> Array:
-    """The random state of a replica or rank, from that of the first one."""
+    """The random state of a replica or rank, derived from that of the first one."""
     seed, step = state.astype(np.uint64).tolist()
     return np.array([(seed + _APART * number) % 2**64, step], np.uint64).astype(np.int64)
 
 
 class SideBySide(UpdatingApart):
     """
-    Copies of the program of micro-batches, each on a thread, and one program that updates.
+    Copies of the micro-batch program, one per thread, and one update program.
 
-    Weights and states are in the memory of all. Each copy has its own accumulators, which are
-    summed after every call, in the order of the copies: results do not depend on their speed.
+    All share the memory of weights and states. Each copy has its own accumulators, which are summed
+    after every call, in the order of the copies: results do not depend on their speed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SideBySide(UpdatingApart):
         return super().arena + sum(twin.arena for twin in self._twins)
 
     def run_together(self, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
-        """Runs as many micro-batches; their outputs in the same order."""
+        """Runs micro-batches in parallel; returns their outputs in the same order."""
         programs, count, before = [self._others, *self._twins], len(inputs), self._before
         size = -(-count // len(programs))
         shares = [inputs[at : at + size] for at in range(0, count, size)]
@@ -83,7 +83,9 @@ class SideBySide(UpdatingApart):
         return [found for run in runs for found in run.result()]
 
     def _begin(self) -> None:
-        """Gives all copies the running statistics of the first, and random states apart."""
+        """
+        Copies the running statistics of the first copy to all, and gives each its own random state.
+        """
         first = self._others
         for number, twin in enumerate(self._twins, 1):
             for name in self._means:
@@ -92,7 +94,7 @@ class SideBySide(UpdatingApart):
                 twin.variable(SEED)[...] = seed_apart(first.variable(SEED), number)
 
     def _collect(self, active: Sequence[NativeExecutable]) -> None:
-        """Sums the accumulators in those of the first copy; of statistics it has the means."""
+        """Sums the accumulators of all copies into the first, and averages their statistics."""
         first, *twins = active
         for twin in twins:
             for name in self._sums:
@@ -109,7 +111,7 @@ def _run_each(program: NativeExecutable, inputs: Sequence[Inputs]) -> list[dict[
 
 
 def run_all(program: Executable, inputs: Sequence[Inputs]) -> list[dict[str, Array]]:
-    """Runs micro-batches, on the replicas or the stages of a program if it has any."""
+    """Runs micro-batches, on the replicas or stages of a program if it has any."""
     if isinstance(program, SideBySide):
         return program.run_together(inputs)
     if isinstance(program, StagedExecutable):
@@ -120,37 +122,36 @@ def run_all(program: Executable, inputs: Sequence[Inputs]) -> list[dict[str, Arr
 def run_stacked(
     run: RunInRow, names: Iterable[str], inputs: Sequence[Inputs]
 ) -> list[dict[str, Array]]:
-    """Runs micro-batches by one call."""
+    """Runs stacked micro-batches in one call."""
     rows = {name: np.stack([one[name] for one in inputs]) for name in names}
     found = run(rows, len(inputs))
     return [{name: one[at] for name, one in found.items()} for at in range(len(inputs))]
 
 
 class Replicas(ABC):
-    """The replicas of a program, which run a micro-batch each."""
+    """The replicas of a program; each runs one micro-batch at a time."""
 
     @abstractmethod
     def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
-        """The results of a micro-batch on every replica."""
+        """Runs a micro-batch on every replica."""
 
     @abstractmethod
     def enter(self, executable: Executable, replica: int) -> None:
-        """Makes the values of a replica those of the program."""
+        """Loads the values of a replica into the program."""
 
     @abstractmethod
     def restart(self) -> None:
-        """The program has new values, which every replica begins with."""
+        """Resets all replicas to the program's new values."""
 
 
 class InTurn(Replicas):
     """
-    Replicas that know nothing of each other share a program: it is run for one after the other.
+    Independent replicas that run one after the other in the same program.
 
-    What they have in common (trained weights, optimizer state) stays in the program, where the
-    gradients of all of them add up. Of `own`, such as running statistics, each replica has values
-    of its own, which are put into the program before its turn. Results that are `common` are on
-    all of them what the last one leaves. Each one `draws` at a step of its own: those of other
-    ranks take their turns in between.
+    Shared values (trained weights, optimizer state) stay in the program, which accumulates the
+    gradients of all replicas. Values in `own`, such as running statistics, are swapped in before
+    each replica runs. Results in `common` are taken from the last replica. If a replica `draws`
+    random numbers, it skips the steps of replicas on other ranks.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class InTurn(Replicas):
 
     @contextmanager
     def _turns(self, executable: Executable) -> Iterator[None]:
-        """Skips the steps at which replicas of other ranks draw."""
+        """Skips the random steps of replicas on other ranks."""
         if not self._draws:
             yield
             return
@@ -187,7 +188,7 @@ class InTurn(Replicas):
         executable.write(SEED, np.array([seed, step + self._plan.all_replicas]))
 
     def enter(self, executable: Executable, replica: int) -> None:
-        """Puts the values of a replica into the program, and keeps the previous ones."""
+        """Swaps in the values of a replica, and saves those of the previous one."""
         if not self._own:
             return
         held = {id: executable.read(id) for id in self._own}
@@ -204,19 +205,19 @@ class InTurn(Replicas):
 
 
 class Together(Replicas):
-    """Replicas that talk to each other, or differ in their weights: a program is all of them."""
+    """Replicas that communicate, or whose weights differ: one program contains all of them."""
 
     def __init__(
         self, inputs: Mapping[str, Sequence[str]], results: Mapping[str, Sequence[str]]
     ) -> None:
-        """The inputs and results of the program, for each replica, by those of one."""
+        """Maps inputs and results of one replica to those of the program, one per replica."""
         self._inputs, self._results = inputs, results
 
     def enter(self, executable: Executable, replica: int) -> None:
-        """The program has the values of all replicas."""
+        """Does nothing: the program has the values of all replicas."""
 
     def restart(self) -> None:
-        """The program holds the values of all replicas."""
+        """Does nothing: the program has the values of all replicas."""
 
     def run(self, executable: Executable, inputs: Sequence[Inputs], run: RunBatch) -> list[Results]:
         given = {

@@ -1,4 +1,4 @@
-"""Runs: the steps of a compiled program, replica by replica or several micro-batches at once."""
+"""Runs the steps of a compiled program: replica by replica, or several micro-batches per call."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from popgraph.engine.steps import StepData, Steps
 
 
 class Driver(Protocol):
-    """Runs micro-batches of a program, and writes what changes between them."""
+    """Runs micro-batches of a program, and writes scheduled scalars between them."""
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether something changes from one micro-batch to the next."""
+        """Whether scalars change from one micro-batch to the next."""
 
     def step(self, executable: Executable, inputs: Inputs) -> Results:
-        """One run of the program."""
+        """Runs the program once."""
 
     def run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
-        """Several runs, by one call."""
+        """Runs the program `count` times in one call."""
 
 
 class Undriven:
-    """Runs a program between whose micro-batches nothing changes."""
+    """The driver of a program without scheduled scalars."""
 
     is_scheduled = False
 
@@ -56,18 +56,18 @@ class Runs:
         self.replicas = replicas
         self.driver: Driver = Undriven()
         self.inputs: Inputs | None = None
-        """The last micro-batch that was run."""
+        """The last micro-batch that ran."""
         self._delayed = DelayedWeights(delays)
 
     @property
     def _is_one_by_one(self) -> bool:
-        """Whether something happens between micro-batches."""
+        """Whether the host acts between micro-batches."""
         several = self._steps.share.own.all_replicas > 1
         looks = bool(self._checks) or self.driver.is_scheduled
         return several or looks or self._delayed.are_any
 
     def step(self, data: StepData, *, forward: bool = False) -> None:
-        """One step; with `forward`, that of the forward pass alone."""
+        """Runs one step; with `forward`, its forward pass alone."""
         executable = self._engine.executable
         assert executable is not None, "steps are of a compiled program"
         self._delayed.begin_step()
@@ -86,7 +86,7 @@ class Runs:
     def _run_replicas(
         self, executable: Executable, forward: bool, inputs: Sequence[Inputs]
     ) -> Sequence[Results]:
-        """A micro-batch of each replica."""
+        """Runs one micro-batch on each replica."""
         self._delayed.enter(executable)
         run = self._forward if forward else partial(self.driver.step, executable)
         return self.replicas.run(executable, inputs, partial(self._checked, executable, run))

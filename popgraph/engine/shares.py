@@ -1,4 +1,4 @@
-"""The shares of ranks: each runs some of the replicas of a step, of one script or of its own."""
+"""The share of a step that each rank runs, when ranks split the replicas of one script."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _splits = False
 
 def split_steps() -> None:
     """
-    From here on each rank runs only some of the replicas of a step.
+    From now on, each rank runs only some of the replicas of a step.
 
-    Its script sees all of them: it hands in the data of all replicas and gets their outputs.
+    Its script still passes the data of all replicas and gets their outputs.
     """
     global _splits
     _splits = world().size > 1
 
 
 def steps_are_split() -> bool:
-    """Whether ranks share out the replicas, or the devices, of one step."""
+    """Whether ranks split the replicas, or the devices, of one step."""
     return _splits
 
 
@@ -35,7 +35,7 @@ class Share:
     whole: StepPlan
     """The step as the script describes it."""
     own: StepPlan
-    """What this rank runs of it."""
+    """The part that this rank runs."""
 
     @classmethod
     def of(cls, plan: StepPlan) -> Share:
@@ -44,9 +44,9 @@ class Share:
         here = world()
         if plan.replicas % here.size:
             raise RankError(
-                f"{plan.replicas} replicas cannot be shared out to {here.size} ranks",
+                f"{plan.replicas} replicas cannot be divided among {here.size} ranks",
                 "replicas",
-                "take a number of ranks that divides that of the replicas",
+                "a number of ranks that divides the number of replicas",
             )
         local = plan.replicas // here.size
         return cls(plan, replace(plan, replicas=local).on_rank(here.rank, here.size))
@@ -62,20 +62,20 @@ class Share:
         return not _splits or world().is_first
 
     def taken(self, replicas: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
-        """What this rank runs, of the inputs of all replicas."""
+        """Selects this rank's inputs from those of all replicas."""
         if not self.is_part:
             return replicas
         first = self.own.rank * self.own.replicas
         return replicas[first : first + self.own.replicas]
 
     def gathered(self, results: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
-        """The results of all replicas."""
+        """Gathers the results of all replicas."""
         if not self.is_part:
             return results
         return [one for rank in world().gather(list(results)) for one in rank]
 
     def agreed(self, values: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Those of the first replica of all, where each has its own."""
+        """Broadcasts the values of the first replica, if each has its own."""
         return world().broadcast(dict(values)) if self.is_part else values
 
     def check(self, exchanges: str) -> None:
@@ -95,7 +95,7 @@ class Share:
         if len(set(told)) > 1:
             other = next(rank for rank, one in enumerate(told) if one != told[0])
             raise RankError(
-                f"ranks 0 and {other} have programs that tell each other different things",
+                f"the programs of ranks 0 and {other} do not communicate the same tensors",
                 "compilation",
                 "all ranks need the same model, optimizer and options",
             )

@@ -1,4 +1,4 @@
-"""Programs in stages: batches go through them as through a pipeline, several at a time."""
+"""Pipelined programs: several batches are in flight, each in another stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Types = Mapping[str, tuple[DType, Shape]]
 
 @dataclass(frozen=True)
 class Stage:
-    """What a device computes of a batch, `number` cycles after the batch was begun."""
+    """The computation of a device on a batch, `number` cycles after the batch began."""
 
     number: int
     device: int
@@ -32,36 +32,36 @@ class Stage:
     outputs: Types
     variables: Types
     executable: Executable | None
-    """None of what another rank computes."""
+    """None if another rank runs the stage."""
 
 
 @dataclass(frozen=True)
 class Turns:
     """
-    The stages of the last of `period` batches, and those of the others before it.
+    Stages with the update, run on the last of `period` batches, and stages of the others.
 
-    The variable `counter` says how many were before.
+    The variable `counter` holds the number of batches since the last update.
     """
 
     others: Sequence[Stage]
     last: Sequence[Stage]
     devices: Collection[int]
-    """All, also those that have nothing to compute."""
+    """All devices, including idle ones."""
     period: int = 1
     counter: str = ""
 
 
 def shared_out(devices: Collection[int], parts: int) -> dict[int, int]:
-    """For each device: which of so many parts it belongs to; those of one follow each other."""
+    """Partitions sorted devices into `parts` contiguous blocks: device -> block."""
     return {one: at * parts // len(devices) for at, one in enumerate(sorted(devices))}
 
 
 @dataclass(frozen=True)
 class _Route:
-    """The way of a batch."""
+    """The stages and edges that a batch passes through."""
 
     stages: Mapping[tuple[int, int], Stage]
-    """By number and device."""
+    """Stages by number and device."""
     edges: Mapping[str, Edge]
     homes: Mapping[str, int]
     """The rank that computes each output of the program."""
@@ -69,7 +69,7 @@ class _Route:
 
 @dataclass
 class _Step:
-    """The batches of one call, on their ways."""
+    """The batches of one call, with their routes."""
 
     inputs: Mapping[str, Array]
     results: Mapping[str, Array]
@@ -78,7 +78,7 @@ class _Step:
     failures: list[BaseException] = field(default_factory=list)
 
     def run_devices(self, devices: Collection[int]) -> None:
-        """What some devices compute, in the order of cycles."""
+        """Runs the stages of some devices, cycle by cycle."""
         try:
             for batch, stage in self._in_order(devices):
                 self._run(batch, stage)
@@ -87,7 +87,7 @@ class _Step:
             self.mail.give_up()
 
     def _in_order(self, devices: Collection[int]) -> Iterator[tuple[int, Stage]]:
-        """In a cycle, each stage works on the batch that was begun so many cycles ago."""
+        """Yields (batch, stage): in cycle c, stage s works on batch c - s."""
         every = {place for route in self.routes for place in route.stages if place[1] in devices}
         count, last = len(self.routes), max((number for number, _ in every), default=0)
         for cycle in range(count + last):
@@ -110,17 +110,17 @@ class _Step:
                 self.results[name][batch] = array
 
     def failure(self) -> BaseException | None:
-        """What went wrong first, if anything did."""
+        """The first error, if any."""
         causes = (error for error in self.failures if not isinstance(error, GivenUpError))
         return next(causes, None)
 
 
 class StagedExecutable(Executable):
     """
-    A program that is cut into stages, each on one of several devices.
+    A program cut into stages, each on one of several devices.
 
-    Devices are shared out to so many `threads`; those of a job of several ranks to these first,
-    which call all methods together. Calls of `run_in_row` keep all of them busy.
+    Devices are partitioned among ranks, then among `threads`. All ranks call all methods together.
+    Only `run_in_row` keeps all devices busy.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class StagedExecutable(Executable):
         self._last = self._route(turns.last, len(self._others.edges))
 
     def _route(self, stages: Sequence[Stage], first: int) -> _Route:
-        """`first` is the number of the first edge."""
+        """Numbers edges from `first`."""
         edges: dict[str, Edge] = {}
         for stage in stages:
             for name, (dtype, shape) in stage.outputs.items():
@@ -198,9 +198,9 @@ class StagedExecutable(Executable):
         self, inputs: Mapping[str, Array], results: Mapping[str, Array], count: int
     ) -> list[_Route]:
         """
-        Batches that are under way together, and their ways.
+        Runs batches that are in flight together; returns their routes.
 
-        Accumulated gradients change weights behind the last one, if at all.
+        Accumulated gradients change weights only after the last of them.
         """
         if not self._is_whole:
             raise RunError(
@@ -215,7 +215,7 @@ class StagedExecutable(Executable):
         return routes
 
     def _run(self, step: _Step) -> None:
-        """All devices at once; an interruption takes effect when all have come to the end."""
+        """Runs all devices in parallel; an interruption is raised after all have finished."""
         threads = [
             threading.Thread(target=step.run_devices, args=(lane,), name="popgraph-stages")
             for lane in self._lanes
@@ -238,7 +238,7 @@ class StagedExecutable(Executable):
             raise interruption
 
     def _of_all_ranks(self, made: dict[str, Array], routes: Sequence[_Route]) -> dict[str, Array]:
-        """The outputs, of each batch from the rank that computed it."""
+        """Gathers each output from the rank that computed it."""
         if self._ranks.size == 1:
             return made
         homes = {name: [route.homes[name] for route in routes] for name in made}
@@ -251,7 +251,7 @@ class StagedExecutable(Executable):
 
     @property
     def arena(self) -> int:
-        """Of the stages that this rank runs, one after the other on each device."""
+        """Sum over the devices of this rank; stages of one device reuse its memory."""
         largest = Counter[int]()
         for device, executable in self._executables():
             largest[device] = max(largest[device], executable.arena)

@@ -1,4 +1,4 @@
-"""The stages of a pipeline: which there are, and how much later each stage updates its weights."""
+"""Pipeline stages: numbers them, and computes how many batches late each updates its weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from popgraph.passes.graphcore.stages.places import Pipeline
 
 
 def merged(homes: Mapping[int, int | None]) -> dict[int, int]:
-    """New numbers of stages, by the IPU of each: those that follow each other on one are one."""
+    """Merges consecutive stages on the same IPU; returns old number -> new number."""
     found: dict[int, int] = {}
     fewer, before = 0, None
     for place, stage in enumerate(sorted(homes)):
@@ -23,7 +23,7 @@ def merged(homes: Mapping[int, int | None]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Staged:
-    """A node on its stage: what it reads and computes, and the IPU that it is on."""
+    """A node: its stage and IPU, and the tensors that it reads and computes."""
 
     stage: int
     ipu: int | None
@@ -34,11 +34,11 @@ class Staged:
 @dataclass(frozen=True)
 class Stages:
     """
-    A pipeline of nodes in order.
+    A pipeline of nodes in program order.
 
-    In cycle c, stage s works on batch c - s. If `loss` is trained, the gradients of what stage s
-    computes belong to stage 2 L - s, where L is the stage of the loss. Where its last stage forward
-    is to run without them, they are `apart`, one stage later, and none is joined with another.
+    In cycle c, stage s works on batch c - s. If `loss` is trained, the gradients of stage s are
+    computed in stage 2 L - s, where L is the stage of the loss. With `apart`, backward stages start
+    one later, so that the last forward stage runs without gradients, and stages are not merged.
     """
 
     nodes: tuple[Staged, ...]
@@ -54,14 +54,14 @@ class Stages:
 
     @cached_property
     def numbers(self) -> Mapping[int, int]:
-        """What each stage is called in the end, those of gradients included."""
+        """Final number of each stage, backward stages included."""
         homes = {node.stage: node.ipu for node in self.nodes}
         for stage in {node.stage for node in self.nodes if node in self._differentiated}:
             homes.setdefault(self.back(stage), homes[stage])
         return {stage: stage for stage in homes} if self.apart else merged(homes)
 
     def back(self, stage: int) -> int:
-        """The stage of gradients of what a stage computes."""
+        """The backward stage of a stage."""
         return 2 * self.last + self.apart - stage
 
     @property
@@ -70,13 +70,13 @@ class Stages:
 
     @property
     def missing(self) -> int | None:
-        """The first stage that has no nodes although a later one has."""
+        """The first stage without nodes that is followed by one with nodes."""
         held = set(self.numbers.values())
         return next((stage for stage in range(len(held)) if stage not in held), None)
 
     @cached_property
     def _differentiated(self) -> set[Staged]:
-        """The nodes on the way from what is trained to the loss."""
+        """Nodes on a path from a trained weight to the loss."""
         if self.loss is None:
             return set()
         moving, downstream = set(self.trained), set()
@@ -93,17 +93,17 @@ class Stages:
 
     def delay(self, weight: str) -> int:
         """
-        Of how many batches a weight has not seen the gradients yet when a batch comes to it.
+        Staleness of a weight: the batches whose gradients it lacks when a batch reads it.
 
-        The stages of a cycle run in order, so that it is read before it is updated. While a batch
-        is on its way to the loss and back, those behind it come by.
+        The stages of a cycle run in order, so a weight is read before it is updated. Between the
+        forward and the backward stage of a batch, later batches pass through the forward stage.
         """
         stages = self.stages_of(weight)
         return self._number(self.back(stages[0])) - self._number(stages[0]) if stages else 0
 
     @property
     def pipeline(self) -> Pipeline:
-        """The stages by the numbers that they have in the end, and where each is."""
+        """The stages with their final numbers and devices."""
         moved = {node.stage for node in self._differentiated}
         own = {node.stage: node.stage if node.ipu is None else node.ipu for node in self.nodes}
         homes = {self._number(stage): home for stage, home in own.items()}
@@ -127,6 +127,6 @@ class Stages:
         return self.numbers.get(stage, stage)
 
     def stages_of(self, weight: str) -> list[int]:
-        """The stages that read a weight on the way to the loss."""
+        """The stages that read a weight and lead to the loss."""
         found = {node.stage for node in self._differentiated if weight in node.inputs}
         return sorted(found)

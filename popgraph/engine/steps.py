@@ -1,4 +1,4 @@
-"""Steps: micro-batches from the source of a step's inputs, outputs to where these are kept."""
+"""Steps: read micro-batches from the data source, run them, write the outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RunReplicas = Callable[[Sequence[Inputs]], Sequence[Results]]
 """Runs a micro-batch on every replica."""
 
 MOST_BYTES = 1 << 20
-"""Limit for outputs: all micro-batches are held, even where only one value comes back."""
+"""Limit of the size of outputs in one call, which holds those of all micro-batches."""
 
 
 class StepData(Protocol):
@@ -28,10 +28,10 @@ class StepData(Protocol):
         """The next micro-batch of an input."""
 
     def write(self, stream: Stream, value: Array) -> None:
-        """Takes the next value of an output."""
+        """Writes the next value of an output."""
 
     def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
-        """Whether all of this is contiguous in memory, and no input in that of an output."""
+        """Whether all arrays are contiguous, and no input overlaps an output."""
 
 
 class HasStreams(Protocol):
@@ -48,10 +48,10 @@ class Steps:
 
     program: HasStreams
     kept: Mapping[str, Kept]
-    """By output, which of its values."""
+    """The values that each output returns."""
     share: Share
     shared: Collection[str] = ()
-    """The inputs that all replicas share."""
+    """Inputs that all replicas share."""
     watchers: Sequence[Callable[[Results], None]] = ()
     """Called with the results of each replica, after every micro-batch."""
 
@@ -60,16 +60,15 @@ class Steps:
         return self.share.whole.micro_batches
 
     def reads(self, id: str) -> int:
-        """The number of times that a step reads an input."""
+        """The number of reads of an input per step."""
         return self._count if id in self.shared else self.share.whole.runs
 
     @cached_property
     def run_at_once(self) -> bool:
         """
-        Whether a step of one replica may be one call of the program.
+        Whether a step of one replica can be a single call of the program.
 
-        Nobody looks at anything between micro-batches, so that each costs little more than the
-        program.
+        The host reads nothing between micro-batches, so the overhead per micro-batch is small.
         """
         outputs = self.program.outputs.values()
         values = sum(one.elements * one.dtype.numpy.itemsize for one in outputs)
@@ -84,7 +83,7 @@ class Steps:
 
     @cached_property
     def _rows_unused(self) -> dict[str, Array]:
-        """Zeros for inputs that nothing reads."""
+        """Zeros for unused inputs."""
         return {
             id: _zeros(self.program.inputs[id].in_row(self._count))
             for id in self.program.unused_inputs
@@ -98,7 +97,7 @@ class Steps:
         }
 
     def run_in_row(self, data: StepData, run: RunInRow) -> bool:
-        """Runs a step as one call of the program, if its data allow it; whether it did."""
+        """Runs a step as one call of the program if its data allow it; returns whether it did."""
         if not self.run_at_once or self.share.is_part:
             return False
         if not data.holds(self._rows_read.values(), self._rows_written.values()):
@@ -117,7 +116,7 @@ class Steps:
         return rows if len(at) == self._count else rows[at]
 
     def run_together(self, data: StepData, run: RunInRow) -> None:
-        """A step of one replica: all of its inputs are read before it begins."""
+        """Runs a step of one replica; all of its inputs are read before it begins."""
         if self.run_in_row(data, run):
             return
         given = [self._read(data, {}) for _ in range(self._count)]
@@ -147,7 +146,7 @@ class Steps:
             returning.finish()
 
     def _read(self, data: StepData, common: dict[str, Array]) -> dict[str, Array]:
-        """The next micro-batch of a replica; `common` is what replicas have in common of it."""
+        """Reads the next micro-batch of a replica; `common` caches inputs that replicas share."""
         found = {}
         for id, stream in self.program.inputs.items():
             if id in common:
@@ -163,7 +162,7 @@ class Steps:
 
 @dataclass
 class _Returning:
-    """The outputs of one replica, on their way to the sink of a step."""
+    """Returns the outputs of one replica to the sink of a step."""
 
     steps: Steps
     data: StepData

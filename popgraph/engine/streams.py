@@ -1,4 +1,4 @@
-"""The tensors that enter and leave a program, and which values of a step come back."""
+"""The tensors that enter and leave a program, and which values of a step are returned."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Kept:
     summed: bool = False
 
     def keeps(self, batch: int, count: int) -> bool:
-        """Whether the value of a micro-batch, of so many, comes back."""
+        """Whether the value of micro-batch `batch` of `count` is returned."""
         return batch == count - 1 if self.last else (batch + 1) % self.period == 0
 
     def of(self, count: int) -> list[int]:
-        """The micro-batches, of so many, whose values come back; of a sum, one."""
+        """The micro-batches, of `count`, whose values are returned; [0] for a sum."""
         return [0] if self.summed else [at for at in range(count) if self.keeps(at, count)]
 
     def axes(self, plan: StepPlan) -> Shape:
-        """The axes before those of the tensor; none of size 1."""
+        """The leading axes of a returned array, without axes of size 1."""
         replicas = (plan.replicas,)
         before = () if self.last or self.summed else (plan.batches // self.period, plan.accumulate)
         return tuple(size for size in (*before, *replicas) if size != 1)

@@ -1,4 +1,4 @@
-"""Programs that take turns: two with the same variables, one for most runs, one for updates."""
+"""Pairs of programs that share variables: one for most runs, one for updates."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class InTurns(Executable):
     """
     Two programs with the same variables in the same memory.
 
-    One of these, `counter`, says how many runs were since the last update, which is due after
-    `period` of them.
+    The variable `counter` holds the number of runs since the last update, which is due after
+    `period` runs.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class InTurns(Executable):
 
     @abstractmethod
     def _runs_at_once(self, most: int) -> int:
-        """How many runs, at most so many, the same program may do in a row from here."""
+        """The number of next runs, at most `most`, of the same program."""
 
     @abstractmethod
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
@@ -71,11 +71,13 @@ class InTurns(Executable):
         return max(self._others.arena, self._last.arena)
 
     def lend(self, other: NativeExecutable) -> None:
-        """Has another program of the model have the same variables."""
+        """Shares the variables with another program of the model."""
         other.share(self._others)
 
     def _owner(self, variable: str) -> NativeExecutable:
-        """A program that has a variable: what only updates need, not both have."""
+        """
+        A program that has the variable; only the update program has those that only updates need.
+        """
         return self._others if variable in self._others.variables else self._last
 
     def read(self, variable: str) -> Array:
@@ -86,7 +88,7 @@ class InTurns(Executable):
 
 
 class TakingTurns(InTurns):
-    """Of `period` runs, all but the last are runs of one program, and the last is of the other."""
+    """Alternating programs: `period - 1` runs of one, then one run of the other."""
 
     @property
     def _is_last(self) -> bool:
@@ -115,7 +117,7 @@ class UpdatingApart(InTurns):
         return self._and_update(partial(self._others.run_in_row, inputs, count))
 
     def _and_update(self, run: Callable[[], dict[str, Array]]) -> dict[str, Array]:
-        """Also where a run found a mistake in its inputs: it was a run, and counts."""
+        """Updates even if a run rejected its inputs: it counts as a run."""
         try:
             return run()
         finally:

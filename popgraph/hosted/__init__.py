@@ -1,4 +1,4 @@
-"""Models of which Python computes some nodes: compiled segments and host steps, run in order."""
+"""Models with host steps: compiled segments and nodes that Python computes, run in order."""
 
 from __future__ import annotations
 

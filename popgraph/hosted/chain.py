@@ -1,4 +1,4 @@
-"""Segments in a row between which the host has nothing to do: values are known by their names."""
+"""Chains of segments without host steps between them; values are looked up by name."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from popgraph.support.errors import NeedsHostError
 @dataclass(frozen=True)
 class Chain:
     """
-    The steps of a model that has no host steps, where each segment has one program for all values.
+    The steps of a model without host steps, where one program per segment fits all values.
 
-    Values are found by name. To find them by SSA value takes 4 microseconds longer per call, since
-    xDSL computes the hash of a value in Python.
+    Looking values up by SSA value instead of by name takes 4 microseconds longer per call, since
+    xDSL hashes values in Python.
     """
 
     steps: Sequence[Step]
@@ -28,7 +28,7 @@ class Chain:
     """The parts in order, with the names of their inputs."""
     values: Mapping[str, SSAValue]
     outputs: Mapping[str, str]
-    """The names of the values that are outputs."""
+    """Output name -> name of its value."""
 
     @staticmethod
     def of(
@@ -37,7 +37,9 @@ class Chain:
         inputs: Mapping[str, SSAValue],
         outputs: Mapping[str, SSAValue],
     ) -> Chain | None:
-        """None if something is read that no input and no segment gives: a literal."""
+        """
+        None if a segment reads a value that neither an input nor a segment provides: a literal.
+        """
         values = dict(inputs)
         for part in parts:
             if not _are_among(part.piece.inputs, values):
@@ -51,7 +53,7 @@ class Chain:
         return Chain(steps, [(part, tuple(part.piece.inputs)) for part in parts], values, named)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The outputs; `Broken` if a segment has to be split."""
+        """Runs the chain; raises `Broken` if a segment has to be split."""
         known = dict(inputs)
         for at, (part, names) in enumerate(self.parts):
             try:

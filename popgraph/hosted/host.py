@@ -1,4 +1,4 @@
-"""The host: computes nodes in Python, and runs the graphs inside them as programs."""
+"""The host: computes nodes in Python, and runs their subgraphs as programs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from popgraph.support import dtypes
 from popgraph.support.given import as_array
 
 TURNS = frozenset({"Loop", "Scan"})
-"""Operators that run a graph turn by turn."""
+"""Operators that run a subgraph repeatedly."""
 
 
 class Host(Interpreter):
     """
-    Computes nodes in Python; the graphs inside branches and loops are programs.
+    Computes nodes in Python; the bodies of branches and loops are compiled.
 
-    Graphs are interpreted, too, if Python computes some of their nodes anyway, or if types of
-    what they see are not known.
+    A body is interpreted if Python computes some of its nodes anyway, or if types of the values
+    that it reads are unknown.
     """
 
     def __init__(self, model: Model, store: WeightStore, maker: Maker) -> None:
@@ -39,12 +39,12 @@ class Host(Interpreter):
         self._maker = maker
         self._parts: dict[Graph, Part | None] = {}
         self._drawing: dict[tuple[OnnxOp, tuple[Attribute, ...]], Part] = {}
-        """Nodes that draw, each compiled for inputs of these types."""
+        """Nodes that draw random numbers, each compiled for inputs of these types."""
         self._computed: set[str] = set()
 
     @property
     def computed_by(self) -> ComputedBy:
-        """The nodes that it has computed so far, and the programs of graphs inside them."""
+        """The nodes computed in Python so far, and the programs of subgraphs."""
         own = ComputedBy(False, frozenset(self._computed))
         parts = [*filter(None, self._parts.values()), *self._drawing.values()]
         return reduce(or_, (part.computed_by for part in parts), own)
@@ -72,7 +72,7 @@ class Host(Interpreter):
         return [inner[value] for value in graph.yielded]
 
     def computes(self, *places: Graph | OnnxOp) -> bool:
-        """Whether Python can compute nodes, with what stands in them, as a program would."""
+        """Whether Python can compute these nodes and their bodies exactly as a program would."""
         return all(is_known(op, self.functions) for place in places for op in place.walk())
 
     def _part(self, graph: Graph) -> Part | None:
@@ -95,9 +95,9 @@ class Host(Interpreter):
 
     def _drawn(self, op: OnnxOp, values: Values) -> list[Any]:
         """
-        What a node inside a host step draws.
+        The random results of a node inside a host step.
 
-        It is compiled like others that draw, with streams of its own: every turn is a step.
+        The node is compiled with random streams of its own; every iteration counts as a step.
         """
         values = dict(values) | {value: _drawable(values[value]) for value in op.operands}
         types = _types(op, values)
@@ -110,19 +110,19 @@ class Host(Interpreter):
 
 
 def _is_python(type_: Attribute) -> bool:
-    """Whether nothing is known of a value, or another number of tensors in every iteration."""
+    """Whether a type is unknown, or that of a sequence whose length changes between iterations."""
     return type_ == UNKNOWN or is_opened(type_)
 
 
 def _drawable(value: Any) -> Any:
-    """Of strings only the shape is asked when numbers like them are drawn."""
+    """Replaces strings by zeros of the same shape: only the shape of the operand matters."""
     return (
         np.zeros(value.shape, bool) if getattr(value, "dtype", None) == np.dtype(object) else value
     )
 
 
 def _types(op: OnnxOp, values: Values) -> dict[SSAValue, Attribute]:
-    """What is known of a node's inputs: their elements and ranks, but no sizes."""
+    """Types of a node's inputs with their elements and ranks, but no sizes."""
     arrays = {value: as_array("", values[value]) for value in op.operands}
     return {
         value: tensor_type(dtypes.from_numpy(array.dtype), [None] * array.ndim)
@@ -131,7 +131,7 @@ def _types(op: OnnxOp, values: Values) -> dict[SSAValue, Attribute]:
 
 
 def _fitted(argument: SSAValue, value: Any) -> Any:
-    """One element in the shape that a graph says it has."""
+    """Reshapes a single element to the declared shape of an argument."""
     shape = static_shape(argument.type)
     if shape is None or not isinstance(value, np.ndarray) or value.size != 1:
         return value

@@ -1,4 +1,4 @@
-"""The steps of a model of which Python computes some nodes, and how they are found and run."""
+"""The steps of a model with host steps: partitions the model and runs the steps."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ from popgraph.support.locks import Lock
 from popgraph.support.shapes import Shape
 
 Watch: TypeAlias = Callable[[Step, Values], None]
-"""Sees a step that has run, and all values that are known then."""
+"""Called with each step that has run, and all values known at that time."""
 
 
 WHY_NOT = "Python computes a part of the model"
-"""Why no input can be donated."""
+"""The reason why inputs cannot be donated."""
 
 
 class HostedModel:
     """
     The steps of a model; each segment is compiled when it first runs.
 
-    A segment with a node that turns out to have no static form (`NeedsHostError`) is split. Where
-    it is enough to know what the node gets, another segment begins with it, which is compiled for
-    each of these values as long as they are few. Else the host computes the node.
+    A segment with a node without static form (`NeedsHostError`) is split. If the values of the
+    node's inputs determine its shapes, a new segment starts at the node and is specialised for
+    these values, as long as there are few. Otherwise the host computes the node.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class HostedModel:
         in_python: bool = False,
     ) -> None:
         """
-        `reason` says why the model cannot be a program.
+        `reason` is the error that says why the model cannot be a single program.
 
-        With `in_python`, no program is made of nodes that take or give sequences and optionals.
+        With `in_python`, nodes with sequences or optionals are not compiled.
         """
-        # No line of the pipeline, which each segment has for itself, once the model is cut: nodes
-        # inside functions have to be seen before. There, normalize dissolves functions.
+        # Not a pass: the pipeline runs per segment, after the cut. Nodes inside functions have to
+        # be visible before the cut, whereas normalize inlines functions only within a segment.
         inline_functions(module, store, model_of(module).functions)
         number_labels(module)
         if reason is not None:
@@ -86,12 +86,12 @@ class HostedModel:
         self._deciding: set[OnnxOp] = set()
         self._changing = Lock()
         self._splits: dict[Segment, list[Step]] = {}
-        """What has come of segments that were split."""
+        """Steps that replaced a split segment."""
         self._settled: set[Segment] = set()
-        """Those that need not be, whatever comes."""
+        """Segments that need no further splits for changing shapes."""
         self._parts: dict[Segment, Part] = {}
         self._values: dict[Segment, set[tuple[bytes, ...]]] = {}
-        """What has decided the structure of segments so far."""
+        """The values that determined the structure of a segment so far."""
         graph = self._model.graph
         self._literals: Values = {}
         self._host.literals(graph, self._literals)
@@ -104,7 +104,7 @@ class HostedModel:
             self._split(whole, reason)
 
     def program(self, inputs: Mapping[str, Any]) -> Executable:
-        """The steps as something to run; every call may bring other shapes."""
+        """The steps as an executable; shapes may differ from call to call."""
         arrays = {name: value for name, value in inputs.items() if is_numbers(value)}
         return HostedExecutable(
             self,
@@ -117,7 +117,7 @@ class HostedModel:
         donate: Collection[str] = (),
         watch: Watch | None = None,
     ) -> dict[str, Any]:
-        """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
+        """The outputs for these inputs: arrays, lists for sequences, None for absent optionals."""
         refuse_donations(donate, WHY_NOT)
         chain = self._chain
         if chain is None or watch is not None or not self._host.are_declared(inputs):
@@ -128,7 +128,7 @@ class HostedModel:
             return self._go_on(chain.steps[broken.at :], broken.values, watch)
 
     def _go_on(self, steps: Sequence[Step], given: Values, watch: Watch | None) -> dict[str, Any]:
-        """The outputs, by steps that are not computed yet, of values that are."""
+        """Runs the remaining steps, given the values computed so far."""
         values, pending = self._literals | given, deque(steps)
         while pending:
             step = pending.popleft()
@@ -143,21 +143,21 @@ class HostedModel:
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed its steps so far."""
+        """C or Python, for the steps that have run."""
         with self._changing:
             parts = [self._parts[step] for step in self.steps if isinstance(step, Segment)]
         return reduce(or_, (part.computed_by for part in parts), self._host.computed_by)
 
     def again(self, step: HostStep, values: Values) -> None:
-        """Computes a node once more."""
+        """Computes a node again."""
         self._host.node(step.op, dict(values))
 
     def role(self, segment: Segment) -> Role:
-        """What a segment is to the model."""
+        """The role of a segment in the model."""
         return self._parts[segment].role
 
     def _instead(self, segment: Segment, values: Values) -> list[Step]:
-        """Runs a segment, or gives the steps that take its place."""
+        """Runs a segment, or returns the steps that replace it."""
         part = self._parts[segment]
         if part.is_restless or segment in self._splits:
             instead = self._calmed(segment)
@@ -173,7 +173,9 @@ class HostedModel:
         return []
 
     def _run(self, segment: Segment, part: Part, values: Values) -> Values:
-        """Runs a segment that has several programs, or may be interpreted; its outputs."""
+        """
+        Runs a segment that is specialised to values or may be interpreted; returns its outputs.
+        """
 
         def interpreted() -> Values:
             again = dict(values)
@@ -187,10 +189,10 @@ class HostedModel:
             self._count(segment, values)
         return found
 
-    # How it is split
+    # splitting of segments
 
     def _number(self, steps: list[Step]) -> None:
-        """Makes segments ready to be compiled; each draws random numbers of its own."""
+        """Prepares segments for compilation; each has random streams of its own."""
         for step in steps:
             number = next(self._maker.numbers)
             if isinstance(step, Segment):
@@ -198,7 +200,7 @@ class HostedModel:
                 self._parts[step] = Part(step, role, self._maker)
 
     def _split(self, segment: Segment, reason: NeedsHostError) -> list[Step]:
-        """The steps that take the place of a segment; `reason` again if there are none."""
+        """The steps that replace a segment; raises `reason` again if it cannot be split."""
         with self._changing:
             if segment not in self._splits:
                 assert isinstance(reason.node, OnnxOp), "lowering says where it was"
@@ -209,7 +211,7 @@ class HostedModel:
             return self._splits[segment]
 
     def _mark(self, op: OnnxOp, reason: NeedsHostError) -> bool:
-        """Whether there is another way to compute a node, which is taken from now on."""
+        """Chooses another way to compute a node; False if there is none."""
         outermost = reason.inner is reason.node and op.op_type not in TURNS
         few = is_branch(op) or not (self._maker.repeated and self._host.computes(op))
         if outermost and few and op not in self._deciding:
@@ -222,7 +224,7 @@ class HostedModel:
         return True
 
     def _count(self, segment: Segment, values: Values) -> None:
-        """Lets the host compute nodes whose structure many values have decided."""
+        """Moves nodes to the host once too many values have determined their structure."""
         able = [op for op in segment.deciding if not is_branch(op) and self._host.computes(op)]
         if not able:
             return
@@ -237,9 +239,9 @@ class HostedModel:
 
     def _calmed(self, segment: Segment) -> list[Step]:
         """
-        The steps that take the place of a segment for which too much comes to have programs.
+        Steps that replace a segment with too many specialisations.
 
-        The host computes the nodes whose shapes change from turn to turn; none if nothing helps.
+        The host computes the nodes whose shapes change between iterations. Empty if there are none.
         """
         part = self._parts[segment]
         with self._changing:
@@ -262,7 +264,7 @@ class HostedModel:
         self._chain = self._chained()
 
     def _chained(self) -> Chain | None:
-        """The steps as a chain; None if the host computes one, or may have to."""
+        """The steps as a chain; None if the host computes a step, or may have to."""
         parts = []
         for step in self.steps:
             if not isinstance(step, Segment) or step.deciding or self._parts[step].role.repeated:
@@ -276,7 +278,7 @@ class HostedModel:
 def _changing_nodes(
     segment: Segment, shapes: Mapping[str, Shape | None], store: WeightStore
 ) -> set[OnnxOp]:
-    """The nodes whose shapes are not known although those are that have always been the same."""
+    """Nodes whose shapes are unknown even if every shape that never changed is fixed."""
     module = segment.module.clone()
     same = {name: shape for name, shape in shapes.items() if shape is not None}
     specialise(module, same, WeightStore(store))
@@ -289,7 +291,7 @@ def _changing_nodes(
 
 
 def as_output(value: Any) -> Any:
-    """Strings leave as NumPy's, whatever the host held them in."""
+    """Converts strings to NumPy strings, whatever type the host used."""
     if isinstance(value, list):
         return [as_output(one) for one in value]
     if isinstance(value, np.ndarray) and value.dtype.kind == "O" and _are_strings(value):
@@ -302,7 +304,7 @@ def _are_strings(array: Array) -> bool:
 
 
 class HostedExecutable(Executable):
-    """A model with host steps, for the inputs of one call."""
+    """A model with host steps, as an executable for one call."""
 
     def __init__(
         self,
@@ -310,7 +312,7 @@ class HostedExecutable(Executable):
         inputs: dict[str, tuple[DType, Shape]],
         known: Mapping[str, Array] | None = None,
     ) -> None:
-        """`known` are inputs of the model that are none of its own."""
+        """`known` are inputs of the model that the executable does not list."""
         self._model = model
         self._known = known or {}
         self.inputs = inputs
@@ -333,7 +335,7 @@ class HostedExecutable(Executable):
 
 
 def is_numbers(value: object) -> bool:
-    """Whether a value is an array of numbers."""
+    """Whether a value is a numeric array."""
     return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"
 
 

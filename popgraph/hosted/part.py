@@ -1,4 +1,4 @@
-"""Pieces of a model that are compiled when they first run, or computed in Python turn by turn."""
+"""Parts of a model, compiled when they first run or interpreted in each iteration."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from popgraph.support.given import as_array
 from popgraph.support.shapes import Shape, prod
 
 LARGE = 1 << 16
-"""Bytes from which on a copy takes longer than to allocate other memory for the next result."""
+"""Bytes above which copying a result takes longer than to allocate new memory for the next one."""
 MOST_HELD = 4
-"""The largest ratio of the memory that a result holds to its own size."""
+"""The largest accepted ratio of memory kept alive to the size of a result."""
 
 Values: TypeAlias = dict[SSAValue, Any]
-"""Arrays, lists for sequences, None for an absent optional."""
+"""Arrays, lists for sequences, None for absent optionals."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a module is to the model that it is a piece of."""
+    """The role of a part in its model."""
 
     number: int = 0
-    """Of all pieces of a model, each has another one."""
+    """Unique number within the model; selects its random streams."""
     known: tuple[str, ...] = ()
-    """Inputs whose values its programs must know, beside those that operators ask for."""
+    """Inputs to specialise for, besides those that operators require as constants."""
     repeated: bool = False
-    """Whether it runs turn by turn, with other shapes and values in each turn perhaps."""
+    """Whether it runs repeatedly, maybe with other shapes and values each time."""
     whole: bool = True
-    """Whether it is the model itself: what needs the host in a piece is for the model to know."""
+    """Whether it is the whole model. A part reports `NeedsHostError` to its model."""
 
 
 @dataclass(frozen=True)
 class Maker:
-    """What makes pieces ready to run."""
+    """Builds runners of parts."""
 
     start: Callable[[ModuleOp, Role], Runner]
-    """Compiles a piece; `NeedsHostError` if there is no program of it."""
+    """Compiles a part; raises `NeedsHostError` if it cannot be one program."""
     steps: Callable[[ModuleOp, Role, NeedsHostError | None], Runner]
-    """Makes steps of a piece, of which there is no program for this reason."""
+    """Splits a part into steps, because of an error."""
     numbers: Iterator[int]
     repeated: bool = False
-    """Whether the whole runs turn by turn."""
+    """Whether the whole model runs repeatedly."""
 
 
 Interpret: TypeAlias = Callable[[], Values]
-"""Computes values as a piece does, without a program."""
+"""Computes the values of a part without a program."""
 
 
 class Part:
     """
-    A piece that is compiled when it first runs.
+    A part of a model that is compiled when it first runs.
 
-    If it is repeated and its programs depend on what it gets, not every turn has its program:
-    only what comes again does, and only as long as few different things come.
+    If it runs repeatedly and is specialised to its inputs, it is compiled only for inputs that
+    occur again, and only while there are few different ones.
     """
 
     def __init__(self, piece: Piece, role: Role, maker: Maker) -> None:
@@ -73,15 +73,15 @@ class Part:
         self._maker = maker
         self._seen: set[Signature] = set()
         self.shapes: dict[str, Shape | None] = {}
-        """Those of what it takes; None for one that has had several."""
+        """Shape of each input; None once it has changed."""
 
     @cached_property
     def _runner(self) -> Runner:
-        # Who compiles a module changes it: another thread, or steps of it, want it as it was.
+        # Compilation mutates the module, so each thread, and the step splitter, uses a clone.
         return self._maker.start(self.piece.module.clone(), self.role)
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
-        """What it gives; `interpret` computes the same, if that can be done."""
+        """Computes the outputs; `interpret` does the same without a program, if possible."""
         given = {name: values[value] for name, value in self.piece.inputs.items()}
         if interpret is not None and self.role.repeated and not self._pays(values):
             try:
@@ -92,7 +92,7 @@ class Part:
         return {value: made[name] for name, value in self.piece.outputs.items()}
 
     def made(self, given: Mapping[str, Any]) -> dict[str, Array]:
-        """Runs its program; the outputs by name."""
+        """Runs its program; returns the outputs by name."""
         made: dict[str, Array] = self._runner.made.run(given)
         for name, shape in self.piece.shapes.items():
             made[name] = _cut(made[name], made.pop(shape))
@@ -100,12 +100,14 @@ class Part:
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed its program, if there is one."""
+        """C or Python, for its program; empty before it is compiled."""
         runner = self.__dict__.get("_runner")
         return runner.computed_by if isinstance(runner, Runner) else ComputedBy()
 
     def _pays(self, values: Values) -> bool:
-        """Whether a program for these values will run often enough to be compiled."""
+        """
+        Whether a program for these values is worth compiling: its signature has occurred before.
+        """
         model = self._runner.open
         if model is None:
             return True
@@ -121,11 +123,11 @@ class Part:
 
     @property
     def is_restless(self) -> bool:
-        """Whether more has come than programs are kept for."""
+        """Whether there were more signatures than programs are kept for."""
         return len(self._seen) > SPECIALISATIONS
 
     def deciding(self, values: Values, among: set[SSAValue]) -> tuple[bytes, ...]:
-        """The values, of some that it takes, that decide its structure."""
+        """The values among its inputs that determine its structure."""
         model = self._runner.open
         structural = () if model is None else model.interface.structural
         inputs = [value for name, value in self.piece.inputs.items() if name in structural]
@@ -133,25 +135,25 @@ class Part:
 
 
 def _cut(array: Array, shape: Array) -> Array:
-    """A result that was computed up to a bound, as far as it goes."""
+    """Cuts a result that was computed up to a bound to its actual shape."""
     sizes = tuple(shape.tolist())
     if sizes == array.shape:
         return array
-    # What is as a list has no gaps, and its shape is here.
+    # A list is dense, and its shape is known here.
     is_list = array.ndim == 1
     part = array[: prod(sizes)].reshape(sizes) if is_list else array[tuple(map(slice, sizes))]
-    # To copy a large result costs more than to hold the memory after its end.
+    # For a large result, keeping the rest of the memory alive is cheaper than a copy.
     is_kept = part.nbytes >= LARGE and array.nbytes <= MOST_HELD * part.nbytes
     return part if is_kept and part.flags.c_contiguous else part.copy()
 
 
 def taken(piece: Piece, values: Values) -> dict[str, Array]:
-    """What a piece takes of these values, by the names of its inputs."""
+    """The inputs of a part by name, as arrays."""
     return {name: as_array(name, values[value]) for name, value in piece.inputs.items()}
 
 
 class BodyPart(Part):
-    """A graph inside a node: it becomes steps if there is no program of it, or no one program."""
+    """A subgraph of a node; split into steps if it cannot be one program."""
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         if self.is_restless:

@@ -1,4 +1,4 @@
-"""Lines that tell people what the steps of a model are."""
+"""Descriptions of a model's steps, one line each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from popgraph.dialects.onnx.types import describe
 from popgraph.passes.onnx.partition import HostStep, Step, read_by, why_hosted
 
 OPERATORS = 6
-"""So many operators of a segment are named in a line."""
+"""Most operators of a segment to name in a line."""
 
 
 def step_line(number: int, step: Step) -> str:
-    """What a step is, and what it takes and gives, in one line."""
+    """Describes a step in one line: its kind, operators, inputs and outputs."""
     if isinstance(step, HostStep):
         does = f"in Python: {step.op.op_type} ({why_hosted(step.op)})"
         given: list[SSAValue] = list(read_by(step.op))

@@ -1,1 +1,1 @@
-"""The model of an IPU: tile mappings, cycles of bulk-synchronous steps, and memory of tiles."""
+"""The IPU model: tile mappings, cycles of bulk-synchronous steps, and tile memory."""

@@ -1,4 +1,4 @@
-"""The cycles of a tile: matrix unit, vectors, functions, and what six workers do with them."""
+"""Compute cycles of a tile: matrix unit, vector unit, functions, and its six workers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from popgraph.ipu.stages import WORD
 from popgraph.support.arrays import Array
 
 FREE = (arith.ConstantOp, arith.ExtFOp, arith.TruncFOp, IndexOp, YieldOp)
-"""Operations of bodies that cost nothing: known before, or done by loads and stores."""
+"""Operations without cost: folded, or done by loads and stores."""
 
 
 def lanes(ipu: Ipu, element: Attribute) -> int:
-    """Elements of a vector; wider ones are computed in steps, and indices are words."""
+    """Elements per vector; an index counts as one word."""
     width = WORD if isinstance(element, IndexType) else element_bytes(element)
     return max(1, ipu.vector_bytes // width)
 
 
 def rounds(ipu: Ipu, received: Array) -> Array:
-    """In how many rounds a sum is taken whose terms do not fit into a tile all at once."""
+    """Number of exchanges of a reduction whose operands do not fit into a tile at once."""
     found: Array = np.maximum(1, np.ceil(received / ipu.operand_bytes))
     return found
 
 
 def body_cycles(ipu: Ipu, body: Block) -> float:
-    """Cycles of a body for each element, loads and stores aside."""
+    """Cycles of a body per element, without loads and stores."""
     cycles = 0.0
     for op in body.ops:
         if isinstance(op, FREE) or not op.results:
@@ -45,7 +45,7 @@ def body_cycles(ipu: Ipu, body: Block) -> float:
 def vector_cycles(
     ipu: Ipu, elements: Array, arithmetic: float, loaded: float, stored: float
 ) -> Array:
-    """Cycles for so many elements, each with so many cycles and bytes; arithmetic hides loads."""
+    """Cycles of an elementwise loop, the larger of arithmetic, loads and stores per element."""
     each = max(arithmetic, loaded / ipu.load_bytes, stored / ipu.store_bytes)
     shares: Array = np.ceil(elements / ipu.workers)
     found: Array = shares * ipu.workers * each
@@ -56,10 +56,10 @@ def product_cycles(
     ipu: Ipu, width: int, *, batch: Array, rows: Array, columns: Array, terms: Array
 ) -> Array:
     """
-    Cycles of a batch of products of matrices of a tile, of elements of `width` bytes.
+    Cycles of a batch of matmuls on one tile, with elements of `width` bytes.
 
-    The matrix unit holds a square of weights and takes rows through it, each for as many cycles as
-    its rate says; either factor may be the weights. Products too small for it go by vectors.
+    The matrix unit loads a square of weights and streams rows through it at its peak rate; either
+    operand may be the weights. Matmuls too small for the unit use vectors.
     """
     unit = max(1, ipu.unit_bytes // width)
     load = unit * unit * width / ipu.load_bytes

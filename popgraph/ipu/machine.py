@@ -1,4 +1,4 @@
-"""The machine model of IPUs: what the compiler knows of their tiles, memories and exchange."""
+"""The machine model of IPUs: tiles, memories and exchange."""
 
 from __future__ import annotations
 
@@ -11,92 +11,92 @@ KIB = 1 << 10
 @dataclass(frozen=True)
 class Ipu:
     """
-    Every fact about an IPU on which its mapping and its costs rest, and how many of them there are.
+    All hardware figures behind mapping and costs, and the size of the device.
 
-    Cycles are those of a tile. All tiles run in bulk-synchronous steps: each computes on its own
-    memory, all wait for each other, and then they exchange what the next step reads.
+    Cycles are those of a tile. Tiles run in bulk-synchronous steps: each computes on its own
+    memory, all synchronize, and then they exchange the data of the next step.
     """
 
     name: str
-    """The generation, as PopART's `ipuVersion` names it."""
+    """The generation, as in PopART's `ipuVersion`."""
     source: str
-    """Where the figures come from."""
+    """Source of the figures."""
     tiles: int
-    """Tiles of one IPU: each is a processor with a memory of its own."""
+    """Tiles per IPU: processors with their own memories."""
     tile_bytes: int
-    """Bytes of the memory of a tile, which holds its data and its code."""
+    """Bytes of memory of a tile, for data and code."""
     clock_hertz: float
-    """Cycles of a second."""
+    """Clock rate of a tile in Hz."""
     flops_f16: int
-    """Operations of the matrix unit of a tile in a cycle, on halves; a multiply-add is two."""
+    """Flops per cycle of a tile's matrix unit on f16; a multiply-add is two."""
     flops_f32: int
-    """The same on single precision."""
+    """The same on f32."""
     count: int = 1
-    """IPUs of the device, whose tiles are numbered IPU after IPU."""
+    """IPUs of the device; tiles are numbered consecutively, IPU by IPU."""
     workers: int = 6
-    """Threads of a tile, which take turns: each begins an instruction every sixth cycle."""
+    """Threads of a tile, scheduled round-robin: each issues an instruction every sixth cycle."""
     vector_bytes: int = 8
-    """Bytes of the vectors on which a tile computes outside of its matrix unit, one a cycle."""
+    """Bytes of a vector outside the matrix unit; one vector operation per cycle."""
     load_bytes: int = 16
-    """Bytes that a tile loads from its memory in a cycle."""
+    """Bytes that a tile loads from its memory per cycle."""
     store_bytes: int = 8
-    """Bytes that it stores beside them."""
+    """Bytes that a tile stores per cycle, in parallel with loads."""
     unit_bytes: int = 32
-    """Bytes of the sums, and of the terms of each, that the matrix unit has weights for at once."""
+    """Side of the matrix unit's square of weights, in bytes."""
     function_cycles: int = 6
-    """Cycles of a function such as the exponential on one vector."""
+    """Cycles of a function such as exp on one vector."""
     exchange_bytes: int = 4
-    """Bytes that a tile sends, and as many that it receives, in a cycle of an exchange."""
+    """Bytes that a tile sends, and also receives, per cycle of an exchange."""
     link_hertz_bytes: float = 320e9
-    """Bytes of a second over all links between one IPU and the others, both ways together."""
+    """Bytes per second over all links of an IPU, both directions together."""
     sync_cycles: int = 150
-    """Cycles until all tiles of an IPU know that all have arrived."""
+    """Cycles to synchronize all tiles of an IPU."""
     link_sync_cycles: int = 1000
-    """The same where tiles of several IPUs wait for each other."""
+    """Cycles to synchronize tiles of several IPUs."""
     launch_cycles: int = 100
-    """Cycles to start the workers of a compute set, and to collect them."""
+    """Cycles to start the workers of a compute set and to wait for them."""
     code_bytes: int = 16 * KIB
-    """Bytes of a tile that programs have anyway: its stacks, and code that all of them share."""
+    """Fixed bytes per tile: stacks, and code that all programs share."""
     step_code_bytes: int = 64
-    """Bytes of code of one bulk-synchronous step on each tile."""
+    """Bytes of code per bulk-synchronous step on each tile."""
     vertex_bytes: int = 48
-    """Bytes of state of a vertex: where its operands are."""
+    """Bytes of state per vertex: pointers to its operands."""
     least_tile_bytes: int = 128
-    """Bytes of a tensor per tile, at least: the time to exchange them is a fifth of a sync."""
+    """Minimal bytes of a tensor per tile: exchanging them takes a fifth of a sync."""
     operand_share: float = 0.6
     """
-    Share of a tile's memory for the operands that a contraction receives at once.
+    Fraction of a tile's memory for the operands that a contraction receives at once.
 
     The default of PopART's `availableMemoryProportion`.
     """
 
     @property
     def total_tiles(self) -> int:
-        """The tiles of all IPUs."""
+        """Tiles of all IPUs."""
         return self.count * self.tiles
 
     @property
     def operand_bytes(self) -> float:
-        """Bytes of a tile for the operands that a contraction receives at once."""
+        """Bytes per tile for the operands that a contraction receives at once."""
         return self.tile_bytes * self.operand_share
 
     @property
     def link_bytes(self) -> float:
-        """Bytes of a cycle that reach an IPU over its links; as many leave it."""
+        """Bytes per cycle into an IPU over its links; as many leave it."""
         return self.link_hertz_bytes / 2 / self.clock_hertz
 
     def flops(self, element_bytes: int) -> int:
-        """Operations of the matrix unit in a cycle, on elements of a width."""
+        """Flops per cycle of the matrix unit, by element width."""
         return self.flops_f16 if element_bytes <= 2 else self.flops_f32
 
     @property
     def peak_flops(self) -> dict[str, float]:
-        """Operations of a second, on all tiles, by element type."""
+        """Peak flops per second of the device, by element type."""
         each = self.total_tiles * self.clock_hertz
         return {"f16": each * self.flops_f16, "f32": each * self.flops_f32}
 
     def of(self, count: int = 1, tiles: int = 0) -> Ipu:
-        """So many of these, each with so many tiles; 0: as many as it has."""
+        """A device with `count` IPUs of `tiles` tiles each; 0: all tiles."""
         return replace(self, count=count, tiles=tiles or self.tiles)
 
 
@@ -130,19 +130,19 @@ MK2 = Ipu(
 )
 
 IPUS: Mapping[str, Ipu] = {each.name: each for each in (MK1, MK2)}
-"""By the name that PopART's `ipuVersion` has for them."""
+"""IPUs by their name in PopART's `ipuVersion`."""
 
 
 def device_named(text: str) -> Ipu:
     """
-    What `ipu:2` (two IPUs), `ipu1` (one of the first generation) or `ipu:1:64` (64 tiles) names.
+    Parses a device: `ipu:2` (two IPUs), `ipu1` (first generation), `ipu:1:64` (64 tiles).
 
-    ValueError where it names nothing.
+    ValueError if the name is not valid.
     """
     name, *numbers = text.split(":")
     generation = MK2 if name == "ipu" else IPUS.get(name)
     if generation is None:
-        raise ValueError(f"{name!r} is no device: there are ipu, {', '.join(IPUS)}")
+        raise ValueError(f"unknown device {name!r}: known are ipu, {', '.join(IPUS)}")
     if len(numbers) > 2 or not all(number.isdigit() and int(number) for number in numbers):
         raise ValueError(f"{text!r}: a device is NAME, NAME:IPUS or NAME:IPUS:TILES")
     return generation.of(*map(int, numbers))
@@ -158,4 +158,4 @@ ESTIMATES = (
     "step_code_bytes",
     "vertex_bytes",
 )
-"""The fields for which no public document has a figure: orders of magnitude."""
+"""Fields without a published figure; the values are orders of magnitude."""

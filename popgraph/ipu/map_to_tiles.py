@@ -1,4 +1,4 @@
-"""Maps tensors and operations onto the tiles of an IPU: linear runs, and blocks of loops."""
+"""Maps tensors and operations to the tiles of an IPU, linearly or in blocks of loops."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from popgraph.dialects.program import (
 )
 from popgraph.dialects.tile import (
     AssembleOp,
-    ContractOp,
     MapOp,
     ReduceOp,
     ScatterOp,
     TopKOp,
     ViewOp,
+    is_contraction,
 )
 from popgraph.dialects.tile.affine import linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
@@ -58,22 +58,22 @@ from popgraph.passes.outside import add_pass
 from popgraph.support.shapes import Shape, prod
 
 SOURCES = (ConstantOp, VariableOp)
-"""Operations whose results may be wherever those who read them want them."""
+"""Operations whose results can be stored where their readers need them."""
 
 
 CPU_ONLY = frozenset({"contract-quantized", "contract-in-words", "scale-sums"})
-"""Passes without gain on tiles: these have no packed integers, and weights in local memory."""
+"""Passes without gain on tiles, which have no packed integers and keep weights in local memory."""
 
 
 @add_pass(before="assign-layouts")
 @dataclass(frozen=True)
 class MapToTiles(Pass):
     """
-    Says on which tile of an IPU every element is, and which tile computes what.
+    Maps every element of a tensor, and every iteration of a loop, to a tile of an IPU.
 
-    Contractions come first: their loops are cut by a cost model, and weights are where they are
-    multiplied. Element-wise operations and reductions follow what they read, where that is cut into
-    blocks; all else is shared out evenly, in runs.
+    Contractions are mapped first: a cost model partitions their loops, and weights are stored on
+    the tiles that multiply them. Elementwise operations and reductions follow their operands if
+    these are mapped in blocks; everything else is distributed evenly, in runs.
     """
 
     name = "map-to-tiles"
@@ -83,11 +83,11 @@ class MapToTiles(Pass):
     ipu: str = "ipu2"
     """The generation."""
     count: int = 1
-    """How many IPUs there are."""
+    """Number of IPUs."""
     tiles: int = 0
-    """Tiles of each of them; 0: as many as it has."""
+    """Tiles per IPU; 0: all."""
     least_tile_bytes: int = Ipu.least_tile_bytes
-    """Bytes of a tensor per tile, at least."""
+    """Minimal bytes of a tensor per tile."""
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         device = IPUS[self.ipu].of(self.count, self.tiles)
@@ -97,14 +97,14 @@ class MapToTiles(Pass):
 
 
 def on_ipus(options: Options, ipu: Ipu) -> Options:
-    """Options whose passes end with the mapping onto these IPUs, instead of code for a CPU."""
+    """Options whose passes end with this mapping, instead of C for a CPU."""
     mapping = MapToTiles(ipu.name, ipu.count, ipu.tiles, ipu.least_tile_bytes)
     return replace(options, passes=(mapping, *options.passes), disabled=options.disabled | CPU_ONLY)
 
 
 @dataclass
 class _Mapper:
-    """Maps one graph after the other; what does not fill all tiles begins behind the last."""
+    """Maps graphs; a tensor on few tiles starts after the tiles of the previous one."""
 
     ipu: Ipu
     _next: int = 0
@@ -115,7 +115,7 @@ class _Mapper:
         self._known = {}
         ops = list(graph.block.ops)
         for op in ops:
-            if isinstance(op, ContractOp):
+            if is_contraction(op):
                 self._cut(op)
                 self._place_factors(op)
         for op in ops:
@@ -128,9 +128,9 @@ class _Mapper:
         graph.attributes[INPUTS] = ArrayAttr(inputs)
 
     def _map(self, op: Operation) -> None:
-        """Gives an operation its mapping, and those of its operands that have none."""
+        """Maps an operation, and those of its operands that have no mapping yet."""
         match op:
-            case ContractOp():
+            case ReduceOp() if is_contraction(op):
                 for value in op.operands:
                     self._of(value)
             case ReduceOp():
@@ -163,7 +163,7 @@ class _Mapper:
             self._known[result] = result_mapping(op)
 
     def _of(self, value: SSAValue) -> MappingAttr:
-        """Where a value is; a source that nobody has placed is shared out evenly."""
+        """The mapping of a value; an unmapped source is distributed evenly."""
         if value not in self._known:
             mapping = self._linear(_shape(value), value, grain_of(value) * held_bytes(value))
             self._known[value] = mapping
@@ -171,12 +171,14 @@ class _Mapper:
                 value.owner.attributes[NAME] = mapping
         return self._known[value]
 
-    def _cut(self, op: ContractOp | ReduceOp) -> None:
+    def _cut(self, op: ReduceOp) -> None:
         parts = Work(op, self.ipu).parts()
         self._set(op, self._from_next(grid_mapping(op.sizes, parts)))
 
-    def _place_factors(self, op: ContractOp) -> None:
-        """Sources are on the tiles that multiply them, if they are cut as the loops are."""
+    def _place_factors(self, op: ReduceOp) -> None:
+        """
+        Stores source operands on the tiles that multiply them, if their dimensions match loops.
+        """
         own = op.attributes[NAME]
         assert isinstance(own, MappingAttr)
         for value, map_ in zip(map(_unwidened, (op.lhs, op.rhs)), op.input_maps, strict=True):
@@ -192,7 +194,7 @@ class _Mapper:
     def _follow(
         self, op: MapOp | ReduceOp, inputs: Sequence[SSAValue], maps: Sequence[AffineMap]
     ) -> bool:
-        """Cuts the loops as the operand is cut that they go along, a variable before others."""
+        """Maps the loops like one of their operands, preferably a variable."""
         found = list(self._candidates(op, inputs, maps))
         if not found and isinstance(op, MapOp):
             found = [(self._of(value), value) for value in _read_whole(op)]
@@ -223,7 +225,9 @@ class _Mapper:
                 yield loops, value
 
     def _of_scatter(self, op: ScatterOp) -> MappingAttr:
-        """Along loops of its own where it has some, for then a tile need not look at all values."""
+        """
+        Partitions first along dimensions with a loop of their own: a tile then reads fewer values.
+        """
         shape, left = _shape(op.output), self._worth(_shape(op.output), op.output)
         parts = [1] * len(shape)
         own = [dim for dim, loop in enumerate(own_loops(op)) if loop is not None]
@@ -233,22 +237,22 @@ class _Mapper:
         return self._from_next(grid_mapping(shape, parts))
 
     def _worth(self, shape: Shape, value: SSAValue, least: int = 0) -> int:
-        """How many tiles a tensor is worth, each with so many bytes or more."""
+        """Number of tiles for a tensor, with at least `least` bytes per tile."""
         least = least or self.ipu.least_tile_bytes
         count = prod(shape) * held_bytes(value) // least
         return max(1, min(self.ipu.total_tiles, count))
 
     def _linear(self, shape: Shape, value: SSAValue, least: int = 0) -> MappingAttr:
-        """Runs of equal length, of whole vectors."""
+        """Runs of equal length, in whole vectors."""
         grain = grain_of(value)
         each = ceil(prod(shape) / self._worth(shape, value, least) / grain) * grain
         return self._from_next(linear_mapping(shape, max(grain, each)))
 
     def _from_next(self, mapping: MappingAttr) -> MappingAttr:
         """
-        The same on the tiles behind those of the last one, so that all get their share.
+        Shifts a mapping to the tiles after the previous one, to spread small tensors.
 
-        What fits onto one IPU is on the first, so that small steps need no links.
+        A mapping that fits one IPU stays on the first, so that small steps need no links.
         """
         count = tile_count(mapping)
         last = self.ipu.tiles if count <= self.ipu.tiles else self.ipu.total_tiles
@@ -258,7 +262,7 @@ class _Mapper:
 
 
 def _read_whole(op: MapOp) -> Iterator[SSAValue]:
-    """The operands of which every element meets the result of its place."""
+    """Operands that are read elementwise: element i for result i."""
     for value, map_ in zip(op.inputs, op.input_maps, strict=True):
         assert isinstance(value.type, TensorType)
         if reads_whole(value.type, map_, op.sizes):
@@ -266,7 +270,7 @@ def _read_whole(op: MapOp) -> Iterator[SSAValue]:
 
 
 def _unwidened(value: SSAValue) -> SSAValue:
-    """What is widened for a product."""
+    """The operand of a widening; other values unchanged."""
     op = value.owner
     return op.operands[0] if isinstance(op, Operation) and is_widening(op) else value
 
@@ -281,7 +285,7 @@ def _shape(value: SSAValue) -> Shape:
 
 
 def _long(sizes: Shape) -> int:
-    """How many loops have more than one turn."""
+    """Number of loops with more than one iteration."""
     return sum(size > 1 for size in sizes)
 
 
@@ -291,9 +295,9 @@ def _keeps_sums_whole(op: ReduceOp, mapping: MappingAttr) -> bool:
 
 def _loops_along(map_: AffineMap, sizes: Shape, shape: Shape) -> list[int | None] | None:
     """
-    The loop along each dimension of an operand; None for one of length 1.
+    The loop along each dimension of an operand; None for a dimension of size 1.
 
-    None for all where a dimension goes along several loops, or not from one end to the other.
+    Returns None if a dimension depends on several loops, or a loop covers only part of it.
     """
     found: list[int | None] = []
     for result, size in zip(map_.results, shape, strict=True):

@@ -14,12 +14,12 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
 
 NAME = "mapping"
-"""The attribute of an operation: of its loops, or of its result where it has none."""
+"""Attribute with the mapping of an operation's loops, or of its result if it has no loops."""
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """A box of indices for each piece of work: from `low` to before `high`, a row for each."""
+    """One box of indices per piece of work: `low` (inclusive) and `high` (exclusive) as rows."""
 
     low: Array
     high: Array
@@ -59,9 +59,9 @@ class Pieces:
 
 def interval_boxes(start: Array, end: Array, within: Boxes) -> Iterator[Boxes]:
     """
-    Intervals of row-major numbers inside of boxes, as boxes: one around and two for each dimension.
+    Converts row-major intervals within boxes to boxes, 2 rank - 1 of them per interval.
 
-    From the last dimension outwards, what does not fill a row at either end is a box of its own.
+    From the last dimension outwards, the incomplete rows at either end become separate boxes.
     """
     extents = np.maximum(within.high - within.low, 1)
     rank = extents.shape[1]
@@ -322,7 +322,7 @@ def _regrouped(mapping: MappingAttr, shape: Shape) -> tuple[list[int], list[int]
 def _group(
     mapping: MappingAttr, dims: range, shape: Sequence[int]
 ) -> tuple[list[int], list[int]] | None:
-    """The same for a group of dimensions that become others; only one of them may be cut."""
+    """Regroups some dimensions; at most one of them may be partitioned."""
     parts = mapping.parts
     cut = [dim for dim in dims if parts[dim] > 1]
     whole = list(map(int, shape))
@@ -332,7 +332,7 @@ def _group(
     (outer, *others) = cut
     if others or prod(sizes[: outer - dims.start]) != 1:
         return None
-    # Rows of the group that a block has, as a number of its elements.
+    # The block in units of the group's elements, to be expressed in the new dimensions.
     elements = mapping.block.data[outer] * prod(sizes[outer - dims.start + 1 :])
     for at in range(len(whole)):
         inner = prod(whole[at + 1 :])

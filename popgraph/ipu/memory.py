@@ -1,4 +1,4 @@
-"""The memory of tiles: what is always live, and the liveness of all else over the program."""
+"""The memory of tiles: permanent data, and the liveness of all other tensors."""
 
 from __future__ import annotations
 
@@ -21,53 +21,54 @@ from popgraph.support.arrays import Array
 
 @dataclass(frozen=True)
 class Moment:
-    """What is live beside what always is, while an operation runs."""
+    """The temporary memory while an operation runs."""
 
     op: Operation
     total: int
-    """Bytes, all tiles together."""
+    """Bytes on all tiles together."""
     largest: int
-    """Bytes of the tile that has most."""
+    """Bytes on the fullest tile."""
     temporary: Array = field(repr=False)
-    """Bytes of each tile that only this operation needs."""
+    """Bytes on each tile that only this operation needs."""
 
     @property
     def name(self) -> str:
-        """What the operation is called."""
         return self.op.name
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor that tiles hold, and how long: what is written in place is one with what it was."""
+    """
+    A tensor in tile memory, and its lifetime; tensors updated in place are one with their source.
+    """
 
     value: SSAValue
     first: int
-    """The moment that makes it."""
+    """Index of the operation that computes it."""
     last: int
-    """The moment that last reads it."""
+    """Index of the operation that reads it last."""
     category: str = ""
-    """Of what is always live: what it counts as."""
+    """The category of permanent data."""
 
     def on(self, tiles: int) -> Array:
-        """Bytes of it on each of so many tiles."""
+        """Bytes on each of `tiles` tiles."""
         found: Array = counts_by_tile(mapping_of(self.value), tiles) * held_bytes(self.value)
         return found
 
 
 @dataclass
 class Memory:
-    """Bytes of each tile, by what they are for."""
+    """Bytes on each tile, by category."""
 
     ipu: Ipu
     by_category: dict[str, Array] = field(default_factory=dict)
-    """What is there from the first step to the last."""
+    """Permanent bytes, from the first step to the last."""
     peak: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The most that each tile needs beside that."""
+    """Peak of temporary bytes on each tile."""
     moments: list[Moment] = field(default_factory=list)
-    """Of the main graph, in order."""
+    """The operations of the main graph, in order."""
     tensors: list[Held] = field(default_factory=list)
-    """Those that are always live, of all graphs, then all others of the main graph."""
+    """Permanent tensors of all graphs, then other tensors of the main graph."""
 
     @property
     def always(self) -> Array:
@@ -76,18 +77,18 @@ class Memory:
 
     @property
     def by_tile(self) -> Array:
-        """Bytes that each tile needs."""
+        """Peak bytes on each tile."""
         found: Array = self.always + self.peak
         return found
 
     @property
     def fullest(self) -> int:
-        """The tile that needs most."""
+        """The tile with the most bytes."""
         return int(np.argmax(self.by_tile))
 
     @property
     def overflowing(self) -> list[int]:
-        """The tiles that need more than they have."""
+        """Tiles whose memory is exceeded."""
         return [int(tile) for tile in np.flatnonzero(self.by_tile > self.ipu.tile_bytes)]
 
 
@@ -96,12 +97,12 @@ _CATEGORIES = {ConstantOp: "constants", VariableOp: "variables"}
 
 @dataclass
 class Liveness:
-    """Walks a graph, and keeps count of what lives."""
+    """Computes the lifetimes of the tensors of a graph."""
 
     graph: GraphOp
     ipu: Ipu
     temporary: Mapping[Operation, Array]
-    """Bytes of each tile that an operation needs while it runs."""
+    """Temporary bytes on each tile while an operation runs."""
 
     def __post_init__(self) -> None:
         self._ops = list(self.graph.block.ops)
@@ -117,7 +118,7 @@ class Liveness:
             yield from op.results
 
     def _note(self, value: SSAValue) -> None:
-        """Whose memory a value has, and until when that is needed."""
+        """Records the buffer of a value, and extends that buffer's lifetime."""
         root = self._root_of(value)
         self._roots[value] = root
         last = max((self._places[use.operation] for use in value.uses), default=-1)
@@ -137,7 +138,7 @@ class Liveness:
         return value
 
     def _replaced(self, op: Operation, result: SSAValue) -> SSAValue | None:
-        """The operand whose memory an element-wise operation writes its result into."""
+        """The operand that an elementwise operation overwrites with its result."""
         if not isinstance(op, MapOp) or result is not op.outputs[0]:
             return None
         updated = {
@@ -160,17 +161,17 @@ class Liveness:
         return None
 
     def _is_last(self, root: SSAValue, op: Operation) -> bool:
-        """Whether nothing behind an operation reads the memory of a value."""
+        """Whether no later operation reads the memory of a value."""
         return self._ends.get(root, 0) <= self._places[op]
 
     def always(self) -> Iterator[Held]:
-        """What is live from step to step."""
+        """Constants and variables, which stay from step to step."""
         for op in self._ops:
             if isinstance(op, ConstantOp | VariableOp):
                 yield Held(op.results[0], 0, len(self._ops), _CATEGORIES[type(op)])
 
     def meanwhile(self) -> Iterator[Held]:
-        """All else, in the order in which it is made."""
+        """All other tensors, in order of creation."""
         for value in self._values():
             owner = value.owner
             if self._roots[value] is value and not isinstance(owner, ConstantOp | VariableOp):
@@ -178,7 +179,7 @@ class Liveness:
                 yield Held(value, born, self._ends[value])
 
     def moments(self) -> Iterator[tuple[Operation, Array]]:
-        """The bytes of each tile while each operation runs, one after the other."""
+        """The bytes on each tile while each operation runs, in order."""
         tiles = self.ipu.total_tiles
         live = np.zeros(tiles, np.int64)
         beginning: dict[int, list[Held]] = {}

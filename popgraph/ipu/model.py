@@ -1,4 +1,4 @@
-"""A program on IPUs by the model: its steps with their cycles, and the memory of every tile."""
+"""A program on IPUs: its steps with their cycles, and the memory of every tile."""
 
 from __future__ import annotations
 
@@ -32,22 +32,21 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class Call:
-    """A branch or a loop: what it copies, and the graphs that it runs."""
+    """A branch or loop: its copies, and the graphs that it runs."""
 
     op: Operation
     turns: int
-    """Of a loop; one whose number only data decide counts as one."""
+    """Trip count of a loop; 1 if it depends on data."""
     copies: list[Step]
     bodies: list[list[Part]]
 
     @property
     def kind(self) -> str:
-        """What the operation is called."""
         return self.op.name
 
     @property
     def parts(self) -> list[Part]:
-        """What one turn runs: of a branch, the longer way."""
+        """One iteration; for a branch, the longer path."""
         longest = max(self.bodies, key=lambda body: sum(part.cycles for part in body), default=[])
         return [*self.copies, *longest]
 
@@ -56,15 +55,15 @@ class Call:
         return self.turns * sum(part.cycles for part in self.parts)
 
     def split(self) -> dict[str, int]:
-        """The cycles of all turns by what tiles do."""
+        """The cycles of all iterations by activity."""
         return _split([self])
 
 
 class IpuModel:
-    """A program that is mapped onto IPUs, its cycles and its memory."""
+    """A program mapped to IPUs, with its cycles and its memory."""
 
     def __init__(self, module: ModuleOp, ipu: Ipu) -> None:
-        """`module` is what `map-to-tiles` leaves."""
+        """`module` is the result of `map-to-tiles`."""
         self.ipu, self.module = ipu, module
         self._graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
         self._simulator = Simulator(ipu)
@@ -78,7 +77,7 @@ class IpuModel:
         ipu: Ipu,
         observer: Observer | None = None,
     ) -> IpuModel:
-        """The model of a program of any level above; `module` stays as it is."""
+        """Lowers and maps a copy of `module`, which may be of any higher level."""
         mapped = module.clone()
         lower(mapped, compilation, on_ipus(options, ipu), observer=observer)
         return IpuModel(mapped, ipu)
@@ -89,7 +88,7 @@ class IpuModel:
 
     @cached_property
     def parts(self) -> list[Part]:
-        """The steps of the program in order; branches and loops with what they run."""
+        """The steps of the program in order; branches and loops contain theirs."""
         return list(self._parts(self.graph))
 
     def _parts(self, graph: GraphOp) -> Iterator[Part]:
@@ -112,12 +111,12 @@ class IpuModel:
 
     @property
     def steps(self) -> list[Step]:
-        """All steps, each once, those of branches and loops too."""
+        """All steps once, including those in branches and loops."""
         return list(_flat(self.parts))
 
     @cached_property
     def memory(self) -> Memory:
-        """What each tile needs."""
+        """The memory of each tile."""
         _ = self.parts  # which finds what operations need while they run
         found = Memory(self.ipu)
         tiles = self.ipu.total_tiles
@@ -159,7 +158,7 @@ class IpuModel:
         return self.cycles / self.ipu.clock_hertz
 
     def split(self) -> dict[str, int]:
-        """The cycles by what tiles do: compute, exchange, wait."""
+        """The cycles by activity: compute, exchange, sync."""
         return _split(self.parts)
 
     @property
@@ -167,11 +166,11 @@ class IpuModel:
         return sum(step.flops * times for step, times in self.executed())
 
     def executed(self) -> Iterator[tuple[Step, int]]:
-        """Every step that runs, and how often."""
+        """Every step with its number of executions."""
         yield from _executed(self.parts, 1)
 
     def mappings(self) -> dict[str, MappingAttr]:
-        """Where inputs, variables and outputs are, by name."""
+        """The mappings of inputs, variables and outputs, by name."""
         graph = self.graph
         found = {name: mapping_of(value) for name, value in graph.inputs.items()}
         found |= {op.variable.text: own_mapping(op) for op in graph.variables()}

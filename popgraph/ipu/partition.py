@@ -1,4 +1,4 @@
-"""The partition of loops among tiles by a cost model: compute, exchange, and joining sums."""
+"""Partitions loops among tiles by a cost model: compute, exchange, reduction of partial sums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile import ContractOp, ReduceOp
+from popgraph.dialects.tile import ReduceOp, is_contraction
 from popgraph.dialects.tile.affine import linear
 from popgraph.ipu.costs import (
     body_cycles,
@@ -29,18 +29,18 @@ from popgraph.support.shapes import Shape, prod
 Operand: TypeAlias = tuple[SSAValue, AffineMap]
 
 MOST_CUT_LOOPS = 3
-"""Parallel loops of an operation that are cut: batch, rows and columns."""
+"""Most parallel loops to partition: batch, rows and columns."""
 MOST_PARTITIONS = 1 << 17
-"""Partitions that are compared: the arrays of their costs take a few MB."""
+"""Most partitions to compare; the arrays of their costs take a few MB."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The largest block of each way to cut the loops of an operation: a row of extents for each."""
+    """The block extents of every candidate partition of an operation's loops, one row each."""
 
     sizes: Shape
     parts: Array
-    """How many parts each loop has."""
+    """Number of parts of each loop."""
 
     @cached_property
     def extents(self) -> Array:
@@ -48,12 +48,12 @@ class Blocks:
         return found
 
     def of_dims(self, dims: Sequence[int]) -> Array:
-        """How many indices the block has along some loops."""
+        """Iterations of a block along some loops."""
         found: Array = self.extents[:, list(dims)].prod(axis=1)
         return found
 
     def read(self, operand: Operand) -> Array:
-        """How many elements of an operand it reads."""
+        """Elements of an operand that a block reads."""
         value, map_ = operand
         assert isinstance(value.type, TensorType)
         found = np.ones(len(self.parts), np.int64)
@@ -72,28 +72,24 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Work:
-    """A contraction or a reduction that is to be cut, and the machine that it is cut for."""
+    """A contraction or reduction to be partitioned, and the target."""
 
-    op: ReduceOp | ContractOp
+    op: ReduceOp
     ipu: Ipu
 
     @property
     def inputs(self) -> list[Operand]:
-        if isinstance(self.op, ContractOp):
-            values: Sequence[SSAValue] = (self.op.lhs, self.op.rhs)
-        else:
-            values = self.op.inputs
-        return list(zip(values, self.op.input_maps, strict=True))
+        return list(zip(self.op.inputs, self.op.input_maps, strict=True))
 
     @property
     def sum_bytes(self) -> int:
-        """Bytes of a partial result: halves are summed in single precision."""
-        if isinstance(self.op, ContractOp):
+        """Bytes of a partial result; f16 accumulates in f32."""
+        if is_contraction(self.op):
             return max(4, element_bytes(self.op.sum_type))
         return sum(element_bytes(_type(initial)) for initial in self.op.initial)
 
     def parts(self) -> list[int]:
-        """How many parts each loop has in the partition that costs least."""
+        """Parts of each loop in the cheapest partition."""
         blocks = self._candidates()
         cycles, sums = self._cycles(blocks), self._sums(blocks)
         fits = sums <= self.ipu.operand_bytes
@@ -118,7 +114,7 @@ class Work:
         return Blocks(sizes, parts[parts.prod(axis=1) <= tiles])
 
     def _worth(self) -> int:
-        """How many tiles are worth it: each is to do more than wait for the others."""
+        """Number of tiles for which work per tile outweighs synchronization."""
         whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
         results = prod(self.op.sizes[: self.op.parallel_rank]) * self.sum_bytes
         touched = int(self._received(whole)[0]) + results
@@ -132,7 +128,7 @@ class Work:
         return found + self._crossing(blocks)
 
     def _crossing(self, blocks: Blocks) -> Array:
-        """What it costs that several IPUs take part: each gets what the others have."""
+        """Cycles to exchange operands between IPUs: each receives the other IPUs' operands."""
         ipus = np.ceil(blocks.parts.prod(axis=1) / self.ipu.tiles)
         whole = Blocks(self.op.sizes, np.ones((1, len(self.op.sizes)), np.int64))
         moved = int(self._received(whole)[0]) * (ipus - 1) / ipus / self.ipu.link_bytes
@@ -141,7 +137,7 @@ class Work:
         return found
 
     def _received(self, blocks: Blocks) -> Array:
-        """Bytes that a tile reads."""
+        """Bytes that a tile receives."""
         return sum(
             (blocks.read(one) * held_bytes(one[0]) for one in self.inputs),
             np.zeros(len(blocks.parts), np.int64),
@@ -149,7 +145,7 @@ class Work:
 
     def _computing(self, blocks: Blocks) -> Array:
         dims = range(len(self.op.sizes))
-        if isinstance(self.op, ReduceOp):
+        if not is_contraction(self.op):
             loaded = sum(held_bytes(value) for value, _ in self.inputs)
             each = body_cycles(self.ipu, self.op.body.block)
             return vector_cycles(self.ipu, blocks.of_dims(dims), each, loaded, 0)
@@ -160,7 +156,7 @@ class Work:
         return product_cycles(self.ipu, max(map(held_bytes, (self.op.lhs, self.op.rhs))), **extents)
 
     def _joining(self, blocks: Blocks) -> Array:
-        """What it costs that several tiles have partial results of one place."""
+        """Cycles to reduce the partial sums of several tiles."""
         rank = self.op.parallel_rank
         joined = blocks.parts[:, rank:].prod(axis=1)
         moved = blocks.of_dims(range(rank)) * self.sum_bytes * (joined - 1) / joined
@@ -170,7 +166,7 @@ class Work:
         return found
 
     def _sums(self, blocks: Blocks) -> Array:
-        """Bytes of partial results of a tile, and of those that it joins to them."""
+        """Bytes of a tile's partial sums, and of those that it receives."""
         found: Array = 2 * blocks.of_dims(range(self.op.parallel_rank)) * self.sum_bytes
         return found
 
@@ -178,8 +174,8 @@ class Work:
 BATCH, ROWS, COLUMNS, TERMS = KINDS = ("batch", "rows", "columns", "terms")
 
 
-def kinds_of_loops(op: ContractOp) -> list[str]:
-    """What each loop of a contraction is: along both factors, along one of them, or a sum."""
+def kinds_of_loops(op: ReduceOp) -> list[str]:
+    """The kind of each loop of a contraction: batch, rows, columns or terms."""
     left, right = (
         {dim for result in map_.results for dim in result.used_dims()} for map_ in op.input_maps
     )
@@ -200,7 +196,9 @@ def _type(initial: Attribute) -> Attribute:
 
 
 def _counts(size: int, tiles: int, most: int) -> Array:
-    """Into how many parts a loop may fall: counts whose parts differ in size, evenly chosen."""
+    """
+    Candidate part counts of a loop: distinct block sizes, at most `most`, geometrically spaced.
+    """
     counts: Array = np.unique(-(-size // np.arange(1, size + 1)))
     counts = counts[counts <= tiles]
     if len(counts) <= most:

@@ -1,4 +1,4 @@
-"""Interprets mapped operations: each tile computes from what it holds and what it receives."""
+"""Interprets mapped operations: each tile computes only from its own and received elements."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Window = tuple[slice, ...]
 
 
 class Held:
-    """What one tile can read in a stage: elements of its own, and those that it receives."""
+    """The elements that one tile can read in a stage: its own, and those it receives."""
 
     def __init__(self, op: Operation, memories: Sequence[Array], stage: Stage, piece: int) -> None:
         self._op, self._memories = op, memories
@@ -55,7 +55,7 @@ class Held:
             self._masks[operand][...] = True
 
     def _own(self, operand: SSAValue, tile_: int) -> Array:
-        """Which elements of an operand lie on a tile."""
+        """Mask of the elements of an operand that a tile stores."""
         held = mapping_of(operand)
         assert held.sizes == operand.type.get_shape(), f"the mapping of another shape: {self._op}"  # type: ignore[attr-defined]
         mask = np.zeros(held.sizes, np.bool_)
@@ -66,7 +66,7 @@ class Held:
         return mask
 
     def at(self, operand: int, indices: Indices) -> Any:
-        """The elements of an operand at indices, all of which must be here."""
+        """The elements of an operand at indices; asserts that the tile has all of them."""
         here = take(self._op, self._masks[operand], indices)
         assert np.all(here), f"operand {operand} is read where no tile sent it: {self._op}"
         return self._memories[operand][tuple(indices)]
@@ -80,7 +80,7 @@ class Held:
     def checked(
         self, operands: Sequence[int], maps: Sequence[AffineMap], at: Indices
     ) -> Callable[[Indices], list[Any]]:
-        """Reads like `through`, at any of the indices, which are looked at here once for all."""
+        """Reads like `through`, but checks all indices at once in advance."""
         self.through(operands, maps, at)
         arrays = [self._memories[operand] for operand in operands]
 
@@ -93,7 +93,7 @@ class Held:
         return read
 
     def whole(self, operand: int) -> Array:
-        """A table, of which data decide what is looked up."""
+        """A table that is indexed by data, so that the tile needs all of it."""
         assert self._masks[operand].all()
         return self._memories[operand]
 
@@ -102,7 +102,7 @@ class Held:
 
 
 class Made:
-    """Results that tiles write piece by piece: every element once."""
+    """Results that tiles write piece by piece; each element must be written exactly once."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -131,7 +131,7 @@ def _grid(window: Window) -> tuple[Array, ...]:
 
 
 def _windows(boxes: Sequence[Boxes], piece: int) -> list[Window]:
-    """The boxes of a piece that hold something."""
+    """The nonempty boxes of a piece."""
     return [box.window(piece) for box in boxes if box.volumes[piece]]
 
 
@@ -149,23 +149,8 @@ def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
     return made.done()
 
 
-def run_contract(op: tile.ContractOp, *memories: Array) -> list[Array]:
-    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
-    dtype, body = numpy_dtype(op.sum_type), Body(op.body.block)
-
-    def start(first: bool, shape: Shape) -> list[Any]:
-        return [np.zeros(shape, dtype)]
-
-    def step(indices: Indices, read: Sequence[Any], totals: Sequence[Any]) -> list[Any]:
-        return body(indices, [*read, *totals])
-
-    def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        return [totals[0] + others[0]]
-
-    return _run_reducing(op, memories, 2, start, step, join)
-
-
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
+    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
     count = len(op.inputs)
     body, combiners = Body(op.body.block), combiners_of(op.body.block, count)
 
@@ -186,6 +171,8 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
         return body(indices, [*read, *totals])
 
     def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+        if tile.is_contraction(op):
+            return [totals[0] + others[0]]
         assert None not in combiners, f"partial results cannot be combined: {op}"
         return [
             function_of(value.owner)(total, other)  # type: ignore[arg-type]
@@ -196,14 +183,14 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
 
 
 def _run_reducing(
-    op: tile.ReduceOp | tile.ContractOp,
+    op: tile.ReduceOp,
     memories: Sequence[Array],
     count: int,
     start: Callable[[bool, Shape], list[Any]],
     step: Callable[[Indices, Sequence[Any], Sequence[Any]], list[Any]],
     join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
 ) -> list[Array]:
-    """Partial results on the tiles of the domain; those of one place come together in runs."""
+    """Computes partial results on the tiles of the domain, then reduces them in runs."""
     partial, finish = stages(op)
     rank, boxes = op.parallel_rank, partial.pieces.boxes[0]
     partials = []
@@ -274,7 +261,7 @@ def run_scatter(op: tile.ScatterOp, *memories: Array) -> list[Array]:
 
 
 def _domain(op: tile.ScatterOp, window: Window) -> Window:
-    """The loops whose values may go to a box of the result."""
+    """The iterations that may write to a box of the result."""
     domain = [slice(0, size) for size in op.sizes]
     for side, loop in zip(window, own_loops(op), strict=True):
         if loop is not None:
@@ -319,7 +306,7 @@ def _insert(
     window: Window,
     whole: Array,
 ) -> None:
-    """What of a piece stands in a box of the result."""
+    """Copies the part of a piece that lies in a box of the result."""
     assert isinstance(value.type, TensorType)
     sources, targets = [], []
     for size, offset, step, side in zip(
@@ -356,7 +343,6 @@ def run_view(op: tile.ViewOp, memory: Array) -> list[Array]:
 _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
-    tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.AssembleOp: run_assemble,
@@ -365,7 +351,7 @@ _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {
 
 
 def runner_on_tiles(op: Operation) -> Run | None:
-    """The evaluation of a mapped operation; sources are mapped, too, but compute nothing."""
+    """The interpreter of a mapped operation; None for sources, which compute nothing."""
     run = _MAPPED.get(type(op)) if is_mapped(op) else None
     return None if run is None else partial(run, op)
 

@@ -13,7 +13,7 @@ from popgraph.support.tables import table
 
 
 def content(model: IpuModel) -> dict[str, Any]:
-    """Everything that the model says, as plain data."""
+    """The complete report as plain data."""
     return {
         "machine": machine(model.ipu),
         "cycles": {"total": model.cycles, **model.split()},
@@ -26,7 +26,7 @@ def content(model: IpuModel) -> dict[str, Any]:
 
 
 def machine(ipu: Ipu) -> dict[str, Any]:
-    """What the model rests on."""
+    """The machine model."""
     return {
         "name": ipu.name,
         "source": ipu.source,
@@ -42,12 +42,12 @@ def machine(ipu: Ipu) -> dict[str, Any]:
 
 
 def rate(model: IpuModel) -> float:
-    """Operations on floats in a second."""
+    """Flops per second of the program."""
     return model.flops / model.seconds if model.cycles else 0.0
 
 
 def share_of_peak(model: IpuModel) -> dict[str, float]:
-    """What the program's operations are of those that the matrix units could do meanwhile."""
+    """The program's flops relative to the peak of the matrix units, by element type."""
     return {kind: rate(model) / peak for kind, peak in model.ipu.peak_flops.items()}
 
 
@@ -76,7 +76,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def memory(found: Memory) -> dict[str, Any]:
-    """The memory of tiles: always live by category, then what lives meanwhile, then each tile."""
+    """Tile memory: permanent bytes by category, liveness of other tensors, bytes of each tile."""
     return {
         "bytesPerTile": found.ipu.tile_bytes,
         "alwaysLive": {name: int(each.sum()) for name, each in found.by_category.items()},
@@ -90,7 +90,7 @@ def memory(found: Memory) -> dict[str, Any]:
 
 
 def text(model: IpuModel, rows: int) -> str:
-    """For people: the totals, the longest steps, and whether the tiles hold it."""
+    """The report as text: totals, longest steps, and memory."""
     return "\n".join([*head(model), "", _longest(model, rows)])
 
 
@@ -119,7 +119,7 @@ def head(model: IpuModel) -> list[str]:
 
 
 def overflow(needed: Memory) -> str:
-    """Which tiles do not hold what they should."""
+    """The overflow of the fullest tile, as a sentence."""
     tile, tiles = needed.fullest, needed.overflowing
     most = int(needed.by_tile[tile])
     beyond = most - needed.ipu.tile_bytes

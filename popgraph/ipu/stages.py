@@ -1,4 +1,4 @@
-"""The stages of a mapped operation: what each tile computes, and what it reads for that."""
+"""The stages of a mapped operation: the work of each tile, and the elements that it reads."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
 from popgraph.dialects.tile.affine import Linear, linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.structured.combiners import combiners_of
-from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     IndexOp,
     MapOp,
-    ReduceOp,
     ScatterOp,
     TopKOp,
     yielded,
 )
+from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.ipu.mapping import (
     NAME,
     Boxes,
@@ -42,25 +41,25 @@ from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import Shape
 
 INPUTS = "input_mappings"
-"""The attribute of a graph with the mappings of its inputs."""
+"""Graph attribute with the mappings of its inputs."""
 RESULTS = "result_mappings"
-"""The same of a branch or a loop, with those of its results."""
+"""Attribute of a branch or loop with the mappings of its results."""
 
 WORD = 4
-"""Bytes of the widest number of an IPU."""
+"""Bytes of the widest number on an IPU."""
 GRAIN_BYTES = 8
-"""Runs are whole vectors of a tile, so that no two tiles write into one."""
+"""Runs are multiples of a vector, so that no vector is written by two tiles."""
 
 
 @dataclass(frozen=True)
 class Read:
-    """What each piece of work reads of one operand: the union of some boxes of its indices."""
+    """The elements of an operand that each piece of work reads: a union of boxes."""
 
     operand: int
     boxes: tuple[Boxes, ...]
 
     def missing(self, pieces: Pieces, held: MappingAttr) -> Array:
-        """How many elements each piece reads that its tile does not hold, at most."""
+        """Upper bound of the elements that each piece reads and its tile does not store."""
         have = _held_at(held, pieces.tiles)
         alone = sum((_beyond(box, have) for box in self.boxes), np.zeros(1, np.int64))
         around = self.around
@@ -68,7 +67,7 @@ class Read:
 
     @property
     def around(self) -> Boxes:
-        """One box for each piece, with all that it reads."""
+        """The bounding box of the elements that each piece reads."""
         if len(self.boxes) == 1:
             return self.boxes[0]
         full = [box.volumes[:, None] > 0 for box in self.boxes]
@@ -83,18 +82,18 @@ class Read:
 
 @dataclass(frozen=True)
 class Stage:
-    """Work that all tiles do at once, on indices of one space, after one exchange."""
+    """Work of all tiles after one exchange, over one index space."""
 
     pieces: Pieces
     reads: tuple[Read, ...]
     looked_up: tuple[int, ...] = ()
-    """Operands of which data decide what is read."""
+    """Operands that are indexed by data."""
     joined: int = 1
-    """How many partial results each index is made of, on as many tiles."""
+    """Number of partial results per index, each on its own tile."""
 
 
 def mapping_of(value: SSAValue) -> MappingAttr:
-    """On which tiles the elements of a value are."""
+    """The mapping of a value."""
     if isinstance(value, BlockArgument):
         return _listed(value.block.parent_op(), INPUTS, value.index)
     assert isinstance(value, OpResult)
@@ -104,7 +103,7 @@ def mapping_of(value: SSAValue) -> MappingAttr:
 
 
 def _listed(op: Operation | None, name: str, index: int) -> MappingAttr:
-    """One of the mappings of the inputs of a graph, or of the results of a call."""
+    """A mapping from the list of a graph's inputs or of a call's results."""
     assert op is not None
     mappings = op.attributes[name]
     assert isinstance(mappings, ArrayAttr)
@@ -118,31 +117,31 @@ def is_mapped(op: Operation) -> bool:
 
 
 def own_mapping(op: Operation) -> MappingAttr:
-    """The mapping that an operation carries: of its loops, or of its result."""
+    """The mapping attribute of an operation: of its loops, or of its result."""
     found = op.attributes[NAME]
     assert isinstance(found, MappingAttr), f"{op.name} has no mapping"
     return found
 
 
 def result_mapping(op: Operation) -> MappingAttr:
-    """On which tiles an operation leaves its results."""
+    """The mapping of an operation's results."""
     own = own_mapping(op)
-    if isinstance(op, ReduceOp | ContractOp):
+    if isinstance(op, ReduceOp):
         return of_leading(own, op.parallel_rank, grain_of(op.results[0]))
     return own
 
 
 def grain_of(value: SSAValue) -> int:
-    """Elements of a vector of a tile."""
+    """Elements per vector of a tile."""
     return max(1, GRAIN_BYTES // held_bytes(value))
 
 
 def held_bytes(value: SSAValue) -> int:
     """
-    Bytes of an element where it is held: one that is a widened half is held as the half.
+    Bytes of an element in memory; a widened f16 is stored as f16.
 
-    Products of halves are written as widening, then products; the matrix unit does both. Numbers of
-    64 bits are held in 32, as PopART has them on an IPU.
+    Matmuls of f16 are expressed as widening and an f32 matmul, which the matrix unit does at once.
+    64-bit numbers are stored in 32 bits, as in PopART on IPUs.
     """
     assert isinstance(value.type, TensorType)
     own, op = min(WORD, element_bytes(value.type.element_type)), value.owner
@@ -150,7 +149,7 @@ def held_bytes(value: SSAValue) -> int:
         return held_bytes(op.source)
     if isinstance(op, AssembleOp) and op.pieces:
         return max(map(held_bytes, op.pieces))
-    if isinstance(op, MapOp | ReduceOp | ContractOp):
+    if isinstance(op, MapOp | ReduceOp):
         body = op.body.block if isinstance(op, MapOp) else op.epilogue.block
         scalar = yielded(body)[value.index]  # type: ignore[attr-defined]
         if isinstance(scalar.owner, arith.ExtFOp):
@@ -159,7 +158,7 @@ def held_bytes(value: SSAValue) -> int:
 
 
 def is_widening(op: Operation) -> bool:
-    """Whether an operation only makes more of every half, in its place."""
+    """Whether an operation only converts each element to a wider float."""
     if not isinstance(op, MapOp) or len(op.inputs) != 1 or op.tables:
         return False
     (end,) = yielded(op.body.block)
@@ -171,13 +170,13 @@ def is_widening(op: Operation) -> bool:
     return reads_whole(value.type, op.input_maps[0], op.sizes)
 
 
-def may_split_sums(op: ReduceOp | ContractOp) -> bool:
+def may_split_sums(op: ReduceOp) -> bool:
     """Whether partial results of several tiles can be combined."""
-    return isinstance(op, ContractOp) or None not in combiners_of(op.body.block, len(op.inputs))
+    return is_contraction(op) or None not in combiners_of(op.body.block, len(op.inputs))
 
 
 def stages(op: Operation) -> tuple[Stage, ...]:
-    """What a mapped operation does, one stage after the other."""
+    """The stages of a mapped operation, in order."""
     match op:
         case MapOp():
             pieces = pieces_of(own_mapping(op))
@@ -185,8 +184,6 @@ def stages(op: Operation) -> tuple[Stage, ...]:
             return (Stage(pieces, reads, tuple(range(len(op.inputs), len(op.operands)))),)
         case ReduceOp():
             return _reducing(op, op.inputs)
-        case ContractOp():
-            return _reducing(op, (op.lhs, op.rhs))
         case ScatterOp():
             return (_scattering(op),)
         case TopKOp():
@@ -208,7 +205,7 @@ def stages(op: Operation) -> tuple[Stage, ...]:
 
 
 def variable_mapping(update: UpdateOp) -> MappingAttr:
-    """Where the variable is that gets a value; one that nobody reads stays where that is."""
+    """The mapping of the updated variable; if nothing reads the variable, of its new value."""
     graph = update.parent_op()
     assert isinstance(graph, GraphOp)
     for op in graph.block.ops:
@@ -224,15 +221,15 @@ def _through(
     sizes: Shape,
     first: int = 0,
 ) -> tuple[Read, ...]:
-    """What boxes of a domain read through index maps."""
+    """The elements that boxes of a domain read through index maps."""
     return tuple(
         Read(first + number, tuple(reach(map_, box, sizes, _shape(value)) for box in boxes))
         for number, (value, map_) in enumerate(zip(values, maps, strict=True))
     )
 
 
-def _reducing(op: ReduceOp | ContractOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
-    """Partial results by blocks of the domain, then the results by runs of these."""
+def _reducing(op: ReduceOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
+    """Partial results by blocks of the domain, then results by runs."""
     own, count = own_mapping(op), len(inputs)
     partial = pieces_of(own)
     parallel = op.sizes[: op.parallel_rank]
@@ -249,7 +246,7 @@ def _reducing(op: ReduceOp | ContractOp, inputs: Sequence[SSAValue]) -> tuple[St
 
 
 def own_loops(op: ScatterOp) -> list[int | None]:
-    """For each dimension of the result the loop that alone says where along it a value goes."""
+    """For each dimension of the result, the loop whose index is the position along it, or None."""
     block = op.body.block
     places = yielded(block)[:-1]
     return [
@@ -258,7 +255,7 @@ def own_loops(op: ScatterOp) -> list[int | None]:
 
 
 def _scattering(op: ScatterOp) -> Stage:
-    """The tile that has a place looks at all values that may go there."""
+    """The tile of a result element reads all values that may be scattered to it."""
     pieces, loops = pieces_of(own_mapping(op)), own_loops(op)
     domains = []
     for box in pieces.boxes:
@@ -277,7 +274,7 @@ def _scattering(op: ScatterOp) -> Stage:
 
 
 def _whole_rows(op: TopKOp, pieces: Pieces) -> Iterator[Boxes]:
-    """A row is sorted as a whole."""
+    """Reads whole rows: each is sorted on one tile."""
     for box in pieces.boxes:
         low, high = box.low.copy(), box.high.copy()
         low[:, 1] = 0
@@ -286,7 +283,7 @@ def _whole_rows(op: TopKOp, pieces: Pieces) -> Iterator[Boxes]:
 
 
 def _assembling(op: AssembleOp, pieces: Pieces) -> Iterator[Read]:
-    """What of each piece stands in a box of the result."""
+    """The part of each piece that lies in a box of the result."""
     for number, (piece, offsets, steps) in enumerate(op.placements()):
         shape, step = np.array(_shape(piece)), np.array(steps)
         found = []
@@ -299,7 +296,7 @@ def _assembling(op: AssembleOp, pieces: Pieces) -> Iterator[Read]:
 
 
 def _viewing(op: ViewOp) -> Stage:
-    """Intervals of row-major numbers are the same on both sides."""
+    """Row-major intervals are the same in both shapes."""
     own = own_mapping(op)
     pieces = pieces_of(own)
     if reshaped(mapping_of(op.source), own.sizes) == own:
@@ -320,7 +317,7 @@ def _shape(value: SSAValue) -> Shape:
 
 
 def reach(map_: AffineMap, box: Boxes, sizes: Shape, shape: Shape) -> Boxes:
-    """The smallest box known to hold all that a map makes of a box of its domain."""
+    """A bounding box of the image of a box under an index map."""
     low = np.zeros((len(box.low), len(shape)), np.int64)
     high = np.zeros_like(low)
     for dim, result in enumerate(map_.results):
@@ -332,7 +329,7 @@ def reach(map_: AffineMap, box: Boxes, sizes: Shape, shape: Shape) -> Boxes:
 
 
 def _span(form: Linear, box: Boxes, sizes: Shape) -> tuple[Array, Array]:
-    """The least and the largest value of a sum over each box, by intervals."""
+    """Interval arithmetic: bounds of a linear form over each box."""
     low = np.full(len(box.low), form.constant, np.int64)
     high = low.copy()
     for atom, factor in form.terms.items():
@@ -354,7 +351,7 @@ def _divided(kind: AffineBinaryOpKind, low: Array, high: Array, by: int) -> tupl
 
 
 def _held_at(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
-    """What the given tiles hold of a tensor."""
+    """The elements of a tensor on the given tiles."""
     pieces = pieces_of(held)
     most = int(max(tiles.max(initial=0), pieces.tiles.max(initial=0)))
     place = np.full(most + 1, -1)
@@ -367,7 +364,7 @@ def _held_at(held: MappingAttr, tiles: Array) -> tuple[Boxes, ...]:
 
 
 def _beyond(box: Boxes, have: Sequence[Boxes]) -> Array:
-    """How many indices of each box are in none of others, which are disjoint."""
+    """The number of indices of each box outside the others, which are disjoint."""
     found: Array = box.volumes - sum(
         (box.meet(other).volumes for other in have), np.zeros(1, np.int64)
     )

@@ -1,4 +1,4 @@
-"""The bulk-synchronous steps of mapped operations: exchange, sync, and the slowest tile's work."""
+"""The bulk-synchronous steps of mapped operations: exchange, sync, compute of the slowest tile."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from popgraph.dialects.locations import source
 from popgraph.dialects.program import UpdateOp
 from popgraph.dialects.tile import (
     AssembleOp,
-    ContractOp,
     ElementOp,
     MapOp,
     ReduceOp,
     ScatterOp,
     TopKOp,
     ViewOp,
+    is_contraction,
 )
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.program.work import flops_of
@@ -49,34 +49,33 @@ from popgraph.support.shapes import prod
 
 @dataclass(frozen=True)
 class Step:
-    """One step of all tiles: they exchange, wait for each other, and compute."""
+    """A step of all tiles: exchange, sync, compute."""
 
     op: Operation = field(repr=False)
     """The operation that it belongs to."""
     compute: int
     """Cycles of the slowest tile."""
     exchange: int
-    """Cycles until the last tile has what it reads."""
+    """Cycles until the last tile has received its operands."""
     sync: int
-    """Cycles of waiting for each other, and of starting workers."""
+    """Cycles to synchronize, and to start workers."""
     tiles: int
-    """Tiles that have something to do."""
+    """Number of active tiles."""
     flops: int
     exchanged: int
-    """Bytes that tiles receive, all together."""
+    """Bytes received, all tiles together."""
     linked: int
-    """Bytes of them that come from another IPU."""
+    """Bytes received from other IPUs."""
     temporary: Array = field(repr=False)
-    """Bytes of each tile that only this step needs: what it receives, and partial results."""
+    """Temporary bytes on each tile: received operands and partial results."""
 
     @property
     def kind(self) -> str:
-        """What the operation is called."""
         return self.op.name
 
     @property
     def source(self) -> str:
-        """Where the user wrote it."""
+        """Source location of the operation."""
         return source(self.op.location)
 
     @property
@@ -86,32 +85,32 @@ class Step:
 
 @dataclass(frozen=True)
 class _Work:
-    """A stage on its way to a step."""
+    """The cost inputs of a stage, before they become a step."""
 
     received: Array
     sent: Array
     linked: Array
-    """Bytes that each IPU gets from the others."""
+    """Bytes that each IPU receives from the others."""
     compute: float
     tiles: int
     partials: Array
     rounds: int = 1
-    """Exchanges, each of a part of what is received: all of it at once would not fit."""
+    """Number of exchanges, if the operands do not fit at once."""
 
 
 class Simulator:
-    """Makes the steps of operations that are mapped onto the tiles of some IPUs."""
+    """Simulates the steps of operations mapped to some IPUs."""
 
     def __init__(self, ipu: Ipu) -> None:
         self._ipu = ipu
 
     def steps(self, op: Operation) -> list[Step]:
-        """What an operation does; nothing, if it moves and computes nothing."""
+        """The steps of an operation; empty if it moves and computes nothing."""
         if isinstance(op, UpdateOp) or (is_mapped(op) and type(op) in _COSTS):
             if is_free(op):
                 return []
             works = [self._work(op, number, stage) for number, stage in enumerate(stages(op))]
-            if isinstance(op, ReduceOp | ContractOp) and stages(op)[1].joined == 1:
+            if isinstance(op, ReduceOp) and stages(op)[1].joined == 1:
                 works = [_together(*works)]
             made = [self._step(op, work) for work in works]
             counted = replace(made[0], flops=_flops(op))
@@ -119,7 +118,7 @@ class Simulator:
         return []
 
     def copy(self, op: Operation, value: SSAValue, target: MappingAttr) -> Step:
-        """A value that goes from where it is to where a called graph wants it."""
+        """Copies a value to the mapping that a called graph requires."""
         width = held_bytes(value)
         if mapping_of(value) == target:
             width = 0
@@ -174,22 +173,22 @@ class Simulator:
             sums = volumes * (stage.joined - 1) * _sum_bytes(op)
             np.add.at(received, stage.pieces.tiles, sums)
             np.add.at(sent, stage.pieces.tiles, sums)
-        if number == 0 and isinstance(op, ReduceOp | ContractOp) and stages(op)[1].joined > 1:
+        if number == 0 and isinstance(op, ReduceOp) and stages(op)[1].joined > 1:
             inner = own_mapping(op).block.data[: op.parallel_rank]
             partials[stage.pieces.tiles] = prod(inner) * _sum_bytes(op)
         compute = _COSTS[type(op)](self._ipu, op, number, stage)
         busy, most = int(np.count_nonzero(volumes)), received.max(initial=0)
         times = 1
-        if number == 0 and isinstance(op, ReduceOp | ContractOp):
+        if number == 0 and isinstance(op, ReduceOp):
             times = int(rounds(self._ipu, most))
         return _Work(received, sent, linked, compute, busy, partials, times)
 
     def _from_others(self, read: Read, stage: Stage, held: MappingAttr) -> Array:
         """
-        How many elements each IPU gets over its links, at most.
+        Upper bound of the elements that each IPU receives over its links.
 
-        What several of its tiles read comes once: the box around all that they read, but what of it
-        is there.
+        Elements read by several of its tiles are sent once: the bounding box of all reads, minus
+        the elements stored on the IPU.
         """
         own = self._ipu.tiles
         around, pieces = read.around, pieces_of(held)
@@ -210,10 +209,10 @@ class Simulator:
 
 def is_free(op: Operation) -> bool:
     """
-    Whether an operation only gives elements another name.
+    Whether an operation costs nothing on tiles.
 
-    A view does that which leaves all of them where they are. So do padding and widening that only
-    contractions read: a tile fills in zeros around what it receives, and the matrix unit widens.
+    True for views that move nothing, and for padding and widening read only by contractions: tiles
+    pad the operands they receive, and the matrix unit widens.
     """
     if isinstance(op, ViewOp):
         return not stages(op)[0].reads
@@ -227,11 +226,11 @@ def is_free(op: Operation) -> bool:
 
 
 def _feeds_products(op: Operation) -> bool:
-    return isinstance(op, ContractOp) or (bool(op.results) and is_mapped(op) and is_free(op))
+    return is_contraction(op) or (bool(op.results) and is_mapped(op) and is_free(op))
 
 
 def _together(first: _Work, second: _Work) -> _Work:
-    """Two stages without anything to join between them are one step."""
+    """Merges two stages into one step, if no partial results are combined between them."""
     return _Work(
         first.received + second.received,
         first.sent + second.sent,
@@ -249,14 +248,14 @@ def _widths(values: Sequence[SSAValue]) -> int:
 
 def _sum_bytes(op: Operation) -> int:
     """Bytes of a partial result."""
-    if isinstance(op, ReduceOp):
-        return sum(element_bytes(initial.type) for initial in op.initial)
-    assert isinstance(op, ContractOp)
-    return max(4, element_bytes(op.sum_type))
+    assert isinstance(op, ReduceOp)
+    if is_contraction(op):
+        return max(4, element_bytes(op.sum_type))
+    return sum(element_bytes(initial.type) for initial in op.initial)
 
 
 def _lookups(op: Operation, table: int) -> int:
-    """How often the body looks up an element of a table."""
+    """Number of lookups in a table per element."""
     assert isinstance(op, MapOp)
     argument = op.body.block.args[table]
     return sum(isinstance(use.operation, ElementOp) for use in argument.uses)
@@ -278,12 +277,14 @@ def _map_cycles(ipu: Ipu, op: MapOp, number: int, stage: Stage) -> float:
 
 
 def _reduce_cycles(ipu: Ipu, op: ReduceOp, number: int, stage: Stage) -> float:
+    if is_contraction(op):
+        return _contract_cycles(ipu, op, number, stage)
     if number == 0:
         return _vectors(ipu, _largest(stage), op.body.block, _widths(op.inputs), 0)
     return _finish_cycles(ipu, op, op.epilogue.block, stage)
 
 
-def _contract_cycles(ipu: Ipu, op: ContractOp, number: int, stage: Stage) -> float:
+def _contract_cycles(ipu: Ipu, op: ReduceOp, number: int, stage: Stage) -> float:
     if number:
         return _finish_cycles(ipu, op, op.epilogue.block, stage)
     block, kinds = own_mapping(op).block.data, kinds_of_loops(op)
@@ -295,8 +296,8 @@ def _contract_cycles(ipu: Ipu, op: ContractOp, number: int, stage: Stage) -> flo
     return float(product_cycles(ipu, width, **extents)[0])
 
 
-def _finish_cycles(ipu: Ipu, op: ReduceOp | ContractOp, epilogue: Block, stage: Stage) -> float:
-    """Partial results are added up, and what is to be done with sums is done."""
+def _finish_cycles(ipu: Ipu, op: ReduceOp, epilogue: Block, stage: Stage) -> float:
+    """Cycles to reduce partial results and to run the epilogue."""
     sums = _sum_bytes(op)
     stored = _widths(op.outputs)
     loaded = stage.joined * sums + _widths(op.epilogue_inputs)
@@ -326,27 +327,26 @@ def _copy_cycles(ipu: Ipu, op: Operation, number: int, stage: Stage) -> float:
 _COSTS: dict[type[Operation], Callable[..., float]] = {
     MapOp: _map_cycles,
     ReduceOp: _reduce_cycles,
-    ContractOp: _contract_cycles,
     ScatterOp: _scatter_cycles,
     TopKOp: _top_k_cycles,
     AssembleOp: _copy_cycles,
     ViewOp: _copy_cycles,
     UpdateOp: _copy_cycles,
 }
-"""Cycles of the slowest tile in a stage of each operation."""
+"""Cycles of the slowest tile in a stage, by operation."""
 
 
 def _flops(op: Operation) -> int:
-    """Operations on floats, all tiles together."""
+    """Floating-point operations, all tiles together."""
     match op:
         case MapOp():
             return prod(op.sizes) * _block_flops(op.body.block)
+        case ReduceOp() if is_contraction(op):
+            outer = prod(op.sizes[: op.parallel_rank])
+            return 2 * prod(op.sizes) + outer * _block_flops(op.epilogue.block)
         case ReduceOp():
             inner, outer = prod(op.sizes), prod(op.sizes[: op.parallel_rank])
             return inner * _block_flops(op.body.block) + outer * _block_flops(op.epilogue.block)
-        case ContractOp():
-            outer = prod(op.sizes[: op.parallel_rank])
-            return 2 * prod(op.sizes) + outer * _block_flops(op.epilogue.block)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The view of a program on IPUs: its steps, what lives when, and what each tile holds, as rows."""
+"""The page's data of a program on IPUs: steps, liveness, and the memory of each tile."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ def modelled(
     model: IpuModel, nodes: Mapping[Operation, Row], core: Sequence[Row], shown: Sequence[Row]
 ) -> Row:
     """
-    All that a page shows of a program on IPUs.
+    The page's data of a program on IPUs.
 
-    `nodes` are those of its mapped operations, and `core` those of its graphcore level, from whose
-    marks operations know where they come from; `shown` those of the program in C, which the page
-    has: where both are alike, links lead to these.
+    `nodes` describe its mapped operations, and `core` its graphcore level, through which operations
+    are traced to the model. `shown` is the graphcore level of the C program on the same page: links
+    lead to the corresponding nodes there.
     """
     return _Reader(model, nodes, core, shown).found()
 
 
 @dataclass
 class Vectors:
-    """Numbers of all tiles, each list of them once."""
+    """Arrays with a number per tile, deduplicated."""
 
     rows: dict[bytes, int] = field(default_factory=dict)
 
     def number(self, values: Array) -> int:
-        """Which of the lists it is."""
+        """The index of an array."""
         return self.rows.setdefault(values.astype("<f8").tobytes(), len(self.rows))
 
     def text(self) -> str:
         """
-        All of them, one behind the other, as base64 of zlib of floats of 64 bits.
+        All arrays, concatenated as f64, compressed by zlib, in base64.
 
-        They are exact, and so regular that a hundredth is left of them.
+        Lossless; their regularity compresses them to about 1 %.
         """
         return b64encode(compress(b"".join(self.rows), 9)).decode()
 
 
 class _Reader:
-    """Reads a model into rows."""
+    """Converts a model to rows."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _Reader:
         }
 
     def _add(self, parts: Sequence[Part], told: Sequence[Row], above: int | None) -> None:
-        """Steps with what the report tells of them; those of branches and loops behind these."""
+        """Adds steps with their report rows; the steps of a branch or loop follow it."""
         for part, row in zip(parts, told, strict=True):
             number = len(self._rows)
             inner = {name: row.pop(name) for name in ("copies", "bodies") if name in row}
@@ -131,7 +131,7 @@ class _Reader:
                 found |= part.split()
 
     def _operation(self, op: Operation) -> int:
-        """The number of what is told of an operation."""
+        """The index of an operation's row."""
         if op not in self._numbers:
             self._numbers[op] = len(self._ops)
             node = self._nodes[op]
@@ -149,7 +149,7 @@ class _Reader:
         return self._numbers[op]
 
     def _tensor(self, held: Held, steps: Sequence[int]) -> Row:
-        """A tensor with the first and the last of the steps during which it lives."""
+        """The row of a tensor, with the first and the last step of its lifetime."""
         value = held.value
         return {
             "name": self._name(value),
@@ -162,7 +162,9 @@ class _Reader:
         }
 
     def _step_of(self, value: SSAValue) -> int | None:
-        """The operation that makes a tensor in a step, or else the first that reads it in one."""
+        """
+        The operation that computes a tensor in a step, otherwise the first that reads it in one.
+        """
         if isinstance(value.owner, Operation) and value.owner in self._numbers:
             return self._numbers[value.owner]
         found: list[int] = []
@@ -193,7 +195,7 @@ def _written_name(op: Operation) -> str:
 
 
 def _type(value: SSAValue) -> str:
-    """The type of a tensor, and in how many bits its numbers are held where these are fewer."""
+    """The type of a tensor, with its width in memory if that is smaller."""
     bits = 8 * held_bytes(value)
     narrower = bits < 8 * element_bytes(value.type)
     return f"{describe(value.type)}, in {bits} bits" if narrower else describe(value.type)
@@ -201,10 +203,10 @@ def _type(value: SSAValue) -> str:
 
 def twins(own: Sequence[Row], shown: Sequence[Row]) -> dict[int, int]:
     """
-    The nodes of one graph and those of another that are the same operations.
+    Maps the nodes of one graph to equivalent nodes of another.
 
-    Both come from one model, by passes that differ a little: alike are nodes of one kind that come
-    from the same nodes of the model, and give the same types; several of them, in their order.
+    Both come from one model through slightly different passes. Nodes are equivalent if kind, name,
+    source nodes and result types agree; several equivalent nodes are paired in order.
     """
     known: dict[str, list[int]] = {}
     for node in shown:

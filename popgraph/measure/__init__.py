@@ -1,1 +1,1 @@
-"""Measuring: timing, peers, peaks, accuracy, and the tuner of schedules."""
+"""Measurement: timing, peer runtimes, peak rates, accuracy, and the schedule tuner."""

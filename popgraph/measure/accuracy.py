@@ -1,4 +1,4 @@
-"""The exact result of a model, computed in double precision, and errors against it."""
+"""Reference results in double precision, and errors relative to them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def exact(
     module: ModuleOp, compilation: Compilation, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
     """
-    The outputs of a float model for these inputs, computed in double precision by NumPy.
+    The outputs of a float model for these inputs, computed in f64 by NumPy.
 
-    Every float of the graphcore level becomes a double before any pass rearranges anything, and
-    the reference backend runs that: no kernel, no schedule and no compiler have a part in it.
+    Floats are widened at the graphcore level, before any pass rearranges arithmetic, and the
+    reference backend runs the result: no kernel, schedule or C compiler is involved.
     """
     wide = module.clone()
     if level_of(wide) == "onnx":
@@ -42,7 +42,7 @@ def as_wide(array: Array) -> Array:
 
 
 def widen(module: ModuleOp, weights: WeightStore) -> None:
-    """Makes every 32-bit float of a graphcore module, types and literals, a 64-bit one."""
+    """Converts every f32 of a graphcore module, types and literals, to f64."""
     for op in module.walk():
         for name, attribute in op.properties.items():
             op.properties[name] = _wide(attribute, weights)
@@ -67,7 +67,7 @@ def _wide(attribute: Attribute, weights: WeightStore) -> Attribute:
 
 
 def error(found: Mapping[str, Array], expected: Mapping[str, Array]) -> float:
-    """The largest difference in any output, relative to the largest element of that output."""
+    """The largest difference of any output, relative to the largest element of that output."""
     return max((_error(found[name], wanted) for name, wanted in expected.items()), default=0.0)
 
 

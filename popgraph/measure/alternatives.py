@@ -1,4 +1,4 @@
-"""The contractions of a model before anything is decided about them, and how each could run."""
+"""The contractions of a model before scheduling, and the candidate schedules of each."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 
 def before_scheduling(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
-    """Lowers a module, in place, as far as nothing is decided about its contractions."""
+    """Lowers a module, in place, up to the point before contractions are scheduled."""
     if level_of(module) in ("onnx", "graphcore"):
         compiler.lower(module, compilation, options, until=last_before_scheduling(options))
     return module
 
 
 def last_before_scheduling(options: Options) -> str:
-    """The pass after which all contractions are there, and nothing is decided about them."""
+    """The last pass before contractions are scheduled."""
     names = [step.pass_class.name for step in earlier(UseWinograd)]
     return [name for name in names if name not in options.disabled][-1]
 
 
 def contraction_candidates_of(module: ModuleOp, options: Options) -> list[ContractionCandidates]:
-    """The contractions of a module before scheduling; the first way of each is taken."""
+    """The contractions of a module before scheduling, each with its chosen schedule first."""
     found = contraction_candidates(
         module.clone(),
         options.target,

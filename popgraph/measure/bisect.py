@@ -1,4 +1,4 @@
-"""Bisection over passes: the first one after which a model fails, or means something else."""
+"""Bisects the passes: finds the first one after which a model fails or computes other results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from popgraph.support.index_checks import NEAREST
 
 GENERATED_CODE = "the generated C"
 C_TOLERANCE = 1e-4
-"""How far results in C may be from the reference's, relative to the largest value."""
+"""Tolerance of results in C against the reference, relative to the largest value."""
 
 
 @dataclass(frozen=True)
 class State:
-    """The module after a pass; None stands for the model as it was read."""
+    """The module after a pass; `step` is None for the model as it was read."""
 
     step: Pass | None
     module: ModuleOp
@@ -36,7 +36,7 @@ class State:
 
 @dataclass(frozen=True)
 class Culprit:
-    """What breaks a model: the pass (or the generated C), how, and how to see it again."""
+    """The cause of a failure: a pass or the generated C, the symptom, and a reproducer."""
 
     name: str
     what: str
@@ -48,10 +48,9 @@ def bisect(
     module: ModuleOp, compilation: Compilation, options: Options, *, seed: int = 0
 ) -> Culprit | None:
     """
-    What breaks a model whose shapes are known; None when nothing does.
+    Finds the pass that breaks a model with static shapes; None if no pass does.
 
-    Results are those of random inputs. The reference backend is the judge: it runs modules of
-    every level.
+    Compares results for random inputs on the reference backend, which runs modules of every level.
     """
     compiler.verify(module)
     if level_of(module) == ONNX:
@@ -80,7 +79,7 @@ def _failed(last: State, step: Pass, error: Exception) -> Culprit:
 
 
 def _stretches(states: Sequence[State]) -> list[list[State]]:
-    """Parts of the pipeline in which every pass keeps the meaning, from one that can be run on."""
+    """Splits the pipeline into runs of meaning-preserving passes whose modules can be evaluated."""
     made: list[list[State]] = []
     for state in states:
         if (
@@ -95,7 +94,7 @@ def _stretches(states: Sequence[State]) -> list[list[State]]:
 
 
 def _search(stretch: Sequence[State], weights: WeightStore, seed: int) -> Culprit | None:
-    """The first pass of a stretch behind which results differ from those before it."""
+    """Bisects a run of passes for the first one that changes results."""
     if _difference(stretch, len(stretch) - 1, weights, seed) is None:
         return None
     same, differs = 0, len(stretch) - 1
@@ -114,7 +113,7 @@ def _search(stretch: Sequence[State], weights: WeightStore, seed: int) -> Culpri
 def _difference(
     stretch: Sequence[State], place: int, weights: WeightStore, seed: int
 ) -> str | None:
-    """How results differ there from those at the beginning, beyond what the passes allow."""
+    """The difference between the results at `place` and at the beginning, beyond the tolerance."""
     tolerance = sum(state.step.TOLERANCE for state in stretch[1 : place + 1] if state.step)
     try:
         assert_same_meaning(
@@ -141,7 +140,7 @@ def _generated_code(
 
 
 def _said(error: AssertionError) -> str:
-    """NumPy's report in one line: which result differs, and by how much at most."""
+    """NumPy's report in one line: the result that differs, and its largest difference."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     most = next((line for line in lines if line.startswith("Max absolute difference")), "")
     if not most or len(lines) < 2:
@@ -150,6 +149,6 @@ def _said(error: AssertionError) -> str:
 
 
 def here(options: Options, threads: int) -> Options:
-    """Options for this machine, with nothing measured; random indices are not out of range."""
+    """Options for this machine without measured schedules; random indices stay in range."""
     wanted = compiler.for_this_machine(options, threads)
     return replace(wanted, measured=(), indices=wanted.indices or NEAREST)

@@ -1,4 +1,4 @@
-"""A profile as a trace that Chrome's viewer and Perfetto show: passes and calls along the time."""
+"""A profile as a trace of passes and calls over time, for Chrome's viewer and Perfetto."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from popgraph.measure.profile_report import Call, Report, itself
 
 Event = dict[str, Any]
 COMPILER, PROGRAM = 1, 2
-"""The processes of the trace: what compiles, and what is compiled."""
+"""Process numbers of the trace: the compiler, and the compiled program."""
 
 
 def chrome_trace(found: Report) -> dict[str, Any]:
     """
     The trace as one object, to be written as JSON.
 
-    Passes follow each other as they ran, and the calls of a step as they run; times are those of
-    the report, each measured alone. A call stands on every thread that has a part of it, for as
-    long as the last of them takes.
+    Passes and calls appear in the order in which they ran; times come from the report, which
+    measures each alone. A parallel call appears on every thread that runs a chunk of it, for as
+    long as the slowest thread takes.
     """
     events = [
         _process(COMPILER, "compiler"),
@@ -55,7 +55,7 @@ def _passes(found: Report) -> Iterator[Event]:
 
 
 def _calls(calls: list[Call], start: float, threads: int) -> Iterator[Event]:
-    """Calls one behind the other, those of bodies inside what runs them."""
+    """Calls in sequence; calls of bodies are nested in the call that runs them."""
     for call in calls:
         told = {"from": call.source, "calls": call.count, "flops": call.flops, "bytes": call.moved}
         for thread in range(1, min(threads, call.chunks) + 1):

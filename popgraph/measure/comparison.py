@@ -1,4 +1,4 @@
-"""The comparison of a compiled model with other runtimes, timed in the same rounds."""
+"""Compares a compiled model with other runtimes, timed in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ OURS, PEAK = "popgraph", "peak"
 
 @dataclass(frozen=True)
 class Row:
-    """What one runtime took for one run of the model."""
+    """The time of one runtime for one run of the model."""
 
     name: str
     best_ms: float = 0.0
     median_ms: float = 0.0
     ratio: float | None = None
-    """Its time divided by ours: above 1, we are faster."""
+    """Its time divided by ours; above 1, PopGraph is faster."""
     gflops: float = 0.0
-    """By the sums of products that the model writes down, whatever the runtime saves of them."""
+    """Rate for the multiply-adds of the model, even if the runtime computes fewer (Winograd)."""
     share_of_peak: float | None = None
     error: float | None = None
-    """The largest difference to double precision, relative to the largest output."""
+    """Largest difference from the f64 result, relative to the largest output."""
     refusal: str = ""
-    """Why it did not run."""
+    """Why the runtime did not run the model."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class Result:
     model: str
     threads: int
     gflop: float
-    """Of one run."""
+    """Work of one run."""
     bytes_moved: int
-    """What our kernels read and write, each operand and result once."""
+    """Bytes that our kernels read and write; each operand and result counts once."""
     arena: int
-    """The bytes of our intermediate values."""
+    """Bytes of the arena of intermediate values."""
     largest_live_set: int
-    """The bytes of them that are needed at once; no arena could be smaller."""
+    """Peak bytes of live intermediate values: a lower bound of the arena."""
     peak_gflops: float
     rows: list[Row]
 
 
 class Comparison:
-    """One model, compiled, and everyone it is to be compared with."""
+    """A compiled model, and the runtimes to compare it with."""
 
     def __init__(
         self,
@@ -92,11 +92,11 @@ class Comparison:
         self._contestants = [Contestant(PEAK, call), Contestant(OURS, self.ours)]
 
     def ours(self) -> dict[str, Array]:
-        """What a user would call."""
+        """Runs our program through the public API."""
         return self._run(self._inputs)
 
     def invite(self, name: str) -> None:
-        """Adds a peer; what it refuses is kept for the table."""
+        """Adds a peer; if it rejects the model, the reason appears in the table."""
         if self._proto is None:
             raise UnsupportedError("peers read ONNX only", self._name, "leave out --against")
         known = PEERS[name]
@@ -133,7 +133,7 @@ class Comparison:
         )
 
     def _lowered(self) -> list[Part]:
-        """What the program of the model does, or, with host steps, each segment."""
+        """The work of the model's program, or of each segment of a model with host steps."""
         request = compiler.BuildRequest(
             self._module.clone(), self._compilation, self._options, DEFAULT, self._threads
         )

@@ -1,4 +1,4 @@
-"""The facts of a model: what it is called with, holds and computes, and how long that may take."""
+"""Facts about a model: its interface, parameters, operators, work and estimated time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from popgraph.support.description import Description, TensorSpec
 from popgraph.support.machine import Machine
 
 ROUNDS = 10
-"""How often a model is timed at least."""
+"""Minimal number of timed runs."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input, an output or a parameter, as a report has it."""
+    """An input, an output or a parameter."""
 
     name: str
     type: str
@@ -40,35 +40,35 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a step computes and needs, where all sizes are known."""
+    """The work and memory of a step, if all sizes are known."""
 
     multiply_adds: int | None
-    """Terms of the sums of products that the model writes down; None below the structured level."""
+    """Multiply-adds of the model's contractions; None below the structured level."""
     bytes_moved: int
-    """What kernels read and write, each operand and result once."""
+    """Bytes that kernels read and write; each operand and result counts once."""
     weights: int
-    """Bytes of weights in memory, as they were written and as they were prepared."""
+    """Bytes of weights in memory, in original and packed form."""
     activations: int
     """Bytes of the arena of intermediate values."""
     largest_live_set: int
-    """Bytes of them that are needed at once."""
+    """Peak bytes of live intermediate values."""
     estimated_cycles: float
-    """Of one core, at least: its multiply-adds at full rate, or its memory."""
+    """Lower bound for one core: the larger of arithmetic at full rate and memory traffic."""
 
 
 @dataclass(frozen=True)
 class Time:
-    """What was measured, in milliseconds."""
+    """Estimated and measured time."""
 
     estimated_ms: float
-    """The estimated cycles at the rate of a loop of multiply-adds."""
+    """The estimated cycles, at the measured rate of a multiply-add loop."""
     measured_ms: float
     threads: int
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A model's facts, ready to be shown."""
+    """The facts of a model, ready to be shown."""
 
     model: str
     level: str
@@ -77,7 +77,7 @@ class Facts:
     outputs: list[Tensor]
     parameters: list[Tensor]
     operators: dict[str, int] = field(default_factory=dict)
-    """How many nodes or operations there are of each, those of graphs inside others too."""
+    """Number of nodes or operations by kind, subgraphs included."""
     cost: Cost | None = None
     time: Time | None = None
 
@@ -91,7 +91,7 @@ class Facts:
 
 
 def facts_of(name: str, module: ModuleOp, said: Description) -> Facts:
-    """What needs no lowering."""
+    """Facts that need no lowering."""
     inputs, outputs, parameters = map(_tensors, (said.inputs, said.outputs, said.parameters))
     level = level_of(module)
     opsets = dict(model_of(module).opset_versions) if level == ONNX else {}
@@ -113,7 +113,7 @@ def _operators(module: ModuleOp) -> Iterator[str]:
 
 
 def cost_of(request: BuildRequest) -> Cost:
-    """Of a model whose sizes are all known; its module is lowered."""
+    """The cost of a model with static shapes; lowers its module."""
     machine = request.options.target.machine
     inputs = request.copied()
     parts = list(parts_of(request, lambda: made_up_inputs(inputs.module)))
@@ -137,9 +137,7 @@ def _flops_per_cycle(machine: Machine) -> float:
 
 def cycles(flops: int, moved: int, held: int, machine: Machine) -> float:
     """
-    The larger of arithmetic at full rate and memory at that of the cache that holds it all.
-
-    `held` are the bytes among which those that are `moved` are.
+    max(flops / peak rate, moved / bandwidth of the smallest cache level that holds `held` bytes).
     """
     rate = machine.l2_bpc if held <= machine.l2_bytes else machine.memory_bpc
     return max(flops / _flops_per_cycle(machine), moved / rate)
@@ -148,7 +146,7 @@ def cycles(flops: int, moved: int, held: int, machine: Machine) -> float:
 def time_of(
     module: ModuleOp, compilation: Compilation, options: Options, threads: int, cost: Cost
 ) -> Time:
-    """Times a model on made-up inputs, beside the peak that the estimate rests on."""
+    """Times a model on random inputs, and the peak loop that scales the estimate."""
     inputs = made_up_inputs(module)
     run = compiler.runner(module, compilation, options, DEFAULT, threads)
     loop, flops = peak(1)

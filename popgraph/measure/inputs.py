@@ -1,4 +1,4 @@
-"""Made-up inputs of a model whose shapes are known."""
+"""Random inputs of a model with static shapes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from popgraph.support.errors import RunError
 
 
 def made_up_inputs(module: ModuleOp) -> dict[str, Array]:
-    """Random arrays; RunError if an input is no tensor of numbers, or has no known sizes."""
+    """Random arrays; RunError if an input is not a numeric tensor or has unknown sizes."""
     types = {}
     for name, type_ in signature(module).items():
         if not isinstance(type_, TensorType) or not is_number(type_.element_type):
             raise RunError(
-                f"input {name!r} is {describe(type_)}: only tensors of numbers are made up",
+                f"input {name!r} is {describe(type_)}: only numeric tensors can be generated",
                 hint="run the model from Python, where inputs of all kinds can be given",
             )
         if static_shape(type_) is None:
             raise RunError(
-                f"input {name!r} is {describe(type_)}: its sizes are not known",
+                f"input {name!r} is {describe(type_)}: its sizes are unknown",
                 hint="give the sizes of symbolic dimensions",
             )
         types[name] = from_ir(type_.element_type), type_.get_shape()

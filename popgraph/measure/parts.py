@@ -1,4 +1,4 @@
-"""The parts of a model, each lowered to a program: their work and memory, without a run."""
+"""Lowers each part of a model to a program, and counts its work and memory without running it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import NeedsHostError
 
 WEIGHTS = ("constant", "variable")
-"""Memory that a program holds between steps, beside what it has prepared."""
+"""Memory spaces that persist between steps, besides prepared weights."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one program does in a step, and the bytes that it needs."""
+    """The work of one program per step, and its memory."""
 
     multiply_adds: int | None
-    """As the model has them; None of a program that was lowered before."""
+    """Multiply-adds of the model; None if the module was already lowered to loops."""
     work: Work
-    """What its kernels do."""
+    """The work of its kernels."""
     moved: int
     arena: int
     largest_live_set: int
     weights: int
-    """Bytes of weights, as they were written and as they were prepared."""
+    """Bytes of weights, in original and packed form."""
 
     @property
     def flops(self) -> int:
-        """Two for each multiply-add."""
+        """2 flops per multiply-add."""
         return 2 * (self.multiply_adds or 0)
 
 
 def part_of(request: compiler.BuildRequest) -> Part:
-    """Of a request whose module may be lowered."""
+    """The work and memory of a request's program; lowers its module."""
     module, options = request.module, request.options
     written = level_of(module) not in (LOOPS, PROGRAM)
     if level_of(module) in (ONNX, "graphcore"):

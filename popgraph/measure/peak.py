@@ -1,4 +1,4 @@
-"""Measures the peak floating-point rate of the machine by a loop of multiply-adds."""
+"""Measures the peak floating-point rate of the machine with a loop of multiply-adds."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ tile.program @main arena 0 : i64 persistent 0 : i64 lower_bound 0 : i64 prepare 
 }}
 """
 """
-A program whose one kernel carries vectors through a loop. The factors come out of memory: the
-compiler knows nothing of them.
+One kernel that carries `sums` vectors through a loop. The factors are inputs, so that the compiler
+cannot fold the loop.
 """
 
 
 def peak(threads: int) -> tuple[Callable[[], object], int]:
-    """Something to call, and how many floating-point operations (f32) a call does."""
+    """A function that runs the loop, and the f32 operations of one call."""
     backend = backend_named(DEFAULT)
     machine = backend.machine()
     assert machine is not None, "the default backend compiles for a machine"
     lanes = machine.vector_bytes // 4
-    # Enough sums to keep all units busy whatever the delay, few enough to stay in registers.
+    # Enough accumulators to hide the latency of FMAs, few enough to stay in registers.
     sums = 3 * machine.registers // 4
     compilation = Compilation()
     module = compiler.parse_ir(program(lanes, sums, threads), compilation, "peak")
@@ -60,7 +60,7 @@ def peak(threads: int) -> tuple[Callable[[], object], int]:
 
 
 def program(lanes: int, sums: int, chunks: int) -> str:
-    """The text of the program for vectors of so many lanes; each chunk runs the whole loop."""
+    """The program's text for vectors of `lanes` elements; each chunk runs the whole loop."""
     numbers, vector = range(sums), f"vector<{lanes}xf32>"
 
     def each(form: str, separator: str = ", ", first: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Other runtimes as peers of a benchmark: onnxruntime, OpenVINO, PyTorch."""
+"""Other runtimes as peers in benchmarks: onnxruntime, OpenVINO, PyTorch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Run: TypeAlias = Callable[[], Outputs]
 
 @dataclass(frozen=True)
 class Peer:
-    """Another runtime: how it is got, and how it loads a model."""
+    """Another runtime: how to install it, and how it loads a model."""
 
     name: str
     install: str
     load: Callable[[Any, Mapping[str, Array], int], Run]
-    """From a ModelProto, its inputs and the number of threads to a run that gives its outputs."""
+    """From a ModelProto, its inputs and the number of threads to a function that runs it."""
     many: bool = False
-    """It computes in threads of its own."""
+    """Whether it computes in threads of its own even when limited to one."""
 
 
 def onnxruntime(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
@@ -50,7 +50,7 @@ def openvino(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
     }
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
     request = compiled.create_infer_request()
-    # A tensor may have several names: it is asked for by the model's.
+    # A tensor may have several names: look it up by the model's.
     named = [(value.name, compiled.output(value.name)) for value in model.graph.output]
 
     def run() -> Outputs:
@@ -62,9 +62,9 @@ def openvino(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
 
 def _precision(model: Any) -> str:
     """
-    What OpenVINO may compute in: bf16 where most weights are.
+    The precision for OpenVINO: bf16 if most weights are bf16.
 
-    Asked for f16, it would take bf16 as well where a machine has instructions for that alone.
+    With the hint f16, it would also choose bf16 on machines that only support that.
     """
     kinds = Counter(tensor.data_type for tensor in model.graph.initializer)
     most = [kind for kind, _ in kinds.most_common(1)]
@@ -72,7 +72,7 @@ def _precision(model: Any) -> str:
 
 
 def torch(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
-    """PyTorch reads no ONNX; the package onnx2torch makes a module of it."""
+    """Runs a model in PyTorch, converted by the package onnx2torch."""
     library, converter = import_module("torch"), import_module("onnx2torch")
     network = converter.convert(model).eval()
     library.set_num_threads(threads)
@@ -96,11 +96,12 @@ PEERS = {
         Peer("torch", "torch onnx2torch", torch),
     )
 }
-"""All of them, by name."""
 
 
 def ready(peer: Peer, model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
-    """A model loaded by a peer; says what to install when it is not there, and what it refuses."""
+    """
+    Loads a model in a peer; the error says what to install, or why the peer rejects the model.
+    """
     try:
         return peer.load(model, inputs, threads)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""A profile of a model: time, work and memory of every call of a kernel, and of host steps."""
+"""Profiles a model: time, work and memory of every kernel call and host step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(
     rounds: int,
     options: Options | None = None,
 ) -> Report:
-    """Compiles the module in place, or a step that trains it, and measures it on random inputs."""
+    """Compiles the module, or its training step, in place, and measures it on random inputs."""
     request = compiler.BuildRequest(module, compilation, options or Options(), DEFAULT, threads)
     trained = request.options.training is not None
     if level_of(module) == ONNX and host_nodes(module, trained=trained):
@@ -64,7 +64,7 @@ def report(
 
 @dataclass
 class PassTimes(Observer):
-    """Measures passes, and what comes behind them."""
+    """Measures the time of every pass and of the C compiler."""
 
     found: list[PassTime] = field(default_factory=list)
 
@@ -81,7 +81,7 @@ class PassTimes(Observer):
 
 
 def _program(request: compiler.BuildRequest, passes: PassTimes) -> Profile:
-    """A module whose shapes are all known, ready to be measured."""
+    """Compiles a module with static shapes for profiling."""
     wanted = compiler.for_this_machine(request.options, request.threads)
     compiler.lower(request.module, request.compilation, wanted, observer=passes)
     tools = backend_named(request.backend).tools
@@ -92,7 +92,7 @@ def _program(request: compiler.BuildRequest, passes: PassTimes) -> Profile:
 def _hosted(
     name: str, request: compiler.BuildRequest, rounds: int, reason: NeedsHostError | None = None
 ) -> Report:
-    """Each step of a model is measured on what those before it give for random inputs."""
+    """Measures each step of a model on the results of the previous steps for random inputs."""
     steps = _Steps(request, rounds)
     inputs = made_up_inputs(request.module)
     for ran in run_steps(request, request.steps(reason), inputs):
@@ -101,7 +101,7 @@ def _hosted(
 
 
 def host_time(ran: RanNode, threads: int, rounds: int) -> int:
-    """The fastest time of what Python computes, in nanoseconds, by the clock of kernels."""
+    """The fastest time of a host step in nanoseconds, by the same clock as kernels."""
     clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
     times = []
     for _ in range(rounds):
@@ -113,7 +113,7 @@ def host_time(ran: RanNode, threads: int, rounds: int) -> int:
 
 @dataclass(frozen=True)
 class _Segment:
-    """A step that is compiled, and what was measured of it."""
+    """A compiled step with its measurements."""
 
     number: int
     described: Described
@@ -124,7 +124,9 @@ class _Segment:
         return sum(self.profile.times)
 
     def call(self, whole: int) -> Call:
-        """The step as a part of so many nanoseconds, with its kernels."""
+        """
+        The step as a call with nested kernel calls; shares are relative to `whole` nanoseconds.
+        """
         calls = self.described.calls(whole)
         return Call(
             kernel=f"step {self.number + 1}: compiled",
@@ -148,7 +150,7 @@ class _Host:
     nanoseconds: int
 
     def call(self, whole: int) -> Call:
-        """The step as a part of so many nanoseconds."""
+        """The step as a call; its share is relative to `whole` nanoseconds."""
         return Call(
             kernel=f"step {self.number + 1}: {self.step.op.op_type} in Python",
             source=source(self.step.op.location),
@@ -163,7 +165,7 @@ class _Host:
 
 @dataclass
 class _Steps:
-    """What was measured of the steps so far."""
+    """The measurements of the steps so far."""
 
     request: compiler.BuildRequest
     rounds: int
@@ -171,7 +173,7 @@ class _Steps:
     passes: PassTimes = field(default_factory=lambda: PassTimes.from_environment(same_meaning))
 
     def take(self, ran: RanSegment | RanNode) -> None:
-        """Measures a step; what Python computes as often as kernels run."""
+        """Measures a step; host steps run as often as kernels."""
         number = len(self.taken)
         if isinstance(ran, RanNode):
             nanoseconds = host_time(ran, self.request.threads, self.rounds)
@@ -182,7 +184,7 @@ class _Steps:
         self.taken.append(_Segment(number, Described(ran.request.module, profile), profile))
 
     def report(self, name: str) -> Report:
-        """All steps in order; the whole takes what they take together."""
+        """All steps in order; the total is the sum of their times."""
         whole = sum(one.nanoseconds for one in self.taken) or 1
         segments = [one.described for one in self.taken if isinstance(one, _Segment)]
         return Report(

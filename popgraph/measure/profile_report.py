@@ -31,53 +31,53 @@ CSV_COLUMNS = (
 
 @dataclass(frozen=True)
 class Body:
-    """What a branch or a loop runs: the same for every turn, and for each way a branch goes."""
+    """The calls of one branch, or of all iterations of a loop."""
 
     name: str
     count: int
-    """How often it ran in a step."""
+    """Number of executions per step."""
     calls: list[Call]
 
 
 @dataclass(frozen=True)
 class Call:
     """
-    What one call takes in a step, in the order of the program: of a kernel, a branch or a loop.
+    One call of a step, in program order: of a kernel, a branch or a loop.
 
-    Of what is called again and again, everything is that of all calls together.
+    A call that runs repeatedly has the totals over all executions.
     """
 
     kernel: str
-    """Its name, or what the branch or the loop did."""
+    """The name of the kernel, or a description of the branch or loop."""
     source: str
-    """Where the user wrote it."""
+    """Source location of the node."""
     microseconds: float
     share: float
-    """Of the sum of all calls."""
+    """Fraction of the sum of all calls."""
     flops: int
     moved: int
-    """The bytes of all its operands and results."""
+    """Bytes of all operands and results."""
     in_use: int
-    """The bytes of the arena that hold something while it runs."""
+    """Bytes of the arena in use during the call."""
     kind: str = "kernel"
     """Or "branch", "loop", "segment" (of a model with host steps), or "host" (such a step)."""
     count: int = 1
-    """How often it ran in a step."""
+    """Number of executions per step."""
     own: float = 0.0
-    """Of a branch or a loop, the microseconds in which no kernel of a body runs."""
+    """Microseconds of a branch or loop outside the kernels of its bodies."""
     bodies: list[Body] = field(default_factory=list)
-    """What a branch or a loop runs."""
+    """The bodies of a branch or loop."""
     chunks: int = 1
-    """The parts that its work is cut into, which threads share."""
+    """Chunks of work, distributed to threads."""
 
     def rate(self, amount: int) -> float:
-        """So many things in this time, in thousand millions a second."""
+        """`amount` per nanosecond: GFLOP/s for operations, GB/s for bytes."""
         return amount / self.microseconds / 1e3 if self.microseconds else 0.0
 
 
 @dataclass(frozen=True)
 class PassTime:
-    """What a pass took, or the C compiler, when the model was compiled."""
+    """The time of a pass, or of the C compiler, during compilation."""
 
     name: str
     microseconds: float
@@ -90,20 +90,20 @@ class Report:
     model: str
     threads: int
     microseconds: float
-    """The whole program at once."""
+    """Time of the whole program, measured at once."""
     arena: int
     largest_live_set: int
-    """No arena could be smaller."""
+    """Lower bound of the arena."""
     persistent: int
     calls: list[Call]
     passes: list[PassTime] = field(default_factory=list)
-    """In the order in which they ran; of a model with host steps, those of all its steps."""
+    """Passes in execution order; for a model with host steps, of all its segments."""
 
     def longest(self) -> list[Call]:
         return longest(self.calls)
 
     def leaves(self) -> list[Call]:
-        """All kernels, those in bodies too, and what branches and loops take themselves."""
+        """All kernels, also in bodies, and the overhead of branches and loops."""
         return [leaf for call in self.calls for leaf in _leaves(call)]
 
     @property
@@ -124,7 +124,7 @@ def _leaves(call: Call) -> Iterator[Call]:
 
 
 def itself(call: Call) -> Call:
-    """What a branch or a loop takes without the kernels that it runs."""
+    """The overhead of a branch or loop without its kernels."""
     share = call.share * call.own / call.microseconds if call.microseconds else 0.0
     return replace(
         call,
@@ -142,7 +142,7 @@ INDENT = "  "
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table: a call, or the heading of what a branch runs."""
+    """A line of the table: a call, or the heading of a branch's body."""
 
     depth: int
     call: Call | None
@@ -167,12 +167,12 @@ class Line:
 
 
 def columns(found: Report) -> tuple[str, ...]:
-    """The headings of the table."""
+    """The column headings of the table."""
     return (*RATES, *(["calls"] if found.has_bodies else []), *NAMES)
 
 
 def lines(calls: Iterable[Call], most: int, depth: int = 0, *, sort: bool = True) -> Iterator[Line]:
-    """The calls as lines, at most so many of them and of each body, what bodies run indented."""
+    """The calls as lines, at most `most` of each level; calls of bodies are indented."""
     every = longest(calls) if sort else list(calls)
     for call in every[:most]:
         yield Line(depth, call)
@@ -232,7 +232,7 @@ def text(found: Report, rows: int) -> str:
 
 
 def csv_of(found: Report) -> str:
-    """A row for each call, those in bodies below the number of what runs them; then the passes."""
+    """CSV rows of calls, then passes; `in` is the number of the enclosing call."""
     numbers = count(1)
 
     def rows(calls: Iterable[Call], above: int | str) -> Iterator[list[object]]:

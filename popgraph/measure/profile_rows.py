@@ -1,4 +1,4 @@
-"""The rows of a report: what was traced of a program, in the words of its model."""
+"""Converts traced calls of a program to report rows, with the names of the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.measure.profile_report import Body, Call
 
 
 class Described:
-    """A program that was measured, and its memory."""
+    """A measured program, and its memory."""
 
     def __init__(self, module: ModuleOp, measured: Profile) -> None:
         program, self._counter = find_program(module, "main"), Counter(module)
@@ -31,7 +31,7 @@ class Described:
         return max(self._in_use, default=0)
 
     def calls(self, whole: int) -> list[Call]:
-        """The calls of a step, as parts of so many nanoseconds."""
+        """The calls of a step; shares are relative to `whole` nanoseconds."""
         rows = _Rows(self._counter, whole or 1)
         pairs = zip(self._measured.traced, self._in_use, strict=True)
         return [rows.call(traced, used) for traced, used in pairs]
@@ -39,14 +39,14 @@ class Described:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Makes rows of a report of what was traced."""
+    """Converts traced calls to rows of a report."""
 
     counter: Counter
     whole: int
-    """The nanoseconds of which shares are told."""
+    """The nanoseconds to which shares are relative."""
 
     def call(self, traced: Traced, in_use: int) -> Call:
-        """A call, and those in its bodies; the memory in use is that of the call of the step."""
+        """Converts a call and its bodies; memory in use is that of the outermost call."""
         bodies = [self._body(body, in_use) for body in traced.bodies]
         inner = [call for body in bodies for call in body.calls]
         inside = sum(call.microseconds for call in inner)
@@ -85,7 +85,7 @@ def _kind(traced: Traced) -> str:
 
 
 def _label(traced: Traced) -> str:
-    """The name of a kernel; of a branch or a loop, with what it did."""
+    """The name of a kernel; for a branch or loop, also its number of executions."""
     op = traced.op
     if not isinstance(op, LoopOp):
         return op.label

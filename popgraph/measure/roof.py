@@ -1,4 +1,4 @@
-"""The roof over a machine's kernels: how fast it multiplies and adds, and how fast memory is."""
+"""The roofline of a machine: peak f32 rate and main-memory bandwidth."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from popgraph.measure.timing import Contestant, race
 
 ROUNDS = 5
 COPIED = 1 << 26
-"""Bytes that are copied at once: no cache holds them."""
+"""Bytes copied at once, more than caches hold."""
 
 
 @dataclass(frozen=True)
 class Roof:
-    """What a kernel could reach at most."""
+    """The upper bounds of a kernel's rates."""
 
     gflops: float
-    """Thousand millions of floating-point operations (f32) a second."""
+    """Peak f32 rate in GFLOP/s."""
     gigabytes: float
-    """Thousand millions of bytes a second, read and written, of main memory."""
+    """Main-memory bandwidth in GB/s, reads plus writes."""
 
 
 def roof(threads: int) -> Roof:
-    """Measures it: the fastest of a few rounds, in turn."""
+    """Measures the roofline: the fastest of a few interleaved rounds."""
     loop, flops = peak(threads)
     pairs = [
         (np.empty(COPIED // threads, np.uint8), np.ones(COPIED // threads, np.uint8))
         for _ in range(threads)
     ]
     with ThreadPoolExecutor(threads) as pool:
-        # One thread copies itself: its own clock is looked at.
+        # With one thread, the copy runs in the calling thread, whose clock is read.
         each = map if threads == 1 else pool.map
         contestants = [
             Contestant("peak", loop),

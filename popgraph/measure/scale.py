@@ -1,4 +1,4 @@
-"""The scaling model: the time of a training step on many ranks, from what one rank measured."""
+"""Predicts the time of a training step on many ranks from measurements on one rank."""
 
 from __future__ import annotations
 
@@ -29,25 +29,26 @@ from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchan
 from popgraph.support.shapes import prod
 
 SAMPLE_BYTES = 4 * 2**20
-"""Of a message that is long enough to show the bandwidth."""
+"""Bytes of a message long enough to measure bandwidth."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """What lies between ranks; all of them send and receive at once, and none waits for others."""
+    """The network between ranks, full duplex and without contention."""
 
     bandwidth: float
-    """Bytes that a rank sends in a second, while it receives as many."""
+    """Bytes per second that a rank sends while it receives as many."""
     latency: float
-    """Seconds from the beginning of a message to its first byte."""
+    """Seconds from the start of a message to its first byte."""
     addition: float = inf
-    """Bytes of received elements that a rank adds to its own in a second."""
+    """Bytes per second that a rank adds to its own when it reduces."""
 
     def all_reduce(self, size: int, ranks: int) -> float:
         """
-        The seconds of an all-reduce of so many bytes.
+        Seconds of an all-reduce of `size` bytes.
 
-        In a ring, or by halves where that takes fewer rounds: what is moved is the same.
+        As a ring, or by recursive halving where that takes fewer rounds; both move 2 size (ranks -
+        1) / ranks bytes.
         """
         if ranks == 1:
             return 0.0
@@ -59,40 +60,40 @@ class Network:
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of a step that a rank computes, up to a message that it sends or has to wait for."""
+    """Computation of a rank up to the next message that it sends or waits for."""
 
     seconds: float
     sends: int = 0
-    """The bytes of a message that is complete then; 0: the rank waits for the next one instead."""
+    """Bytes of the message sent at the end; 0: the rank waits for the next message instead."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A training step as it was measured on one rank."""
+    """A training step, measured on one rank."""
 
     alone: float
-    """The seconds of a step that tells nobody anything."""
+    """Seconds of a step without communication."""
     spans: tuple[Span, ...]
     rest: float
-    """The seconds behind the last message."""
+    """Seconds after the last message."""
 
     @property
     def computing(self) -> float:
-        """The seconds that a rank computes in a step with messages."""
+        """Seconds of computation in a step with communication."""
         return sum(span.seconds for span in self.spans) + self.rest
 
     @property
     def messages(self) -> tuple[int, ...]:
-        """The bytes of each message, in the order in which they are sent."""
+        """The bytes of each message, in sending order."""
         return tuple(span.sends for span in self.spans if span.sends)
 
     def slowed(self, times: float) -> Step:
-        """The same step where a rank computes so many times as long: it shares a core."""
+        """The same step with all computation `times` slower, because ranks share a core."""
         spans = tuple(replace(span, seconds=span.seconds * times) for span in self.spans)
         return Step(self.alone * times, spans, self.rest * times)
 
     def seconds(self, network: Network, ranks: int) -> float:
-        """How long a step takes: messages travel one by one, while the rank goes on computing."""
+        """Seconds of a step: messages are sent one at a time, overlapped with computation."""
         now = free = 0.0
         arrivals: list[float] = []
         received = iter(arrivals)
@@ -108,20 +109,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of a number of ranks."""
+    """The predicted step on a number of ranks."""
 
     ranks: int
     seconds: float
     efficiency: float
-    """The share of the throughput that as many ranks would have if nothing had to be told."""
+    """Fraction of the throughput of as many ranks without communication."""
     communication: float
-    """The seconds that all messages take."""
+    """Seconds of all messages."""
     hidden: float
-    """The share of them during which ranks compute."""
+    """Fraction of the communication that overlaps computation."""
 
 
 def predictions(step: Step, network: Network, most: int) -> list[Prediction]:
-    """For 1, 2, 4 ... ranks, up to the number asked for."""
+    """Predictions for 1, 2, 4 ... ranks, up to `most`."""
     counts = [2**power for power in range(most.bit_length()) if 2**power < most] + [most]
     return [_predicted(step, network, ranks) for ranks in counts]
 
@@ -135,7 +136,7 @@ def _predicted(step: Step, network: Network, ranks: int) -> Prediction:
 
 
 def efficiency_chart(title: str, found: Mapping[str, Sequence[Prediction]]) -> Chart:
-    """The efficiency in per cent over the logarithm of the number of ranks."""
+    """Efficiency in per cent over log2 of the number of ranks."""
     curves = [
         Curve(name, [(log2(one.ranks), 100 * one.efficiency) for one in rows], number % 3)
         for number, (name, rows) in enumerate(found.items())
@@ -143,12 +144,12 @@ def efficiency_chart(title: str, found: Mapping[str, Sequence[Prediction]]) -> C
     return Chart(title, tuple(curves))
 
 
-# Measuring
+# Measurement
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A step of training that is to be compiled for one rank or for several."""
+    """A training step to be compiled for one rank or for several."""
 
     module: ModuleOp
     compilation: Compilation
@@ -156,7 +157,7 @@ class Trained:
     threads: int = 1
 
     def request(self, ranks: int) -> BuildRequest:
-        """The step of a rank among so many; its gradients are averaged."""
+        """The build request of one of several ranks; gradients are averaged."""
         training = self.options.training
         assert training is not None, "only training tells gradients"
         optimizer = replace(training.optimizer, accumulation=ranks, ranks=ranks, mean=ranks > 1)
@@ -164,7 +165,7 @@ class Trained:
         return BuildRequest(self.module.clone(), self.compilation, options, DEFAULT, self.threads)
 
     def measured(self, rounds: int) -> Step:
-        """The times of a step on this machine: the fastest of so many rounds."""
+        """The times of a step on this machine: the fastest of `rounds`."""
         alone = self._profile(1, rounds)[0].total / 1e9
         profile, module = self._profile(2, rounds)
         scale = profile.total / max(1, sum(profile.times)) / 1e9
@@ -186,7 +187,7 @@ class Trained:
         return profile, request.module
 
     def step_here(self, here: Communicator, rounds: int) -> float:
-        """The seconds of a step on all ranks of this job: the median of what the slowest takes."""
+        """Seconds of a step on all ranks of this job: median over rounds of the slowest rank."""
         program = self.request(here.size).executable()
         inputs = random_model_inputs(program.inputs)
         return _median(here, rounds, partial(_run, program, inputs))
@@ -211,7 +212,7 @@ def _message_of(call: CallOp, module: ModuleOp) -> int | None:
 
 
 def cores_here() -> int:
-    """How many cores the processes of this machine share."""
+    """Number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -219,9 +220,10 @@ def cores_here() -> int:
 
 def measured_here(trained: Trained, here: Communicator, rounds: int) -> Step:
     """
-    The step of the slowest rank of this job, for all.
+    The step of the slowest rank of this job, on all ranks.
 
-    As many ranks measure at once as there are cores. Where there are more, each has its share.
+    At most as many ranks measure at once as there are cores. With more ranks than cores, the times
+    are scaled by ranks per core.
     """
     fitting = max(1, cores_here() // trained.threads)
     step = trained.measured(rounds) if here.rank < fitting else None
@@ -232,7 +234,7 @@ def measured_here(trained: Trained, here: Communicator, rounds: int) -> Step:
 
 
 def network_here(here: Communicator, rounds: int) -> Network:
-    """What lies between the ranks of this job, from a short message and a long one."""
+    """Latency and bandwidth between the ranks of this job, from a short and a long message."""
     everybody = Exchange(ALL_REDUCE, 1, here.size)
 
     def told(size: int) -> Callable[[], None]:
@@ -246,7 +248,7 @@ def network_here(here: Communicator, rounds: int) -> Network:
 
 
 def _median(here: Communicator, rounds: int, work: Callable[[], None]) -> float:
-    """The median over rounds of the seconds that the slowest rank takes."""
+    """Median over rounds of the seconds of the slowest rank."""
     return float(np.median(list(_slowest(here, rounds, work))))
 
 

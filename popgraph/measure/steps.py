@@ -1,4 +1,4 @@
-"""The steps of a model of which Python computes some nodes, watched as they run."""
+"""Records the steps of a model with host steps while they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.support.arrays import Array
 
 @dataclass(frozen=True)
 class RanSegment:
-    """A segment that has run: the request for its program, and what that took."""
+    """A segment that has run: its build request and its inputs."""
 
     step: Segment
     request: BuildRequest
@@ -25,18 +25,18 @@ class RanSegment:
 
 @dataclass(frozen=True)
 class RanNode:
-    """A node that Python has computed, and can compute again."""
+    """A host step that has run, and can run again."""
 
     step: HostStep
     again: Callable[[], None]
     values: Values
-    """All that is known then."""
+    """All values known at that time."""
 
 
 def run_steps(
     request: BuildRequest, model: HostedModel, inputs: Mapping[str, Any]
 ) -> list[RanSegment | RanNode]:
-    """The steps that run for these inputs, in order; `model` is what the request becomes."""
+    """The steps that run for these inputs, in order; `model` is the request's hosted form."""
     found: list[RanSegment | RanNode] = []
 
     def watch(step: Step, values: Values) -> None:
@@ -53,5 +53,5 @@ def run_steps(
 
 
 def segment_request(request: BuildRequest, model: HostedModel, step: Segment) -> BuildRequest:
-    """The request for a segment, of which a copy may be lowered."""
+    """The build request of a segment; its module is a copy, which may be lowered."""
     return request.piece(step.module.clone(), model.role(step))

@@ -1,4 +1,4 @@
-"""Timing of several contestants in interleaved rounds, and random inputs for them."""
+"""Times several contestants in interleaved rounds, and creates random inputs for them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape
 
 SHORTEST = 2e-4
-"""Seconds: whatever is shorter is called several times between two looks at the clock."""
+"""Seconds: shorter calls are repeated within a sample."""
 
 SETTLED = 1e-2
-"""Seconds that a contestant with several threads runs alone before its sample."""
+"""Seconds that a multithreaded contestant runs before its sample."""
 
 
 @dataclass
 class Contestant:
-    """Something to call again and again, and what it took, in seconds per call."""
+    """A function to be timed, and its samples in seconds per call."""
 
     name: str
     call: Callable[[], object]
     many: bool = False
-    """It computes in threads of its own even when it may use one only."""
+    """Whether it computes in threads of its own even when limited to one."""
     repeats: int = 1
     samples: list[float] = field(default_factory=list)
 
@@ -48,19 +48,19 @@ class Contestant:
         return (clock() - start) / repeats
 
     def settle(self) -> None:
-        """Runs alone for a while, at least once."""
+        """Runs for `SETTLED` seconds, at least once."""
         for _ in at_least(1, SETTLED):
             self.call()
 
     def prepare(self, clock: Callable[[], float]) -> None:
-        """Warms up, and finds how many calls make a sample long enough for the clock."""
+        """Warms up, and finds the number of calls that makes a sample long enough for the clock."""
         self.sample(clock)
         while self.repeats < 4096 and self.sample(clock) * self.repeats < SHORTEST:
             self.repeats *= 2
 
 
 def at_least(rounds: int, seconds: float) -> Iterator[int]:
-    """The numbers of `rounds`, and of more of them until `seconds` are over."""
+    """Yields 0, 1, ... at least `rounds` times and until `seconds` have passed."""
     end, done = time.perf_counter() + seconds, 0
     while done < rounds or time.perf_counter() < end:
         yield done
@@ -69,12 +69,13 @@ def at_least(rounds: int, seconds: float) -> Iterator[int]:
 
 def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rounds: int) -> None:
     """
-    Samples all contestants in turn: at least `rounds` times, and until `seconds` are over.
+    Samples all contestants in interleaved rounds: at least `rounds`, and until `seconds` have
+    passed.
 
-    With one thread the clock is that of the calling thread (of the process for those who compute
-    elsewhere): what other programs do to the machine is mostly not in it. With more it is the
-    wall's, and each contestant runs for a while before its sample: threads of the one before go on
-    turning when it has ended, and would take its cores.
+    With one thread, time is that of the calling thread (of the process for contestants with threads
+    of their own), which mostly excludes other programs. With more threads it is wall time, and each
+    contestant runs for a while before its sample: threads of the previous one keep spinning and
+    would take its cores.
     """
     clocks = [clock_of(each, threads) for each in contestants]
     for each, clock in zip(contestants, clocks, strict=True):
@@ -93,7 +94,7 @@ def clock_of(contestant: Contestant, threads: int) -> Callable[[], float]:
 
 
 def pin(threads: int) -> None:
-    """Keeps this process, and the threads that it will start, on as many cores as it may use."""
+    """Pins this process, and threads it starts later, to the first `threads` allowed cores."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, allowed[:threads])
@@ -102,7 +103,7 @@ def pin(threads: int) -> None:
 def random_model_inputs(
     types: Mapping[str, tuple[DType, Shape]], seed: int = 0
 ) -> dict[str, Array]:
-    """Random inputs: normal floats, and 0 or 1, which are an index or a label of most tensors."""
+    """Random inputs: normal floats; integers 0 or 1, which are valid indices of most tensors."""
     generator = np.random.default_rng(seed)
     return {name: _random(generator, *type_) for name, type_ in types.items()}
 

@@ -1,4 +1,4 @@
-"""The tuner: measures candidate schedules in place, and picks the fastest."""
+"""The tuner: measures candidate schedules in the model, and picks the fastest."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from popgraph.passes.structured.alternatives import ContractionCandidates
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 GAIN = 1.02
-"""So many times as fast another way must be; less may be noise."""
+"""Another schedule must be faster by this factor; a smaller gain may be noise."""
 
 HOPELESS = 4.0
-"""Ways that are thought to take so many times as long are not tried."""
+"""Schedules estimated slower than the best by this factor are not tried."""
 
 ROUNDS = 3
-"""At least so many."""
+"""Minimal number of rounds."""
 
 
 @dataclass
 class Contender:
-    """The contractions of a model that are alike, and the ways that are tried."""
+    """Identical contractions of a model, and the schedules that are tried."""
 
     found: ContractionCandidates
     specs: list[ScheduleSpec]
     times: list[int]
-    """The fastest of each way, of all these contractions together, in nanoseconds."""
+    """The fastest time of each schedule, summed over these contractions, in nanoseconds."""
     best: int = 0
 
     @property
@@ -55,7 +55,7 @@ class Contender:
         return self.times[self.best]
 
     def row(self) -> dict[str, Any]:
-        """In a file of schedules."""
+        """The row in a schedule file."""
         times = {str(spec): ns / 1e3 for spec, ns in zip(self.specs, self.times, strict=True)}
         return {
             "contraction": self.found.text,
@@ -66,7 +66,9 @@ class Contender:
 
 
 def shortlist(found: ContractionCandidates, few: int) -> list[ScheduleSpec]:
-    """The way that is taken now, Winograd's tiles of each size, and the best sums."""
+    """
+    The current schedule, the best one of each Winograd tile size, then the best of the others.
+    """
     costs = dict(found.specs)
     limit = HOPELESS * min(costs.values())
     first, *others = costs
@@ -77,7 +79,7 @@ def shortlist(found: ContractionCandidates, few: int) -> list[ScheduleSpec]:
 
 
 class Tuner:
-    """One model, compiled once for every rank of its lists of ways."""
+    """A model, compiled once for each rank in its lists of schedules."""
 
     def __init__(
         self,
@@ -100,11 +102,11 @@ class Tuner:
         self._programs = [self._program(self.contenders, rank) for rank in range(most)]
         self.before = self.after = 0
         self.in_vain = False
-        """Whether the fastest ways made the whole no faster."""
+        """Whether the fastest schedules did not make the whole model faster."""
 
     def _mark(self) -> None:
-        """Every contraction is called by its number in the list: calls of kernels will be, too."""
-        ops = [op for op in self._module.walk() if isinstance(op, tile.ContractOp)]
+        """Names every contraction by its number in the list, which kernel calls inherit."""
+        ops = [op for op in self._module.walk() if tile.is_contraction(op)]
         for op in self._module.walk():
             op.location = UnknownLoc()
         for number, each in enumerate(self.contenders):
@@ -116,7 +118,7 @@ class Tuner:
         return rank if rank < len(each.specs) else 0
 
     def _program(self, contenders: Sequence[Contender], rank: int | None = None) -> Profile:
-        """The model with ways of one rank, else with the best."""
+        """The model with the schedules of one rank, or with the best ones."""
         ranks = [each.best if rank is None else self._rank(each, rank) for each in contenders]
         pairs = zip(contenders, ranks, strict=True)
         overrides = tuple(str(Override(one.found.text, one.specs[rank])) for one, rank in pairs)
@@ -126,7 +128,7 @@ class Tuner:
         return tools.profile(module, self._compilation.weights, self._threads)
 
     def measure(self, seconds: float) -> None:
-        """Runs all programs in turn."""
+        """Runs all programs in interleaved rounds."""
         _race(self._programs, seconds)
         for rank, program in enumerate(self._programs):
             for number, taken in _times(program):
@@ -136,9 +138,10 @@ class Tuner:
 
     def decide(self, seconds: float) -> None:
         """
-        Takes the fastest ways, if they make the whole faster than it was.
+        Chooses the fastest schedules, unless the whole model gets slower with them.
 
-        What has no time of its own, as it is part of another kernel, stays undecided.
+        Contractions without a time of their own, because they are fused into another kernel, stay
+        undecided.
         """
         self.contenders = [each for each in self.contenders if UNKNOWN not in each.times]
         for each in self.contenders:
@@ -161,7 +164,9 @@ def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = T
 
 
 def _times(program: Profile) -> Iterator[tuple[int, int]]:
-    """(number of contenders, what all their calls took), also in loops and branches that ran"""
+    """
+    Yields (number of contender, total time of its calls), also for calls in loops and branches.
+    """
     totals: dict[int, int] = {}
     for call in program.traced:
         for kernel in call.kernels():

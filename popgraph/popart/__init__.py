@@ -1,4 +1,4 @@
-"""PopART's names: sessions, what they are told to do, and the builder of their graphs."""
+"""PopART's names: sessions with their options, and the builder of their graphs."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ _MODULES = {
     "popart.sessions.inference_session": "InferenceSession",
     "popart.sessions.training_session": "TrainingSession",
 }
-"""The public names by their modules below `popgraph`."""
+"""Modules below `popgraph` -> public names."""
 _CORES = {
     "_BuilderCore": "Builder",
     "_InferenceSessionCore": "InferenceSession",
     "_TensorInfoCore": "TensorInfo",
     "_TrainingSessionCore": "TrainingSession",
 }
-"""What PopART calls the classes below its own, which are one with them here."""
+"""Names of PopART's core classes, which are the same classes here."""
 _HOMES = {
     name: f"popgraph.{module}" for module, names in _MODULES.items() for name in names.split()
 }
@@ -105,7 +105,7 @@ _HOMES |= {one.__name__: one.__module__ for one in _PopartEnum.__subclasses__()}
 
 
 def __getattr__(name: str) -> Callable[[], str]:
-    """Each name is imported when it is first used; the rest are functions of no arguments."""
+    """Imports each name on first use; the remaining names are functions without arguments."""
     value: Callable[[], str]
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)

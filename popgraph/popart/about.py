@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from popgraph.builder.opset.arguments import typed
 
 POPART = (3, 4, 0)
-"""The PopART whose API this is."""
+"""The PopART version whose API this is."""
 
 defaultAiOnnxOpset = 10
 defaultAiOnnxMlOpset = 1

@@ -1,4 +1,4 @@
-"""PopART's builder, which writes operators of the version that PopART does."""
+"""PopART's builder with the default opset of PopART."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from popgraph.popart.api import builder
 from popgraph.popart.api.opsets import POPART_OPSETS, onnx_opset
 
 DEBUG_ID = "__debug_info_id"
-"""PopART's attribute of every node that a builder adds: the number of its debug info."""
+"""PopART's attribute of builder nodes: the number of their debug info."""
 
 
 @typed
 class Builder(builder.Builder):
     """
-    Builds an ONNX graph call by call, as `popgraph.Builder` does; `aiOnnx` is version 10.
+    Builds an ONNX graph call by call, like `popgraph.Builder`; `aiOnnx` is version 10.
 
-    As in PopART, an operator that does not take its inputs is refused by the session, and nodes
-    have the attribute `__debug_info_id`, which models leave out: ONNX's checker refuses it.
+    As in PopART, an operator with invalid operands is rejected by the session. Nodes have the
+    attribute `__debug_info_id`, which models omit: ONNX's checker rejects it.
     """
 
     DEFAULT_OPSET: ClassVar[int] = defaultAiOnnxOpset

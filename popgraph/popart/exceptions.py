@@ -27,31 +27,31 @@ from popgraph.support.shapes import Shape
 
 
 class popart_exception(PopgraphError):
-    """What PopART calls an error of its own; `args[0]` is the message."""
+    """PopART's own errors; `args[0]` is the message."""
 
 
 class unreadable_model(popart_exception):
-    """What was given as a model is none."""
+    """The given model cannot be parsed as ONNX."""
 
 
 class popart_internal_exception(popart_exception):
-    """A broken promise inside."""
+    """An internal invariant is violated."""
 
 
 class popart_runtime_error(popart_exception, RunError):
-    """A session was used wrongly."""
+    """Incorrect use of a session."""
 
 
 class popart_unsupported_exception(popart_exception, UnsupportedError):
-    """PopART could do this; PopGraph cannot, and says so instead of computing something else."""
+    """A feature of PopART that PopGraph does not implement."""
 
 
 class optimizer_replacement_error(popart_runtime_error):
-    """An optimizer cannot take another's place."""
+    """The new optimizer is incompatible with the current one."""
 
 
 class OutOfMemoryException(popart_exception):
-    """The model does not fit; `error` is what the compilation told."""
+    """The model exceeds the memory; `error` is the compilation's summary."""
 
     def __init__(self, error: Any) -> None:
         super().__init__(str(error), hint=getattr(error, "hint", ""))
@@ -65,37 +65,37 @@ class OutOfMemoryException(popart_exception):
 
 
 class poplibs_exception(PopgraphError):
-    """An error of the operator library."""
+    """An error in the operator library."""
 
 
 class poplar_exception(PopgraphError):
-    """An error of what runs the program."""
+    """An error in the runtime."""
 
 
 class poplar_runtime_error(poplar_exception):
-    """The run failed."""
+    """A failed run."""
 
 
 class poplar_application_runtime_error(poplar_runtime_error):
-    """The program itself failed."""
+    """A failure of the program itself."""
 
 
 class poplar_system_runtime_error(poplar_runtime_error):
-    """The device failed."""
+    """A failure of the device."""
 
 
 class poplar_recoverable_runtime_error(poplar_system_runtime_error):
-    """The device failed and a reset may help."""
+    """A device failure that a reset may fix."""
 
     recoveryAction = RecoveryAction.IPU_RESET
 
 
 class poplar_unrecoverable_runtime_error(poplar_system_runtime_error):
-    """The device failed for good."""
+    """A permanent device failure."""
 
 
 class poplar_unknown_runtime_error(poplar_system_runtime_error):
-    """The device failed, and nobody knows why."""
+    """A device failure of unknown cause."""
 
 
 _OPTIONS = {
@@ -104,16 +104,16 @@ _OPTIONS = {
     "replicas": "SessionOptions.replicatedGraphCount",
     "stages": "SessionOptions.enablePipelining",
 }
-"""PopART's options for those of the engine that an error is about."""
+"""{engine option that an error names: PopART's option}."""
 _HINTS = {
     "accumulate": "options.enableGradientAccumulation = True",
     "write the variables again": "session.weightsFromHost() writes the variables again",
 }
-"""Hints of the engine, as programs for PopART would follow them."""
+"""{fragment of an engine hint: the equivalent hint for PopART programs}."""
 
 
 def _in_popart_words(error: PopgraphError) -> PopgraphError | None:
-    """PopART's own error of what the engine refuses, if it has one."""
+    """PopART's own error for an engine error, if there is one."""
     match error:
         case UnknownOutputError(id=id, known=known):
             return popart_exception(_no_such_anchor(id, known))
@@ -172,9 +172,10 @@ def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
 @contextmanager
 def as_popart_errors() -> Iterator[None]:
     """
-    Within it, every error of ours is also a `popart_exception` (or `poplar_exception`).
+    A context that turns each error of PopGraph into one that is also a `popart_exception` (or
+    `poplar_exception`).
 
-    Errors of the engine get the class and the text that PopART has for them.
+    Errors of the engine get PopART's class and message.
     """
     try:
         yield
@@ -195,7 +196,7 @@ def _translated(error: PopgraphError) -> PopgraphError:
 
 @contextmanager
 def writing(refusal: str) -> Iterator[None]:
-    """Within it, a file that cannot be written is PopART's error, with a note that says why."""
+    """Turns a write error into PopART's message `refusal`, with the reason as a note."""
     try:
         yield
     except WriteError as error:
@@ -223,4 +224,4 @@ _throw_system_runtime_error = _raising(poplar_system_runtime_error)
 _throw_recoverable_runtime_error = _raising(poplar_recoverable_runtime_error)
 _throw_unrecoverable_runtime_error = _raising(poplar_unrecoverable_runtime_error)
 _throw_unknown_runtime_error = _raising(poplar_unknown_runtime_error)
-"""With these, programs try what they do about errors."""
+"""Functions by which programs test their error handling."""

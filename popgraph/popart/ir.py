@@ -1,4 +1,4 @@
-"""`getIr` and `_serializeIr`: the graphcore module that a session runs, in PopART's words."""
+"""`getIr` and `_serializeIr`: the graphcore module of a session in the form of PopART's IR."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from popgraph.popart.model.model import SessionModel
 from popgraph.support.names import hint
 
 NODE = "node"
-"""Note on an operation: the number of the model's node that it computes."""
+"""Location note of an operation: the index of the model's node that it computes."""
 
 RESTORED = "Restored___"
-"""Prefix of an activation that a pipeline keeps for its gradients."""
+"""Prefix of an activation that a pipeline stashes for the backward pass."""
 
 MAIN = "maingraph"
-"""The main graph, unless the user named it."""
+"""The default name of the main graph."""
 _UNNAMED = "BuilderGraph"
-"""Prefix of the names that builders choose themselves."""
+"""Prefix of names that builders generate."""
 
 _ONE_OPERATOR = """
     Abs Asin Atan AveragePool BatchNormalization Clip Cos Ctc CumSum Dropout Elu Erf Exp Expand
@@ -54,7 +54,7 @@ _GRADIENTS = {type_: f"{type_}Grad" for type_ in _ONE_OPERATOR.split()} | {
     "Softplus": "SoftPlusGrad",
     "Softsign": "SoftSignGrad",
 }
-"""Gradients that are one operator of PopART's. All others are shown operation by operation."""
+"""Gradients that are a single operator in PopART; all others appear as separate operations."""
 
 _TYPES = {
     "graphcore.broadcast": "Expand",
@@ -65,32 +65,32 @@ _TYPES = {
     "graphcore.l1_loss": "L1",
     "pg.update": "CopyVarUpdate",
 }
-"""Operations that PopART calls otherwise than the words of their name do."""
+"""Operations whose PopART name is not the CamelCase of their own."""
 
 _OF_KNOWN_SHAPE = {
     "RandomNormalLike": "RandomNormal",
     "RandomUniformLike": "RandomUniform",
 }
-"""Operators whose shapes are known in a session: they read no tensor for them."""
+"""{operator that reads its shape from a tensor: the operator with a static shape}."""
 
 _NAMES = {
     "reduction": "reduction_type",
     "ignoreIndex": "ignore_index",
     "inputIsLogProbability": "input_is_log_probability",
 }
-"""Attributes whose names in PopART's IR are not those in models."""
+"""{attribute in models: attribute in PopART's IR}."""
 
 _REDUCTIONS = {"Sum": "0", "Mean": "1", "None": "2"}
 
 
 def gradient_types() -> set[str]:
-    """The names of operators of gradients."""
+    """The operator names of gradients."""
     return {*_GRADIENTS.values(), "ConvDataGrad", "ConvWeightsGrad", "GatherGrad"}
 
 
 @dataclass(frozen=True)
 class Operator:
-    """What a node of the model computes, or its gradient; or one operation of the update."""
+    """A node of the model, its gradient, or one operation of an update."""
 
     type: str
     name: str
@@ -98,12 +98,12 @@ class Operator:
     outputs: Mapping[int, str]
     attributes: Mapping[str, str]
     is_forward: bool
-    """Whether it computes a node of the model, and not its gradient or an update."""
+    """False for gradients and updates."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Operations in a row that are one operator."""
+    """Consecutive operations that PopART shows as one operator."""
 
     operations: Sequence[Operation]
     node: OnnxOp | None
@@ -119,7 +119,7 @@ class _Group:
         return _GRADIENTS.get(self.node.op_type) or _type(self.operations[0])
 
     def reads(self) -> Iterator[SSAValue]:
-        """The tensors that it takes, but for constants that have no name."""
+        """The operands defined outside the group, except unnamed constants."""
         for op in self.operations:
             for value in op.operands:
                 owner = value.owner
@@ -129,7 +129,7 @@ class _Group:
                     yield value
 
     def gives(self) -> Iterator[SSAValue]:
-        """The tensors that something else reads."""
+        """The results with uses outside the group."""
         for op in self.operations:
             for value in op.results:
                 if any(use.operation not in self.operations for use in value.uses):
@@ -137,7 +137,7 @@ class _Group:
 
 
 def _groups(block: Block, nodes: Sequence[OnnxOp]) -> Iterator[_Group]:
-    """The operators of a block. Forward operations that stand there again are recomputed."""
+    """The operators of a block; a forward group that occurs again is marked as recomputed."""
     shown = [op for op in block.ops if not isinstance(op, _PLAIN)]
     rows = [(key, list(ops)) for key, ops in groupby(shown, lambda op: _key(op, nodes))]
     times = Counter(key for key, _ in rows)
@@ -156,7 +156,7 @@ def _groups(block: Block, nodes: Sequence[OnnxOp]) -> Iterator[_Group]:
 
 
 _Key = tuple[int | None, bool, Operation | None]
-"""The number of a node, whether it is its gradient, and an operation that is alone in its group."""
+"""(node index, whether it is the gradient, the operation if it is a group of its own)."""
 
 _PLAIN = (ConstantOp, VariableOp, ReturnOp, YieldOp)
 
@@ -168,7 +168,7 @@ def _key(op: Operation, nodes: Sequence[OnnxOp]) -> _Key:
 
 
 def _type(op: Operation) -> str:
-    """PopART's name of one operation, or ONNX's."""
+    """PopART's or ONNX's name of one operation."""
     if op.name in _TYPES:
         return _TYPES[op.name]
     named = op.ONNX.split() if isinstance(op, GraphcoreOp) else []
@@ -179,16 +179,16 @@ def _type(op: Operation) -> str:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a session computes the tensors of its model."""
+    """The IPU and pipeline stage of each tensor."""
 
     ipus: Mapping[str, int] = field(default_factory=dict)
-    """The IPU that computes each tensor, where one is chosen."""
+    """{tensor: IPU}, where assigned."""
     stages: Stages | None = None
     accumulates: bool = False
-    """Whether updates run once for several micro-batches."""
+    """Whether gradients accumulate over several micro-batches."""
 
     def attributes(self, outputs: Collection[str], *, forward: bool) -> Iterator[tuple[str, str]]:
-        """The IPU and the pipeline stage of a node with these outputs, or of its gradient."""
+        """The IPU and pipeline stage of a node with these outputs, or of its gradient."""
         ipu = next((self.ipus[id] for id in outputs if id in self.ipus), None)
         if ipu is not None:
             yield IPU, str(ipu)
@@ -201,7 +201,7 @@ class Placement:
 
 
 class _Names:
-    """The names of tensors: those of the model and of states, others made of these."""
+    """Names of SSA values: those of the model and of states, or generated ones."""
 
     def __init__(
         self, graph: GraphOp, nodes: Sequence[OnnxOp], literals: Sequence[str], loss: str
@@ -225,7 +225,7 @@ class _Names:
         return self._known[value]
 
     def _found(self, value: SSAValue) -> str | None:
-        """The name of a tensor of the model, or of its gradient, of which IR text has the hint."""
+        """The model's tensor, or its gradient, whose name matches the value's hint."""
         op = value.owner
         number = None if isinstance(op, Block) else node_of(op)
         if value.name_hint is None:
@@ -245,7 +245,7 @@ class _Names:
         return next((name for name, plain in named.items() if _is_hint(plain, value)), None)
 
     def _new(self, value: SSAValue) -> str:
-        """A name after what the operation reads, or after the node that it belongs to."""
+        """A fresh name derived from the node's output or the value's hint."""
         self._made += 1
         op = value.owner
         number = None if isinstance(op, Block) else node_of(op)
@@ -257,7 +257,7 @@ class _Names:
 
 
 def _is_hint(plain: str | None, value: SSAValue) -> bool:
-    """Whether a value has this name in IR text, which may drop numbers at the end."""
+    """Whether a value has this name in IR text, up to a numeric suffix."""
     return plain is not None and _stem(plain) == _stem(value.name_hint or "")
 
 
@@ -266,7 +266,7 @@ def _stem(name: str) -> str:
 
 
 def node_of(op: Operation) -> int | None:
-    """The number of the model's node that an operation belongs to."""
+    """The index of the model's node that an operation computes."""
     for text in notes(op.location):
         kind, _, number = text.partition(" ")
         if kind == NODE:
@@ -280,11 +280,11 @@ def is_gradient(op: Operation) -> bool:
 
 class Ir:
     """
-    The module of a session as PopART's IR: per graph its operators, in order.
+    The module of a session as PopART's IR: the operators of each graph, in schedule order.
 
-    Operations of one node of the model are one operator, as are those of its gradient where PopART
-    has one for it. Tensors have the names of the model, `Gradient___x`, or names of states. This
-    is the module that is compiled: it shows no operator that only PopART's patterns would make.
+    The operations of one node form one operator; so do those of its gradient where PopART has a
+    single operator for it. Tensors have the names of the model, `Gradient___x`, or names of states.
+    This is the compiled module, so operators that only PopART's patterns create are absent.
     """
 
     def __init__(
@@ -303,26 +303,26 @@ class Ir:
         )
 
     def graphNames(self) -> list[str]:
-        """The main graph first."""
+        """The names of all graphs, the main graph first."""
         return list(self._graphs)
 
     def operators(self, graph: str) -> Sequence[Operator]:
         return self._graphs[graph]
 
     def body(self, graph: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The tensors that a graph takes and gives."""
+        """(inputs, outputs) of a graph."""
         return self._bodies[graph]
 
     def infos(self) -> Mapping[str, TensorInfo]:
-        """Element type and shape of every tensor that an operator reads or computes."""
+        """Element type and shape of every operand and result."""
         return self._infos
 
     def text(self) -> str:
-        """The module, which parses back and runs."""
+        """The module as IR text, which can be parsed and run."""
         return str(self._module)
 
     def serialised(self) -> str:
-        """All graphs as PopART's JSON, in which every value is a text."""
+        """All graphs as PopART's JSON, where every value is a string."""
         shown = {name: [self._shown(op) for op in ops] for name, ops in self._graphs.items()}
         return json.dumps(shown)
 
@@ -346,7 +346,7 @@ class Ir:
         }
 
     def _read(self, name: str, block: Block, results: Sequence[str]) -> None:
-        """Adds a graph, and after it those that its operators run."""
+        """Adds a graph, then recursively the graphs that its operators call."""
         found = self._graphs[name] = []
         self._bodies[name] = [self._names.of(one) for one in block.args], results
         for group in _groups(block, self._nodes):
@@ -359,7 +359,7 @@ class Ir:
                     self._read(graph, region, given)
 
     def _called(self, group: _Group) -> Iterator[tuple[str, Block]]:
-        """The graphs of the model that an operator runs, and what they have become."""
+        """(graph name, block) of each subgraph that an operator calls."""
         names = [name for _, name in self._called_names(group)]
         for op in group.operations:
             if len(op.regions) == len(names):
@@ -367,7 +367,7 @@ class Ir:
 
     @staticmethod
     def _called_names(group: _Group) -> Iterator[tuple[str, str]]:
-        """The attributes of a node that are graphs, in PopART's words, and their names."""
+        """(attribute name in PopART, graph name) of each subgraph of a node."""
         graphs = {} if group.node is None or group.gradient else group.node.graphs()
         for attribute, many in sorted(graphs.items(), reverse=True):  # "then" is the first region
             for one in many:
@@ -391,7 +391,7 @@ class Ir:
         )
 
     def _update(self, op: UpdateOp, attributes: Mapping[str, str]) -> Operator:
-        """The end of a step, when a variable takes its new value."""
+        """The assignment of a variable's new value."""
         name, value = op.variable.text, self._names.of(op.value)
         info = TensorInfo(dtype_of(op.value).popart, shape_of(op.value))
         self._infos |= dict.fromkeys((name, value, UPDATED + name), info)
@@ -402,7 +402,7 @@ class Ir:
         return "" if group.node is None else group.node.node_name
 
     def _indexed(self, group: _Group, inputs: Iterable[str]) -> dict[int, str]:
-        """Inputs by the place that they have in the model's node, others behind those."""
+        """{input index: tensor}: operands of the model's node keep their index, others follow."""
         names = [] if group.node is None or group.gradient else names_read(group.node)
         found = {names.index(id): id for id in inputs if id in names}
         rest = [id for id in inputs if id not in names]
@@ -437,7 +437,7 @@ class Ir:
 
 
 def names_read(node: OnnxOp) -> list[str]:
-    """The tensors that a node of the model reads, "" where it lacks one."""
+    """The operand names of a node of the model, "" for an omitted one."""
     return [value_name(one) if one is not None else "" for one in node.input_values()]
 
 
@@ -446,7 +446,7 @@ def _reduction(name: str, value: object) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as C++ streams write it."""
+    """A value in the format of C++ streams."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,4 +1,6 @@
-"""PopART's `NetWriter`: a network of another framework, run and saved beside a session."""
+"""
+PopART's `NetWriter`: the base of classes that train and export a network of another framework.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from popgraph.support.arrays import Array
 
 class NetWriter:
     """
-    The base of the writers of frameworks.
+    The base class of framework-specific writers.
 
-    `NetWriter(inNames, outNames, losses, optimizer, dataFeed, inputShapeInfo)`, as in PopONNX, or
-    without losses, as in PopART when losses had become operators; `dataFlow` is `dataFeed`.
+    `NetWriter(inNames, outNames, losses, optimizer, dataFeed, inputShapeInfo)` as in PopONNX, or
+    without losses as in PopART since losses are operators. `dataFlow` is an alias of `dataFeed`.
     """
 
     _NAMES: ClassVar[tuple[str, ...]] = ("optimizer", "dataFeed", "inputShapeInfo")
@@ -50,7 +52,7 @@ class NetWriter:
         raise NotImplementedError
 
     def train(self, inputsMap: Mapping[str, Array]) -> Any:
-        """Takes `batchesPerStep` steps of training."""
+        """Runs `batchesPerStep` training iterations."""
         raise NotImplementedError
 
     def evaluate(self, inputsMap: Mapping[str, Array]) -> Any:
@@ -63,4 +65,4 @@ class NetWriter:
 
 
 _OPTIONAL = ("samplesPerBatch",)
-"""What not every era's writer was told."""
+"""Arguments that some eras omit."""

@@ -1,4 +1,4 @@
-"""PopART's `NumericsReport`: how far two trainings of the same weights went apart."""
+"""PopART's `NumericsReport`: the divergence of two trainings with the same initial weights."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from popgraph.popart.sessions.export import weights_of
 from popgraph.support.arrays import Array
 
 TINY = 1e-8
-"""What PopART adds to a divisor that may be zero."""
+"""The epsilon that PopART adds to divisors."""
 
 
 @dataclass(frozen=True)
 class _Apart:
-    """The lengths of two changes, and of their difference."""
+    """The norms of two updates, and of their difference."""
 
     first: float
     second: float
@@ -49,8 +49,8 @@ class NumericsReport:
     """
     Compares the weights of four models: `NumericsReport(A0, A1, B0, B1)`.
 
-    From A0 to A1 one training led, from B0 to B1 another. Weights of integers are left out. Sums
-    are taken in double precision.
+    One training updates A0 to A1, another B0 to B1. Integer weights are ignored. Sums accumulate in
+    double precision.
     """
 
     def __init__(self, A0: str | Path, A1: str | Path, B0: str | Path, B1: str | Path) -> None:

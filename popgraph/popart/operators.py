@@ -1,4 +1,4 @@
-"""PopART's lists of operators: which can be compiled, and their inputs, outputs and attributes."""
+"""PopART's lists of operators: which are supported, with inputs, outputs and attributes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class OperatorIdentifier:
 @typed
 def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdentifier]:
     """
-    Every version of every operator that can be compiled.
+    Every version of every supported operator.
 
-    What is internal occurs in no model, only in `getIr`: operators of gradients.
+    Internal operators are gradients, which occur only in `getIr`.
     """
     public = [
         OperatorIdentifier(domain or "ai.onnx", name, number)
@@ -46,7 +46,7 @@ def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdenti
 
 @typed
 def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
-    """The operators of an ai.onnx version that cannot be compiled."""
+    """The unsupported operators of an ai.onnx version."""
     known = set(supported_operators())
     newest: dict[str, int] = {}
     for schema in SCHEMAS:
@@ -81,7 +81,7 @@ class _Attribute:
 @typed
 @dataclass(frozen=True)
 class OpDefinition:
-    """Inputs and outputs in order, with the element types that they may have, and attributes."""
+    """Inputs and outputs in order with their allowed element types, and attributes."""
 
     Input: ClassVar = _Input
     Output: ClassVar = _Output
@@ -96,7 +96,7 @@ class OpDefinition:
 def getSupportedOperationsDefinition(
     includeInternal: bool = False,
 ) -> dict[OperatorIdentifier, OpDefinition]:
-    """What ONNX's schemas say of every operator that can be compiled; of others it is not told."""
+    """The schema of each supported operator; empty for operators that ONNX does not define."""
     schemas = {(one.domain or "ai.onnx", one.name, one.since_version): one for one in SCHEMAS}
     found = {}
     for identifier in getSupportedOperations(includeInternal):
@@ -114,6 +114,6 @@ def _of_schema(schema: Any) -> OpDefinition:
 
 
 def _types(texts: Sequence[str]) -> list[DataType]:
-    """PopART's types among those that a schema admits."""
+    """PopART's data types among the allowed types of a schema."""
     names = [one.removeprefix("tensor(").removesuffix(")").upper() for one in sorted(texts)]
     return [DataType[name] for name in names if name in DataType.__members__]

@@ -1,4 +1,4 @@
-"""PyTorch modules in PopART's programs: `PytorchNetWriter`, and sessions of modules."""
+"""PyTorch modules in PopART programs: `PytorchNetWriter`, and sessions of modules."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ torch: Any = import_module("torch")
 Batch = dict[str, Array]
 
 OPSET = 9
-"""The version of ai.onnx that PopART's programs are of."""
+"""PopART's version of ai.onnx."""
 
 
 def conv3x3(in_planes: int, out_planes: int, stride: int = 1) -> Any:
-    """A convolution of 3x3 that keeps the size of images, without a bias."""
+    """A 3x3 convolution that preserves the spatial size, without bias."""
     return torch.nn.Conv2d(in_planes, out_planes, 3, stride=stride, padding=1, bias=False)
 
 
 class PytorchNetWriter(NetWriter):
     """
     `PytorchNetWriter(inNames, outNames, losses, optimizer, dataFeed, inputShapeInfo, module,
-    samplesPerBatch)`; without losses, the module's one output is the loss.
+    samplesPerBatch)`; without losses, the only output of the module is the loss.
 
-    The module takes the list of its inputs. `samplesPerBatch` is what `evaluate` needs.
+    The module takes a list of inputs. `evaluate` requires `samplesPerBatch`.
     """
 
     _NAMES: ClassVar[tuple[str, ...]] = (*NetWriter._NAMES, "module", "samplesPerBatch")
@@ -52,7 +52,7 @@ class PytorchNetWriter(NetWriter):
     samplesPerBatch: int | None
 
     def getTorchOptimizer(self) -> Any:
-        """The optimizer as one of PyTorch."""
+        """The equivalent PyTorch optimizer."""
         if not isinstance(self.optimizer, SGD):
             raise RuntimeError("unrecognised optimizer")
         values = (
@@ -65,7 +65,7 @@ class PytorchNetWriter(NetWriter):
         return torch.optim.SGD(parameters, lr=rate, weight_decay=decay, momentum=momentum)
 
     def getTorchLossTarget(self, streamMap: Mapping[str, Array], outMap: Mapping[str, Any]) -> Any:
-        """The sum of the losses, by PyTorch."""
+        """The sum of the losses, computed by PyTorch."""
         return sum(_value(loss, streamMap, outMap) for loss in self.losses)
 
     def saveModel(self, fnModel: str) -> None:
@@ -92,7 +92,7 @@ class PytorchNetWriter(NetWriter):
             write_file(fnModel, [transformer.getModelProto()])
 
     def train(self, inMap: Mapping[str, Array]) -> list[dict[str, Any]]:
-        """The parameters behind each batch of a step."""
+        """Trains one step, and returns the parameters after each batch."""
         optimizer = self.getTorchOptimizer()
         self.module.train()
         found = []
@@ -125,7 +125,9 @@ class PytorchNetWriter(NetWriter):
         return found
 
     def _batches(self, inMap: Mapping[str, Array]) -> Iterator[Batch]:
-        """The batches of a step: along an axis of their own, or one behind the other."""
+        """
+        The batches of a step, split along the leading axis, or in chunks of `batchSize` samples.
+        """
         count = self.dataFlow.batchesPerStep()
         size = getattr(self.dataFlow, "batchSize", lambda: 1)()
         for at in range(count):
@@ -158,7 +160,7 @@ def _value(loss: Any, streams: Mapping[str, Array], outputs: Mapping[str, Any]) 
 
 
 def _tensor(array: Array, labels: bool) -> Any:
-    """An array for PyTorch, whose labels have 64 bits; what is no label is a number of FLOAT."""
+    """Converts an array to a tensor: labels to int64, everything else to float32."""
     if labels and array.dtype == np.int32:
         return torch.as_tensor(array.astype(np.int64))
     return torch.as_tensor(array if labels else array.astype(np.float32))
@@ -181,12 +183,12 @@ _TYPES = {
 
 
 class _OfModule(Session):
-    """A module as a session: inputs `input_0`, outputs `output_0`, targets and losses likewise."""
+    """A session of a module, with tensors `input_i`, `output_i`, `target_i` and `loss_i`."""
 
     ERA = era_named("2020-05")
 
     _mode: Any
-    """Whether the module is exported as it trains."""
+    """The mode in which the module is exported."""
 
     def _of_module(
         self,
@@ -202,7 +204,9 @@ class _OfModule(Session):
         userOptions: SessionOptions | None = None,
         passes: Patterns | None = None,
     ) -> dict[str, Any]:
-        """What a session of the module takes; the data are those of a step, all batches of it."""
+        """
+        The arguments of a session of the module; `inputs` and `targets` hold all batches of a step.
+        """
         self._torch_batch, self._torch_batches = batch_size, batches_per_step
         given = [self._first(one) for one in _several(inputs)]
         wanted = [self._first(one) for one in _several(targets)]
@@ -238,7 +242,7 @@ class _OfModule(Session):
         return tensor.reshape(self._torch_batches, self._torch_batch, *tensor.shape[1:])
 
     def _arrays_of(self, data: tuple[Any, ...]) -> tuple[dict[str, Array], str]:
-        """The arrays of a step, and its name: `run(inputs, targets)`, a name before them if any."""
+        """(arrays, name) of a step, from `run(inputs, targets)` or `run(name, inputs, targets)`."""
         name, tensors = (data[0], data[1:]) if isinstance(data[0], str) else ("", data)
         arrays = (self._by_batch(one).detach().numpy() for one in tensors)
         return dict(zip(self._torch_names, arrays, strict=True)), name
@@ -285,7 +289,9 @@ def _shapes(given: InputShapeInfo | None, targets: list[tuple[int, Any]]) -> Inp
 
 
 def _loss(loss: Any, at: int) -> Loss:
-    """PopART's loss of PyTorch's; an NLLLoss has probabilities here, not their logarithms."""
+    """
+    PopART's equivalent of a PyTorch loss; NLLLoss takes probabilities here, not log-probabilities.
+    """
     output, target, name = f"output_{at}", f"target_{at}", f"loss_{at}"
     match loss:
         case torch.nn.NLLLoss():
@@ -316,7 +322,7 @@ def _optimizer(given: Any) -> Optimizer:
 
 
 def _exported(module: Any, inputs: list[Any], outputs: int, mode: Any) -> bytes:
-    """The module's ONNX model, parameters under their own names."""
+    """The ONNX model of the module; parameters keep their names."""
     written = io.BytesIO()
     torch.onnx.export(
         module,

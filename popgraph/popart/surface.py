@@ -1,4 +1,4 @@
-"""PopART's public names, options and patterns, and what each of them does here."""
+"""PopART's public names, options and patterns, and their effect here."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from popgraph.popart.sessions.training_session import TrainingSession
 
 
 class Effect(Enum):
-    """What a name of PopART does here; of options and patterns, what they change."""
+    """The effect of a public name, option or pattern."""
 
     WORKS = "works"
     QUIET = "accepted without effect"
     PROGRAM = "changes the program"
-    """Results, speed or memory of what runs, or what a session keeps or refuses."""
+    """Changes results, speed, memory, or what a session stores or refuses."""
     REPORTS = "changes reports only"
     IR = "shown in the IR only"
-    """In drawings of `getIr`; nothing that runs depends on it."""
+    """Visible in drawings of `getIr` only; execution does not depend on it."""
     NONE = "no effect"
     REFUSED = "refused, as PopART without an IPU"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A name, what it belongs to ("" is the module itself), what it does, and why no more."""
+    """A name, its owner ("" for the module), its effect, and the reason for a limitation."""
 
     owner: str
     name: str
@@ -41,17 +41,17 @@ class Entry:
 
 
 Table = Mapping[Effect, Mapping[str, str]]
-"""Names, by their effect and the reason."""
+"""{effect: {reason: names}}."""
 
 
-_ONE_DEVICE = "all replicas are in one memory: there is nothing to place"
-_ACROSS = "memory: processes share out the elements (ZeRO), if it asks for replicated sharding"
-_COUNTS = "results: how many micro-batches and replicas make an update"
-_RANKS = "results: how many replicas are in other processes"
-_IPU = "orders, places or copies the work of an IPU"
-_LIBRARIES = "configures Poplar's libraries; kernels here are chosen by schedules"
-_HOST = "configures streams between host and IPU; here both have one memory"
-_MISSING = "instruments, logs or draws what only an IPU has; `popgraph print` shows programs"
+_ONE_DEVICE = "all replicas share one memory, so placement has no effect"
+_ACROSS = "memory: with replicated sharding, processes partition the elements (ZeRO)"
+_COUNTS = "results: the number of micro-batches and replicas per update"
+_RANKS = "results: the number of replicas in other processes"
+_IPU = "schedules, places or copies operations of an IPU"
+_LIBRARIES = "configures Poplar's libraries; here schedules select kernels"
+_HOST = "configures streams between host and IPU; here both share one memory"
+_MISSING = "instruments, logs or draws IPU programs; `popgraph print` shows programs here"
 _CACHE = "kernels are always cached, in the user's cache directory"
 
 OPTIONS: Table = {
@@ -60,8 +60,8 @@ OPTIONS: Table = {
             accumulationFactor enableGradientAccumulation enableReplicatedGraphs
             replicatedGraphCount
         """,
-        "results: gradients are added up or averaged": "accumulationAndReplicationReductionType",
-        "results: when the mean of gradients is taken, which rounds differently": """
+        "results: gradients are summed or averaged": "accumulationAndReplicationReductionType",
+        "results: when gradients are averaged, which affects rounding": """
             meanAccumulationAndReplicationReductionStrategy
         """,
         _RANKS: """
@@ -72,35 +72,35 @@ OPTIONS: Table = {
             accumulatorTensorLocationSettings optimizerStateTensorLocationSettings
             weightTensorLocationSettings
         """,
-        "results: the loss scale follows the gradients": "automaticLossScalingSettings",
-        "memory: gradients recompute activations instead of keeping them": "autoRecomputation",
-        "speed: weights of inference are constants, which the host cannot change": """
+        "results: the loss scale adapts to the gradients": "automaticLossScalingSettings",
+        "memory: activations are recomputed for gradients, not stored": "autoRecomputation",
+        "speed: weights of inference sessions are constants, which the host cannot change": """
             constantWeights
         """,
-        "without it, `prepareDevice` compiles nothing, and nothing can run": "compileEngine",
-        "a second program, which `run` of its handle calls": """
+        "without it, `prepareDevice` does not compile, and no step can run": "compileEngine",
+        "adds a second program, which `run` selects by its handle": """
             createImplicitPipeliningFwdOnlyProgram
         """,
         "which states `modelToHost` writes": """
             disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams
         """,
-        "results: a step with NaN or infinity ends with an error": "enableFloatingPointChecks",
+        "results: NaN or infinity in a step is an error": "enableFloatingPointChecks",
         "whether `getRNGState` and `setRNGState` may be called": "enableLoadAndOffloadRNGState",
-        "results: later stages meet older weights unless gradients accumulate": "enablePipelining",
-        "results: halves are rounded at random": "enableStochasticRounding",
-        "results: which channels are a group": "groupNormStridedChannelGrouping",
-        "results: inputs are drawn here, and the host's are not read": "syntheticDataMode",
-        "results: which stage of a pipeline by cost computes what": "virtualGraphSplitRatios",
-        "which devices stages of a pipeline have, and what is refused": "virtualGraphMode",
+        "results: without gradient accumulation, stages use stale weights": "enablePipelining",
+        "results: stochastic rounding of half precision": "enableStochasticRounding",
+        "results: the assignment of channels to groups": "groupNormStridedChannelGrouping",
+        "results: inputs are generated, and the host's are ignored": "syntheticDataMode",
+        "results: the stages of an automatic pipeline": "virtualGraphSplitRatios",
+        "the devices of pipeline stages, and which models are refused": "virtualGraphMode",
     },
     Effect.REPORTS: {
-        "summaries show more": "reportOptions",
-        "summaries name tensors that an IPU would have off chip": "tensorLocationSettingsOverride",
-        "lets `getCycleCount` give the modelled cycles": "instrumentWithHardwareCycleCounter",
-        "`debug.allowOutOfMemory`: what the error of a full IPU says": "engineOptions",
+        "details in summaries": "reportOptions",
+        "summaries list tensors that would be off-chip on an IPU": "tensorLocationSettingsOverride",
+        "enables `getCycleCount`, with modelled cycles": "instrumentWithHardwareCycleCounter",
+        "`debug.allowOutOfMemory`: details in the out-of-memory error of an IPU": "engineOptions",
     },
     Effect.IR: {
-        "which pictures of the IR are drawn, where and of what": """
+        "which graphs of the IR are drawn, and where": """
             dotChecks dotOpNames finalDotOp firstDotOp logDir
         """,
     },
@@ -113,9 +113,9 @@ OPTIONS: Table = {
             replicatedCollectivesSettings scheduleNonWeightUpdateGradientConsumersEarly
             swapLimitScheduler timeLimitScheduler
         """,
-        "sums of gradients are written as they come": "decomposeGradSum",
-        "the program computes the loss scale in the type of the loss": "ensureFp32LossScaleTensor",
-        "a step is a loop of the host; overlap of exchanges needs it": """
+        "gradients are summed in the order in which they are computed": "decomposeGradSum",
+        "the loss scale has the type of the loss": "ensureFp32LossScaleTensor",
+        "a step is a loop on the host; required by overlapped exchange only": """
             enableExplicitIR enableExplicitMainLoops explicitRecomputation useHostCopyOps
         """,
         _ONE_DEVICE: "groupHostSync",
@@ -124,7 +124,7 @@ OPTIONS: Table = {
             enableEfficientOverlapIOTopoCons enablePrefetchDatastreams prefetchBufferingDepthMap
             rearrangeAnchorsOnHost rearrangeStreamsOnHost
         """,
-        "orders or copies the work of an IPU; the passes here decide themselves": """
+        "schedules or copies operations of an IPU; passes here have their own heuristics": """
             enableConstantFoldingOfMultipleConsumers enableInplaceAmbiguityChecking
             enableOutliningCopyCostPruning experimentalSettings outlineSequenceBreakCost
             separateCallOpPdfs stashAllTensorsInferencePipeline subgraphCopyingStrategy
@@ -135,11 +135,11 @@ OPTIONS: Table = {
             enableNonStableSoftmax enableStableNorm gclOptions lstmOptions matmulOptions
             throwIfLog2ScaleTensorNotInRange
         """,
-        "all weights are sent alike: PopART's Python has no buffersFromHost": """
+        "all weights are sent together: PopART's Python API has no buffersFromHost": """
             updatableNamedBuffers
         """,
-        "64-bit numbers stay what they are": "enableSupportedDataTypeCasting",
-        "every operator keeps the version that its model asks for": "strictOpVersions",
+        "64-bit numbers are supported": "enableSupportedDataTypeCasting",
+        "every operator has the version of the model's opset": "strictOpVersions",
         _MISSING: """
             exportPoplarComputationGraph exportPoplarVertexGraph hardwareInstrumentations
             opxAliasChecking opxModifyChecking serializedPoprithmsAnnealGraphsDir
@@ -151,27 +151,27 @@ OPTIONS: Table = {
         "other values than the default would change results": "customCodelets",
     },
 }
-"""What each of PopART's options changes."""
+"""The effect of each of PopART's options."""
 
 _PATTERNS_WITHOUT: Table = {
     Effect.NONE: {
-        "only operators of PopXL need it": "AllReduceToIdentity DecomposeBinaryConstScalar",
-        "says where an IPU's tiles keep or overwrite what": "InitAccumulate",
-        "the operator, and the bodies of loops, stay as written": "LoopScanOut PackedDataBlock",
-        "the norm is that of a weight, be it used in parts or not": "LambSerialisedWeight",
-        "a loss scale is made in the type that the loss has": "RemoveUnnecessaryLossGradCast",
+        "applies to operators of PopXL only": "AllReduceToIdentity DecomposeBinaryConstScalar",
+        "affects the layout and in-place updates on tiles of an IPU": "InitAccumulate",
+        "the operator, and loop bodies, are not rewritten": "LoopScanOut PackedDataBlock",
+        "the norm is that of the whole weight, sliced or not": "LambSerialisedWeight",
+        "the loss scale has the type of the loss": "RemoveUnnecessaryLossGradCast",
         _ONE_DEVICE: "SplitGather",
     },
 }
 
-_FUSED = "speed: the gradient of Softmax with a loss is one operation, unless both are off"
-_REWRITTEN = "how PopART writes operators; the program is lowered from the model as it is"
-_NEEDED = f"{_REWRITTEN}. A session refuses to go without it, as PopART does"
+_FUSED = "speed: the gradient of Softmax with a loss is fused, unless both are disabled"
+_REWRITTEN = "rewrites operators in PopART; here the model is lowered directly"
+_NEEDED = f"{_REWRITTEN}. A session requires it, as in PopART"
 
 
-_SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
-_POPLAR = "speaks to Poplar's libraries, which are not here"
-_POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
+_SCHEDULE = "schedules or copies operations of an IPU; results do not depend on it"
+_POPLAR = "calls Poplar's libraries, which are absent"
+_POPEF = "executables are cached automatically; PopEF is Graphcore's format"
 
 OURS: Mapping[str, str] = {
     "Builder": """
@@ -182,7 +182,7 @@ OURS: Mapping[str, str] = {
     "TrainingSession": "selection",
     "Session": "save tuned wait",
 }
-"""What classes have for PopGraph itself: PopART has no such names."""
+"""{class: names that PopGraph adds to PopART's class}."""
 
 OTHERS: Mapping[str, Table] = {
     "": {
@@ -192,12 +192,12 @@ OTHERS: Mapping[str, Table] = {
                 AccumulateOuterFragmentSettings AutodiffSettings BatchSerializationSettings
                 ExecutionPhaseSettings ExperimentalSettings
             """,
-            "kept, but nothing reads it": "NumIOTiles",
+            "stored, but not used": "NumIOTiles",
         },
     },
     "Builder": {
         Effect.QUIET: {
-            "a note in the model; the passes of the CPU decide themselves": """
+            "an annotation in the model; passes for the CPU ignore it": """
                 excludePatterns outlineAttributes schedulePriority setAvailableMemoryProportion
                 setEnableConvDithering setInplacePreferences setPartialsType setSerializeMatMul
             """,
@@ -211,14 +211,14 @@ OTHERS: Mapping[str, Table] = {
     },
     "TrainingSession": {
         Effect.QUIET: {
-            "cached kernels are looked up whenever needed": "updateEngineCache",
+            "the kernel cache is read at each compilation": "updateEngineCache",
         },
         Effect.REFUSED: {
             _POPLAR: "connectStreamToCallback",
         },
     },
 }
-"""What does less than its name says, or is not here, by what it does and why."""
+"""{owner: names with a limited effect, or none}."""
 
 
 def _named(owner: str, table: Table) -> Iterator[Entry]:
@@ -228,7 +228,7 @@ def _named(owner: str, table: Table) -> Iterator[Entry]:
 
 
 def _names() -> dict[str, set[str]]:
-    """PopART's public names, by what they belong to; "" is the module itself."""
+    """{owner: PopART's public names}; the owner "" is the module."""
     owners = [Builder, InferenceSession, TrainingSession, Session]
     found = {one.__name__: {name for name in dir(one) if name[0] != "_"} for one in owners}
     for kind in ("InferenceSession", "TrainingSession"):
@@ -261,8 +261,8 @@ def patterns() -> list[Entry]:
 
 def entries() -> Iterator[Entry]:
     """
-    Every public name of PopART but enumerations, their members and the functions of prefixes,
-    classes one after the other, and then the patterns.
+    Every public name of PopART except enumerations, their members and prefix functions: class by
+    class, then options and patterns.
     """
     for owner, names in _names().items():
         others = list(_named(owner, OTHERS.get(owner, {})))

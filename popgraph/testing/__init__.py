@@ -1,4 +1,4 @@
-"""For test suites, ours and our users': strategies that draw programs, checkers of meaning."""
+"""For test suites, also of users: Hypothesis strategies for programs, checks of equivalence."""
 
 from __future__ import annotations
 

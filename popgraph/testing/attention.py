@@ -1,4 +1,4 @@
-"""Strategy for attention: two products with a softmax between them, and variations."""
+"""Strategy for attention: two matmuls with a softmax between them, and variations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from popgraph.testing.specs import Constant, Network, Node
 @st.composite
 def attentions(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    softmax(q k * scale + mask) v for one or two leading dimensions; heads may be put together.
+    softmax(q k * scale + mask) v for one or two leading dimensions; heads may be merged.
 
-    The scale may as well be part of queries, of keys, or of both, as exporters have it. Keys and
-    values often fill vectors, and the scores are an output sometimes.
+    Exporters apply the scale to queries, keys or both, and so do some of these networks. Keys and
+    values often fill vectors, and the scores are sometimes an output.
     """
     batch = draw(st.sampled_from([(1,), (2,), (1, 2)]))
     rows, width = draw(st.integers(2, 5)), draw(st.integers(2, 3))

@@ -1,4 +1,4 @@
-"""Strategy for contractions in blocks of terms, whose right factor has several parts an element."""
+"""Strategy for blocked contractions whose right operand packs several parts per element."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.testing.structured import (
 )
 
 SPREAD = -1640531527
-"""Small numbers times this have bits everywhere."""
+"""Multiplied by small integers, this sets bits everywhere."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class BlockSpec:
     """`y[m, n] = sum b: body(sum k, i: x[m, b, k, i] * part i of w[b, k, n], ...) + ...`"""
 
     sizes: Shape
-    """Rows, columns, blocks, elements of a block, parts of an element."""
+    """Rows, columns, blocks, elements per block, parts per element."""
     bits: int
     words: str | None
     order: tuple[int, ...]
-    """Which axis of the right factor stands where."""
+    """The axis of the right operand at each position."""
     joined: tuple[Operand, ...] | None = None
-    """What each block's sum is multiplied by; None where there are no blocks."""
+    """Factors of each block's sum; None without blocks."""
     epilogue_inputs: tuple[Operand, ...] = ()
     picks: bool = False
-    """Whether parts choose from numbers."""
+    """Whether parts are codes into a table of numbers."""
     kind: str = "f32"
 
     @property
@@ -66,7 +66,7 @@ class BlockSpec:
         places = AffineMap.from_callable(lambda _m, n, b, k, _i: (b, k, n)).results
         rhs = AffineMap(5, 0, tuple(places[axis] for axis in self.order))
         mask = sum(((1 << self.bits) - 1) << at for at in (0, 8, 16, 24)) if self.words else 0
-        contract = tile.ContractOp(
+        contract = tile.ReduceOp(
             [values[0], spread.outputs[0]],
             [lhs, rhs],
             self.sizes,
@@ -77,6 +77,7 @@ class BlockSpec:
             [f32],
             values[2:last],
             [one.map(2) for one in self.epilogue_inputs],
+            contracts=True,
             blocks=self._blocks(values[last:]),
         )
         return [spread, contract]
@@ -124,7 +125,7 @@ class BlockSpec:
 
 
 def _spread(value: SSAValue) -> tile.MapOp:
-    """Numbers with bits everywhere."""
+    """Multiplies by `SPREAD`, so that bits are set everywhere."""
     shape = tensor_of(value).get_shape()
     body = Body(i32, [i32])
     spread = body.product(body.block.args[0], body.number(SPREAD))
@@ -133,7 +134,7 @@ def _spread(value: SSAValue) -> tile.MapOp:
 
 @st.composite
 def block_sums(draw: st.DrawFn) -> BlockSpec:
-    """Of floats, or of words of small integers."""
+    """Blocked contractions of floats, or of packed small integers."""
     words = draw(st.sampled_from([None, "u8i8", "i8u8"]))
     count, bits = draw(st.sampled_from([(2, 4), (1, 4)] if words else [(8, 4), (4, 8), (3, 5)]))
     size = st.sampled_from(SIZES)

@@ -1,4 +1,4 @@
-"""Strategy for integers beside the ends of their types: clamped, or compared."""
+"""Strategy for integers near the limits of their types: clamped, or compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TYPES = ("i8", "u8", "i16", "u16")
 
 @st.composite
 def clamps(draw: DrawFn, dtype: str = "f32") -> Network:
-    """Max, Min or a comparison of integers of all sizes and a number at an end of their type."""
+    """Max, Min or a comparison of integers with a constant at a limit of their type."""
     name = draw(st.sampled_from(TYPES))
     ends = ml_dtypes.iinfo(BY_NAME[name].numpy)
     least, greatest = int(ends.min), int(ends.max)

@@ -13,26 +13,26 @@ from popgraph.testing.strategies import Draft, grown, trained
 from popgraph.testing.templates.frame import LIMIT, Step
 
 SMALL = (st.integers(1, 3), st.integers(1, 4))
-"""Sizes of axes: of the first, which scans go along, and of others."""
+"""Sizes of axes: of the first, which Scan iterates over, and of others."""
 
 
 def controlled(dtype: str = "f32") -> SearchStrategy[Network]:
-    """A small network with a branch or a loop in it, in which there may be another one."""
+    """A small network with a branch or a loop, maybe nested."""
     return _drafts(dtype, True).map(lambda draft: draft[0])
 
 
 def training_controlled(dtype: str = "f32", nll: bool = True) -> SearchStrategy[Network]:
     """
-    Such a network that ends in its loss, as `training_networks` do.
+    A network with control flow that ends in its loss, as `training_networks` do.
 
-    Data never give the number of turns: such a loop has no gradient.
+    Trip counts do not depend on data: such a loop has no gradient.
     """
     return trained(_drafts(dtype, False), dtype, nll)
 
 
 @st.composite
 def _drafts(draw: DrawFn, dtype: str, counted: bool) -> Draft:
-    """`counted`: data may give numbers of turns."""
+    """`counted`: trip counts may depend on data."""
     first, other = SMALL
     kinds: list[SearchStrategy[Shape]] = [
         st.tuples(first),
@@ -59,7 +59,7 @@ class _Control:
     counted: bool
 
     def node(self, shapes: list[Shape], depth: int) -> Step:
-        """One of them on one of the values; at most so many are inside each other."""
+        """A branch or loop on one of the values, with at most `depth` levels of nesting."""
         source = self.draw(st.integers(0, len(shapes) - 1))
         captured = tuple(self.draw(st.lists(st.integers(0, len(shapes) - 1), max_size=2)))
         op = self.draw(
@@ -101,13 +101,13 @@ class _Control:
         return self._given(body, state, row)
 
     def _given(self, body: Body, state: Shape, row: Shape) -> tuple[Body, Shape]:
-        """The same or one that gives its rows, and the shape of what it gives."""
+        """Chooses whether a body returns its rows; returns the shape of the result, too."""
         if body.trips and body.trips * prod(row) <= LIMIT and self.draw(st.booleans()):
             return replace(body, stacked=True), (body.trips, *row)
         return body, state
 
     def _network(self, inputs: list[Shape], depth: int) -> tuple[Network, Shape]:
-        """What a body computes, and the shape of its last value."""
+        """The network of a body, and the shape of its last value."""
         shapes = list(inputs)
         nodes = grown(self.draw, shapes, self.draw(st.integers(1, 3)), self.dtype)
         if depth > 1 and self.draw(_SELDOM):

@@ -1,4 +1,4 @@
-"""Random convolutions: those whose weights learn, whose windows reach far, and of volumes."""
+"""Strategies for convolutions: trained weights, wide dilated windows, and volumes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from popgraph.testing.specs import Constant, Network, Node
 @st.composite
 def learning_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A 3x3 convolution of computed images, an activation, and a loss that weighs what it gives.
+    A 3x3 convolution of computed images, an activation, and a weighted loss.
 
-    Channels mostly fill vectors. Images hold several of Winograd's tiles, but seldom a whole
-    number of them. A residual is added sometimes.
+    Channels mostly fill vectors. Images cover several Winograd tiles, seldom an integer number of
+    them. A residual is added sometimes.
     """
     before, behind = (draw(st.sampled_from([4, 4, 8, 5, 3])) for _ in range(2))
     height, width = (draw(st.sampled_from([5, 3, 6, 7, 4])) for _ in range(2))
@@ -40,9 +40,9 @@ def learning_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def wide_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A convolution whose dilated windows are as wide as what they slide over, or nearly, or wider.
+    A convolution whose dilated window is about as wide as its input, or wider.
 
-    So taps meet nothing but padding, for all results or for those at one end.
+    Some taps then read only padding, for all results or for those at one end.
     """
     rank, groups = draw(st.sampled_from([1, 2, 2])), draw(st.sampled_from([1, 1, 2]))
     before, behind = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
@@ -66,7 +66,7 @@ def wide_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
 
 @st.composite
 def volumes(draw: DrawFn, dtype: str = "f32") -> Network:
-    """A convolution over three axes of space, mostly with a window of 3x3 for the last two."""
+    """A convolution over three spatial axes, mostly with a 3x3 window over the last two."""
     before, behind, taps = (draw(st.integers(1, 3)) for _ in range(3))
     space = [draw(st.integers(2, 5)) for _ in range(3)]
     window = [taps, *draw(st.sampled_from([(3, 3), (3, 3), (3, 3), (1, 3)]))]

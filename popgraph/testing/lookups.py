@@ -14,10 +14,10 @@ I32, I64 = 6, 7
 @st.composite
 def lookups(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    One lookup in the first input, at places that the second one names.
+    A lookup in the first input at indices from the second one.
 
-    The numbers of a random input are around zero: they are legal, count from the end, and lie
-    outside on either side. Two lookups of the same places may follow each other.
+    Random inputs are around zero: indices are valid, negative, or out of range on either side. Two
+    lookups at the same indices may follow in sequence.
     """
     data = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple))
     axis = draw(st.integers(0, len(data) - 1))

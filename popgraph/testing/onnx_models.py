@@ -34,12 +34,12 @@ shapes = st.lists(st.integers(0, 3), max_size=3)
 
 
 BITS = {"bool": 1, **PACKED}
-"""Of element types that do not use a whole byte."""
+"""Bits of element types that do not use a whole byte."""
 
 
 @st.composite
 def tensors(draw: st.DrawFn) -> TensorProto:
-    """Of every element type, and of every bit pattern."""
+    """Tensors of every element type and bit pattern."""
     shape = draw(shapes)
     count = int(np.prod(shape, dtype=int))
     row = draw(st.sampled_from([*dtypes.DTYPES, None]))
@@ -125,7 +125,7 @@ def put(message: Any, field: str, value: Any) -> None:
 
 
 class Drawing:
-    """Draws graphs in which every value has a name of its own."""
+    """Draws graphs in which value names are unique."""
 
     def __init__(self, draw: st.DrawFn, references: list[str]) -> None:
         self.draw = draw
@@ -142,7 +142,7 @@ class Drawing:
         return name
 
     def describe(self, message: Any) -> None:
-        """Sometimes a doc string and metadata."""
+        """Adds a doc string or metadata sometimes."""
         chosen = self.draw(st.integers(0, 7))
         if chosen in (0, 1):
             message.doc_string = self.draw(texts)
@@ -222,7 +222,7 @@ class Drawing:
 
 @st.composite
 def onnx_models(draw: st.DrawFn) -> ModelProto:
-    """A well-formed model with any of the things that a ModelProto can say."""
+    """A well-formed model with any feature of a ModelProto."""
     made = ModelProto(ir_version=draw(st.sampled_from([3, 8, 10])))
     made.opset_import.add(domain=DOMAIN, version=1)
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Strategy for matrix products that need panels, K chunks and register transposes."""
+"""Strategy for matmuls that need panels, K chunks and register transposes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from popgraph.testing.specs import Constant, Network, Node
 @st.composite
 def products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    One product of a matrix with a weight, with more rows and terms than registers hold.
+    A matmul with a weight, with more rows and terms than fit registers.
 
-    Each factor stands as it is read or transposed; a bias and an activation follow, or nothing.
+    Either operand may be transposed; a bias and an activation follow, or nothing.
     """
     rows, terms, columns = (draw(st.integers(1, 40)) for _ in range(3))
     nodes: list[Node] = []

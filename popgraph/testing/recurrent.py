@@ -14,7 +14,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 @st.composite
 def recurrences(draw: DrawFn, dtype: str = "f32", *, by_batch: bool = False) -> Network:
     """
-    An LSTM, GRU or RNN, and perhaps a product with the outputs of all its steps.
+    An LSTM, GRU or RNN, maybe followed by a matmul of all its outputs.
 
     Initial states and, if `by_batch`, the lengths of sequences may be further inputs. The batch is
     the first axis of all inputs if `by_batch`, else the second one.

@@ -11,9 +11,9 @@ from popgraph.testing.specs import Constant, Network, Node
 @st.composite
 def selections(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A Compress, or a GatherND at the places of a NonZero, with a condition that is constant.
+    A Compress, or a GatherND at the indices of a NonZero, with a constant condition.
 
-    No kernel computes Compress or NonZero: without their constants, Python would.
+    No kernel computes Compress or NonZero: with other conditions, Python does.
     """
     rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     shape = rows, columns
@@ -35,6 +35,6 @@ def selections(draw: DrawFn, dtype: str = "f32") -> Network:
 
 
 def _condition(draw: DrawFn, length: int) -> tuple[int, ...]:
-    """Zeros and ones, at least one of these."""
+    """Zeros and ones, with at least one 1."""
     found = draw(st.lists(st.integers(0, 1), min_size=length, max_size=length))
     return tuple(found) if any(found) else (1, *found[1:])

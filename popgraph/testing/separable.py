@@ -12,10 +12,10 @@ from popgraph.testing.specs import Constant, Network, Node
 @st.composite
 def separable_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A convolution over all channels, one of each channel alone, and activations; a third one often.
+    A dense convolution, a depthwise one, activations, and often a third convolution.
 
-    The second one mixes all channels, too, now and then. Channels mostly fill vectors. Windows,
-    strides and pads are of all kinds, and what is between the two is an output sometimes.
+    The second one is sometimes dense, too. Channels mostly fill vectors. Windows, strides and pads
+    vary, and the value between the first two is sometimes an output.
     """
     batch, inputs = draw(st.sampled_from([1, 1, 1, 2])), draw(st.integers(1, 4))
     channels = draw(st.sampled_from([32, 32, 48, 24, 12]))
@@ -23,7 +23,7 @@ def separable_convolutions(draw: DrawFn, dtype: str = "f32") -> Network:
     nodes: list[Node] = []
 
     def add(op: str, *constants: Constant, **attributes: object) -> int:
-        """Reads the value before; gives the number of the new one."""
+        """Applies an operator to the last value; returns the number of the result."""
         operands: tuple[int | Constant | None, ...] = (len(nodes), *constants)
         nodes.append(Node(op, operands, tuple(attributes.items())))
         return len(nodes)

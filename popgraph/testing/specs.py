@@ -22,7 +22,7 @@ OPSETS = {"": 18, "ai.graphcore": 1}
 
 @dataclass(frozen=True)
 class Constant:
-    """An initializer: every element `fill`, or small halves drawn from `seed`."""
+    """An initializer: every element `fill`, or small multiples of 1/4 drawn from `seed`."""
 
     shape: Shape
     dtype: str = "f32"
@@ -49,9 +49,9 @@ class Node:
     attributes: tuple[tuple[str, object], ...] = ()
     domain: str = ""
     shape: Shape | None = None
-    """Of the result, where no schema says all of it: of other domains, and of bodies' rows."""
+    """The result's shape, if no schema infers it: other domains, and rows of bodies."""
     body: Body | None = None
-    """What an If, a Loop or a Scan runs."""
+    """The body of an If, a Loop or a Scan."""
 
     def reads(self) -> Iterator[int]:
         """The numbers of the values that its result depends on."""
@@ -66,38 +66,38 @@ class Node:
 @dataclass(frozen=True)
 class Body:
     """
-    The graphs inside an If, a Loop or a Scan, whose one operand is that of its node.
+    The subgraphs of an If, a Loop or a Scan, which has a single operand.
 
-    If: the two `networks` get the captured values; each gives the operand and its mean.
-    Loop: the network gets what is carried, at first the operand, and the captured values.
-    Scan: it gets what is carried, at first zeros, and a row of the operand.
-    What a loop carries becomes half of it and the network's mean; rows are the network's values.
-    A loop that data end (`until`, `guarded`, `counted`) has no rows.
+    If: both `networks` read the captured values; each branch returns operand + mean(network). Loop:
+    the network reads the state, initially the operand, and the captured values. Scan: the network
+    reads the state, initially zero, and a row of the operand. State update: state <- state / 2 +
+    mean(network). Rows are the network's values. A loop that data may end (`until`, `guarded`,
+    `counted`) has no rows.
     """
 
     networks: tuple[Network, ...]
     captured: tuple[int, ...] = ()
-    """Numbers of values outside."""
+    """Numbers of values outside the body."""
     trips: int = 1
     stacked: bool = False
-    """Whether the node gives the rows, not what is carried in the end."""
+    """Whether the node returns the rows instead of the final state."""
     delayed: bool = False
-    """Whether the node gives what was carried a turn before the end, if not the rows."""
+    """Whether the node returns the state one iteration before the end, if not the rows."""
     reverse: tuple[bool, bool] = (False, False)
-    """Whether a Scan reads its rows from the last to the first, and gives them so."""
+    """Whether a Scan reads its rows, and writes them, in reverse."""
     until: int | None = None
-    """A Loop ends after the turn of this number."""
+    """A Loop ends after the iteration with this index."""
     guarded: bool = False
-    """Whether a Loop asks before its first turn whether the mean of the operand is large."""
+    """Whether the initial condition of a Loop is that the mean of the operand is large."""
     counted: bool = False
-    """Whether a Loop has one turn only where that mean is small."""
+    """Whether a Loop has a single iteration if that mean is small."""
 
     @property
     def has_rows(self) -> bool:
         return self.until is None and not self.guarded and not self.counted
 
     def reads(self, op: str, source: int) -> Iterator[int]:
-        """The numbers of the values outside that the node gives something of."""
+        """The numbers of outside values that the result depends on."""
         read = {number for network in self.networks for number in network.read_by_last()}
         first = 0 if op == "If" else 1
         seen = [one for at, one in enumerate(self.captured, first) if at in read]
@@ -120,17 +120,17 @@ class Network:
     outputs: tuple[int, ...] = field(default=())
     """Values that are outputs besides the last one; inputs may be among them."""
     gradients: tuple[int, ...] = field(default=())
-    """Values of which training gives the gradients as well."""
+    """Values whose gradients training returns as well."""
 
     def name(self, number: int, last: str | None = None) -> str:
-        """What a value is called; the last one may have a name of its own."""
+        """The name of a value; the last one may have a name of its own."""
         if number < len(self.inputs):
             return f"x{number}"
         node = number - len(self.inputs)
         return last if last and node == len(self.nodes) - 1 else f"v{node}"
 
     def read_by_last(self) -> tuple[int, ...]:
-        """The last value and all that it is computed from."""
+        """The last value and all values that it is computed from."""
         found = {len(self.inputs) + len(self.nodes) - 1}
         for number, node in reversed(list(enumerate(self.nodes, len(self.inputs)))):
             if number in found:
@@ -139,18 +139,18 @@ class Network:
 
 
 DISTURBANCE = "added_to_"
-"""An input of this name and a value's is added to that value in a disturbed network."""
+"""Prefix of inputs that are added to a value in a disturbed network."""
 STILL = "_still"
-"""What the value is called before."""
+"""Suffix of the value before the addition."""
 
 
 def build_network(
     network: Network, weights: WeightStore, last: str | None = None, *, disturbed: bool = False
 ) -> ModuleOp:
     """
-    The network as a module of the onnx level; `last` names its last value.
+    Builds the network as a module of the onnx level; `last` names its last value.
 
-    `disturbed`: what every node gives is moved by an input of its own before others read it.
+    `disturbed`: an input of its own is added to the result of every node.
     """
     writer = GraphWriter(OPSETS, weights)
     names = [network.name(number) for number in range(len(network.inputs))]
@@ -175,7 +175,7 @@ def build_network(
 def _written(
     writer: GraphWriter, node: Node, values: list[SSAValue], name: str, label: str, dtype: str
 ) -> SSAValue:
-    """The result of one node; `label` tells its constants and inner values from others."""
+    """Writes a node; `label` makes the names of its constants and inner values unique."""
     operands: list[SSAValue | None] = []
     for position, operand in enumerate(node.operands):
         match operand:
@@ -205,7 +205,7 @@ def _written(
 
 @dataclass(frozen=True)
 class _Bodies:
-    """Writes a node that runs bodies."""
+    """Writes a node with bodies."""
 
     writer: GraphWriter
     body: Body
@@ -267,7 +267,7 @@ class _Bodies:
         return self._node("Loop", [*steering, *self._firsts(source)], {"body": body.graph()}, name)
 
     def _on(self, body: GraphWriter, turn: SSAValue, going: SSAValue) -> SSAValue:
-        """Whether there is another turn."""
+        """The continuation condition of a Loop."""
         outputs = [f"on{self.label}"]
         if self.body.until is None:
             return body.add_node("Identity", [going], outputs=outputs)[0]
@@ -275,7 +275,7 @@ class _Bodies:
         return body.add_node("Less", [turn, last], outputs=outputs)[0]
 
     def _steering(self, source: SSAValue) -> list[SSAValue | None]:
-        """The number of turns, and whether there is a first one."""
+        """The trip count and the initial condition of a Loop."""
         body, writer = self.body, self.writer
         limit = writer.add_initializer(f"trips{self.label}", np.array(body.trips))
         large = self._is_large(source) if body.guarded or body.counted else None
@@ -306,25 +306,27 @@ class _Bodies:
         return self._node("Scan", [*self._firsts(first), source], attributes, name)
 
     def _firsts(self, first: SSAValue) -> list[SSAValue]:
-        """The values that are carried, before the first turn."""
+        """The initial values of the loop state."""
         return [first] * (1 + self.body.delayed)
 
     def _states(self, body: GraphWriter, first: SSAValue) -> list[SSAValue]:
-        """The same, as the body sees them."""
+        """The loop state as arguments of the body."""
         return [
             body.add_input(f"{word}{self.label}", value.type)
             for word, value in zip(("carried", "before"), self._firsts(first), strict=False)
         ]
 
     def _turn(self, body: GraphWriter, carried: list[SSAValue], value: SSAValue) -> list[SSAValue]:
-        """What is carried on: half of what was, and the mean of a value; then what was."""
+        """
+        The updated state: state / 2 + mean(value), followed by the previous state if `delayed`.
+        """
         half, mean = self._number(body, 0.5, "half"), self._mean(body, value, "mean")
         (less,) = body.add_node("Mul", [carried[0], half], outputs=[f"less{self.label}"])
         following = body.add_node("Add", [less, mean], outputs=[f"next{self.label}"])
         return [*following, *carried[: len(carried) - 1]]
 
     def _end(self, body: GraphWriter, values: list[SSAValue]) -> None:
-        """The outputs, each a value of its own with a name."""
+        """Sets the outputs, each a separate named value."""
         made = [
             body.add_node("Identity", [value], outputs=[f"o{self.label}out{number}"])[0]
             for number, value in enumerate(values)
@@ -342,7 +344,7 @@ class _Bodies:
         attributes: dict[str, object],
         name: str,
     ) -> SSAValue:
-        """All outputs have names: onnx's reference refuses a Scan without one of them."""
+        """Names all outputs: onnx's reference rejects a Scan with an unnamed one."""
         body = self.body
         count = 1 + body.delayed + body.has_rows
         chosen = count - 1 if body.stacked else int(body.delayed)
@@ -352,6 +354,6 @@ class _Bodies:
 
 
 def _moved(writer: GraphWriter, value: SSAValue, name: str, type_: Attribute) -> SSAValue:
-    """A value of this type and its disturbance."""
+    """Adds the disturbance to a value."""
     disturbance = writer.add_input(DISTURBANCE + name, type_)
     return writer.add_node("Add", [value, disturbance], outputs=[name], result_types=[type_])[0]

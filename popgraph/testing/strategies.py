@@ -142,11 +142,11 @@ CHAINS: tuple[Chain, ...] = (
     (reduction, expand, twice),
     (twice, reduction),
 )
-"""What stands behind each other in real models, and what passes look for."""
+"""Operator sequences of real models, and patterns that passes match."""
 
 
 def chains(shape: Shape) -> SearchStrategy[Chain]:
-    """One operator, or several that follow each other, for a value of this shape."""
+    """One operator, or a sequence of operators, for a value of this shape."""
     one = st.sampled_from(TEMPLATES).map(lambda template: (template,))
     several = st.sampled_from(CHAINS)
     images = st.sampled_from(IMAGE_CHAINS)
@@ -154,7 +154,7 @@ def chains(shape: Shape) -> SearchStrategy[Chain]:
 
 
 def networks(max_nodes: int = 6, dtype: str = "f32") -> SearchStrategy[Network]:
-    """A small well-typed network; every value, inputs too, may be an output, or of no use."""
+    """A small well-typed network; any value, inputs included, may be an output or unused."""
     return drafts(max_nodes, dtype).map(lambda draft: draft[0])
 
 
@@ -187,7 +187,7 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> Draft:
 
 
 def grown(draw: DrawFn, shapes: list[Shape], wanted: int, dtype: str) -> list[Node]:
-    """About so many nodes on values of these shapes, to which those of their results are added."""
+    """Draws about `wanted` nodes on values of these shapes; appends the shapes of their results."""
     nodes = list[Node]()
     for _ in range(wanted):
         if len(nodes) >= wanted:
@@ -208,7 +208,7 @@ def grown(draw: DrawFn, shapes: list[Shape], wanted: int, dtype: str) -> list[No
 
 
 def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:
-    """Whether there was something to append."""
+    """Appends a node; False if there is none."""
     if step is not None:
         nodes.append(step[0])
         shapes.append(step[1])
@@ -216,7 +216,7 @@ def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:
 
 
 def twin(draw: DrawFn, nodes: list[Node], shapes: list[Shape]) -> Step:
-    """An earlier node again: on another value, with its operands turned, or reading elsewhere."""
+    """Repeats an earlier node: on another value, with swapped operands, or with another offset."""
     number = draw(st.just(len(nodes) - 1) | st.integers(0, len(nodes) - 1))
     node, first = nodes[number], nodes[number].operands[0]
     shape = shapes[len(shapes) - len(nodes) + number]
@@ -239,7 +239,7 @@ def _shapes_of(node: Node, shapes: list[Shape]) -> list[Shape]:
 
 
 def _shifted(draw: DrawFn, node: Node, shape: Shape) -> tuple[int | Constant | None, ...]:
-    """The operands of a slice of the same size that begins elsewhere."""
+    """The operands of a slice of the same size with another offset."""
     source, *bounds = node.operands
     starts, ends, axes = (bound.values or () for bound in bounds[:3])  # type: ignore[union-attr]
     sizes = [end - start for start, end in zip(starts, ends, strict=True)]
@@ -254,17 +254,17 @@ def training_networks(
     max_nodes: int = 6, dtype: str = "f32", nll: bool = True
 ) -> SearchStrategy[Network]:
     """
-    A network that ends in a number, its loss, on which a weight has an influence.
+    A network that ends in a scalar loss, which depends on a weight.
 
-    `nll`: some losses are PopART's negative log-likelihood, which ONNX cannot compute.
-    Gradients are asked for at no value, at one or at all: who asks keeps values apart.
+    `nll`: some losses are PopART's negative log-likelihood, which ONNX cannot compute. Gradients of
+    no value, of one or of all are requested; a value with a requested gradient is kept.
     """
     return trained(drafts(max_nodes, dtype), dtype, nll)
 
 
 @st.composite
 def trained(draw: DrawFn, networks: SearchStrategy[Draft], dtype: str, nll: bool) -> Network:
-    """Networks with a weight more, a loss, and gradients that are asked for."""
+    """Adds a weight, a loss, and requested gradients to networks."""
     network, shapes = draw(networks)
     nodes = list(network.nodes)
     weight = draw(constants(draw(smaller(shapes[-1])), dtype))
@@ -282,7 +282,7 @@ def trained(draw: DrawFn, networks: SearchStrategy[Draft], dtype: str, nll: bool
 
 
 def classification(draw: DrawFn, shape: Shape, source: int) -> list[Step]:
-    """Probabilities, or their logarithms, and the loss of labels of which one may not count."""
+    """(Log) softmax, and a loss whose labels may include an ignored one."""
     axis = draw(st.sampled_from([-1, -1, -1, 0]))
     logarithms, classes = draw(st.booleans()), shape[-1]
     count = prod(shape[:-1])

@@ -1,4 +1,4 @@
-"""Strategies for random structured operations: maps, sizes, bodies."""
+"""Strategies for random structured operations: index maps, sizes, bodies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Row = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand by its index map; its shape is what the map reaches and a margin."""
+    """An operand by its index map; its shape is the range of the map plus a margin."""
 
     rows: tuple[Row, ...]
     margin: int = 0
@@ -75,7 +75,7 @@ def graph_of(
 
 
 def literal(value: int, kind: Attribute) -> FloatAttr | IntegerAttr:
-    """A number as a scalar of `kind`."""
+    """A scalar literal of type `kind`."""
     if isinstance(kind, IntegerType):
         return IntegerAttr(value, kind)
     assert isinstance(kind, Float32Type | Float64Type)
@@ -83,7 +83,7 @@ def literal(value: int, kind: Attribute) -> FloatAttr | IntegerAttr:
 
 
 class Body:
-    """A block of scalar operations on one element type, being written."""
+    """Builds a block of scalar operations on one element type."""
 
     def __init__(self, kind: Attribute, arguments: Sequence[Attribute]) -> None:
         self.kind = kind
@@ -112,20 +112,20 @@ class Body:
         return self.add(arith.CmpiOp(lhs, rhs, "slt"))
 
     def converted(self, value: SSAValue) -> SSAValue:
-        """A 32-bit integer as a number of this body."""
+        """A 32-bit integer, converted to this body's type."""
         if isinstance(self.kind, Float32Type | Float64Type):
             return self.add(arith.SIToFPOp(value, self.kind))
         return value
 
     def narrowed(self, value: SSAValue) -> SSAValue:
-        """What is left of a number that was stored in fewer bits."""
+        """A value rounded to fewer bits and widened again."""
         if isinstance(self.kind, Float32Type | Float64Type):
             return self.add(arith.ExtFOp(self.add(arith.TruncFOp(value, bf16)), self.kind))
         assert isinstance(self.kind, IntegerType)
         return self.add(arith.ExtSIOp(self.add(arith.TruncIOp(value, i8)), self.kind))
 
     def whole(self, value: SSAValue) -> SSAValue:
-        """The whole part of a number of this body, as a 32-bit integer."""
+        """A value truncated to a 32-bit integer."""
         return self.add(arith.FPToSIOp(value, i32)) if self.floating else value
 
     def end(self, *values: SSAValue) -> Region:
@@ -137,7 +137,9 @@ STYLES = ("sum", "relu", "abs", "index", "select", "narrow", "constant")
 
 
 def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
-    """Something that depends on all `values`, on each differently, and on what `style` says."""
+    """
+    An expression that depends on each of `values` differently, with the operations of `style`.
+    """
     value = body.number(2)
     for at, other in enumerate(values):
         value = body.sum(body.product(other, body.number(3 - 2 * at)), value)
@@ -160,7 +162,7 @@ def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
 
 
 def sum_epilogue(kind: Attribute, accumulators: int, epilogue_inputs: int) -> Region:
-    """Each accumulator and all epilogue_inputs, added up."""
+    """Each accumulator plus all epilogue inputs."""
     body = Body(kind, [kind] * (accumulators + epilogue_inputs))
     results = []
     for total in body.block.args[:accumulators]:
@@ -256,7 +258,7 @@ class ReduceSpec:
 
 @dataclass(frozen=True)
 class ContractSpec:
-    """A `tile.contract` whose sum_epilogue adds the epilogue_inputs."""
+    """A `tile.contract` whose epilogue adds the epilogue inputs."""
 
     kind: str
     sizes: Shape
@@ -265,7 +267,7 @@ class ContractSpec:
     rhs: Operand
     epilogue_inputs: tuple[Operand, ...] = ()
     stored: Attribute | None = None
-    """What the right factor is stored in, if not as its numbers are multiplied."""
+    """Storage type of the right operand, if narrower than that of the multiplication."""
 
     def module(self) -> ModuleOp:
         kind, rank = KINDS[self.kind], len(self.sizes)
@@ -333,7 +335,7 @@ class AssembleSpec:
 
 @dataclass(frozen=True)
 class ScatterSpec:
-    """`y[n, indices[m], q] += x[n, m, q]`, or what else combines, on top of zero or a tensor."""
+    """`y[n, indices[m], q] += x[n, m, q]`, or another combination, onto zero or a tensor."""
 
     kind: str
     sizes: tuple[int, int, int]
@@ -378,7 +380,9 @@ class ScatterSpec:
 
 @dataclass(frozen=True)
 class TopKSpec:
-    """The largest (or smallest) of each row by their whole part, so that many are equal."""
+    """
+    The largest (or smallest) elements of each row by integer part, so that there are many ties.
+    """
 
     kind: str
     rows: int
@@ -403,7 +407,7 @@ class TopKSpec:
 
 @dataclass(frozen=True)
 class PackSpec:
-    """A tensor into a blocked layout with a halo, out of it, and read through it by a map."""
+    """Packs a tensor into a blocked layout with a halo, unpacks it, and maps over both."""
 
     kind: str
     sizes: tuple[int, int, int]
@@ -493,9 +497,9 @@ def reduces(draw: st.DrawFn) -> ReduceSpec:
 @st.composite
 def contracts(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
     """
-    Any two index maps; half of them matrix products and convolutions, some by channel.
+    Contractions: half with arbitrary index maps, otherwise matmuls and convolutions.
 
-    Some read a factor of f32 from fewer bits.
+    Some read an f32 operand from a narrower type.
     """
     some = products(kinds), products(kinds), channelwise(kinds)
     found = draw(mapped(kinds) if draw(st.booleans()) else st.one_of(*some))
@@ -505,7 +509,7 @@ def contracts(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contrac
 
 @st.composite
 def mapped(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
-    """Any two index maps."""
+    """Contractions with arbitrary index maps."""
     sizes = draw(st.lists(size, min_size=1, max_size=4))
     parallel = draw(st.integers(0, len(sizes)))
     lhs, rhs = draw(operands(len(sizes))), draw(operands(len(sizes)))
@@ -535,7 +539,7 @@ def products(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contract
 
 @st.composite
 def channelwise(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
-    """`y[m, n, c] = sum x[m + i, n + j, c] * w[i, j, c]`: windows that slide along vectors."""
+    """`y[m, n, c] = sum x[m + i, n + j, c] * w[i, j, c]`: depthwise convolution, channels last."""
     lines, rows, channels, height, width = (draw(size) for _ in range(5))
     step, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     image = [(step, 0, 0, 1, 0, 0), (0, step, 0, 0, dilation, 0), (0, 0, 1, 0, 0, 0)]

@@ -1,4 +1,4 @@
-"""Strategy for products of whole numbers, whose sums are as large as they can be."""
+"""Strategies for integer, quantized and narrow matmuls, with sums as large as possible."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from popgraph.testing.specs import Constant, Network, Node
 @st.composite
 def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    One product or convolution of the two inputs, as integers of all sizes.
+    An integer matmul or convolution of the two inputs.
 
-    Sums are short, or so long that those of bytes pass 2^24. Integers wrap: few are small.
+    Sums are short, or so long that those of 8-bit products exceed 2^24. Values wrap, so few are
+    small.
     """
     nodes: list[Node] = []
     spread = Constant((), dtype, fill=draw(st.sampled_from([3.0, 1237.0])))
@@ -48,11 +49,11 @@ def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product or convolution of a dequantized input with dequantized weights, which is quantized.
+    A quantized matmul or convolution (dequantize, compute, requantize).
 
-    Zero points and scales are those of the tensor, or of each column or map; weights may come
-    transposed, and a bias may be added. The sums may be rectified, and are quantized. Numbers are
-    such that products are exact.
+    Scales and zero points are per tensor or per channel. Weights may be transposed, and a bias may
+    be added. The sums may be rectified, and are quantized. Values are such that all products are
+    exact.
     """
     nodes: list[Node] = []
 
@@ -61,7 +62,9 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
         return len(nodes)
 
     def dequantized(value: int | Constant, places: int, axis: int) -> int:
-        """In bytes with a zero point, and back; with a scale for each of several places."""
+        """
+        Quantizes to 8 bits and dequantizes, with one scale, or one for each of `places` channels.
+        """
         kind = BY_NAME[draw(st.sampled_from(["u8", "i8"]))].onnx
         zeros = tuple(draw(st.integers(0, 5)) for _ in range(places))
         scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(places))
@@ -105,9 +108,9 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    One product or convolution of the two inputs in bf16, as whole numbers: sums are exact.
+    A bf16 matmul or convolution of the two inputs, rounded to integers: sums are exact.
 
-    Some are large enough for words of both factors, which many products have to share.
+    Some are large enough for packed operands, which pay only if many products share them.
     """
     nodes: list[Node] = []
 
@@ -139,9 +142,9 @@ def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    An input that is quantized, and read as floats, as integers, as it is stored or quantized again.
+    A quantized input, read as floats, as integers, in its stored type or quantized again.
 
-    Scales are any numbers, zero points lie at the ends of a type or between them.
+    Scales are arbitrary, zero points are at the limits of the type or between.
     """
     nodes: list[Node] = []
 
@@ -187,10 +190,10 @@ def _quantized_and_read(draw: DrawFn, add: Callable[..., int], value: int, scale
 @st.composite
 def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product with weights of a byte or four bits each, blocks of whose rows have their own scales.
+    A matmul with 8-bit or 4-bit weights and a scale per block of rows.
 
-    A zero point may be taken from them, or one for each block, and they may come transposed.
-    Numbers are such that products are exact.
+    The weights may have a zero point, per tensor or per block, and may be transposed. Values are
+    such that all products are exact.
     """
     nodes: list[Node] = []
 
@@ -238,10 +241,10 @@ def scaled_weights(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def block_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product by blocks with weights of four or eight bits, whose sums are scaled and added up.
+    A blocked matmul with 4-bit or 8-bit weights, whose partial sums are scaled and added.
 
-    It is one of floats or of integers; a zero point may be taken from the sums, and something be
-    added in the end. Numbers are such that products are exact.
+    Products are floats or integers; a zero point may be subtracted from the sums, and a bias and
+    activation may follow. Values are such that all products are exact.
     """
     nodes: list[Node] = []
 
@@ -286,9 +289,9 @@ def block_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def narrow_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A product of the two inputs as whole numbers, the second one in 8 or 16 bits until then.
+    A matmul of integers, where the second input is stored in 8 or 16 bits.
 
-    It may come transposed, or through a function of what it is in these bits.
+    It may be transposed, or transformed in its narrow type.
     """
     nodes: list[Node] = []
 

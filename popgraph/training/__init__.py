@@ -1,1 +1,1 @@
-"""Training: what is trained by which update rule, and the driver that runs its steps."""
+"""Training: tasks, update rules, data, metrics, checkpoints, and the loop that runs steps."""

@@ -1,4 +1,4 @@
-"""Arguments of public functions: a wrong type is an error of ours that names the argument."""
+"""Type checks of the arguments of public functions; a RunError names the wrong argument."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def checked(*own: str) -> Callable[[_Function], _Function]:
     """
-    Compares arguments with their names and annotations before a function begins.
+    Decorator: checks arguments against their annotations before the function runs.
 
-    It leaves out those in `own`, for which the function has better messages.
+    Parameters in `own` are skipped; the function has better messages for them.
     """
     return lambda function: _checked(function, own)
 

@@ -1,4 +1,4 @@
-"""The best epoch so far: its weights, and when to stop because no better one comes."""
+"""The best epoch so far, its weights, and early stopping (`patience`)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from popgraph.training.metrics import Metric
 
 @dataclass
 class Best:
-    """The epoch with the best value of what is monitored."""
+    """The epoch with the best value of the monitored metric."""
 
     monitor: str
     larger: bool
     patience: int | None = None
-    """So many epochs in a row may be no better; None: any number."""
+    """Epochs in a row without improvement before training stops; None: no limit."""
     value: float | None = None
     epoch: int = 0
     waited: int = 0
     weights: Mapping[str, Array] = field(default_factory=dict)
 
     def see(self, row: Row, weights: Callable[[], Mapping[str, Array]]) -> bool:
-        """Notes an epoch; whether patience has ended."""
+        """Records an epoch; True if patience has run out."""
         if self.monitor not in row:
             raise ModelError(
                 f"no epoch has {self.monitor!r} to monitor",
@@ -56,11 +56,15 @@ def best_of(
     validates: bool,
     loss: str,
 ) -> Best | None:
-    """What is monitored, if anything: by default the loss, of held-out data if there are any."""
+    """
+    The tracker of the monitored value, if any.
+
+    Monitors the validation loss by default, or the training loss without held-out data.
+    """
     if monitor is None and patience is None:
         return None
     if patience is not None and patience < 1:
-        raise ModelError("patience is a number of epochs from 1 on", "patience")
+        raise ModelError("patience must be an integer of at least 1", "patience")
     chosen = monitor or (f"{VALIDATION}{loss}" if validates else loss)
     larger = {one.name: one.larger_is_better for one in metrics}
     return Best(chosen, larger.get(chosen.removeprefix(VALIDATION), False), patience)

@@ -1,4 +1,4 @@
-"""Callbacks: what others do while a model is trained."""
+"""Callbacks: user code that runs before, during and after training."""
 
 from __future__ import annotations
 
@@ -13,47 +13,47 @@ from popgraph.training.history import History, Row
 
 
 class Trained(Protocol):
-    """What a callback sees of the trainer that calls it."""
+    """The trainer as its callbacks see it."""
 
     planned: int | None
     stopped: str
-    """Why the training ends before its last epoch; empty while it goes on."""
+    """Why training ends before its last epoch; empty while it continues."""
 
     @property
     def history(self) -> History:
-        """What was measured so far."""
+        """The measurements so far."""
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """What the optimizer and the data are."""
+        """Descriptions of the optimizer and the data."""
 
     def layers(self) -> tuple[Layer, ...]:
-        """How large each weight is now, and its gradient on the batch of the last step."""
+        """Size of each weight now, and of its gradient on the batch of the last step."""
 
     def weights(self) -> Mapping[str, Array]:
-        """The weights of the model, as they are now."""
+        """The current weights of the model."""
 
     def request(self) -> BuildRequest:
-        """What was compiled for the last step."""
+        """The build request of the last step's program."""
 
     def stop(self, why: str) -> None:
-        """Ends the training behind this step or epoch."""
+        """Ends training after the current step or epoch."""
 
     def save(self, path: str | Path) -> None:
-        """Writes the model, as it is now, for inference."""
+        """Writes the current model for inference."""
 
 
 class Callback:
-    """Is called while a model is trained; a method that a subclass leaves out does nothing."""
+    """Base class of callbacks; methods that a subclass leaves out do nothing."""
 
     def on_start(self, trainer: Trained) -> None:
-        """Before the first step."""
+        """Called before the first step."""
 
     def on_step(self, trainer: Trained, row: Row) -> None:
-        """After every step, with its row of the history."""
+        """Called after every step, with its row of the history."""
 
     def on_epoch(self, trainer: Trained, row: Row) -> None:
-        """After every epoch and its validation, with its row of the history."""
+        """Called after every epoch and its validation, with its row of the history."""
 
     def on_end(self, trainer: Trained) -> None:
-        """After the last step, however the training ended."""
+        """Called after the last step, however training ended."""

@@ -1,4 +1,4 @@
-"""Checkpoints: all that a training needs to go on, bit for bit, in one file."""
+"""Checkpoints: one file with everything that training needs to resume bit for bit."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from popgraph.training.totals import Totals
 
 FORMAT = 1
 KEY = "popgraph.training"
-"""What the file tells besides its arrays stands under this name, as JSON."""
+"""Metadata key of the JSON that holds everything except arrays."""
 WHOLE = frozenset(["epoch", "step"])
-"""Numbers of a row that are whole."""
+"""Columns of integers."""
 
 Facts = Mapping[str, str]
-"""What must be as it was for a training to go on, by what a person calls it."""
+"""Settings that must match for training to resume: user-visible name -> description."""
 
 
 @dataclass
 class Running:
-    """A training as it is between two steps."""
+    """The state of training between two steps."""
 
     steps: Steps
     progress: Progress
     totals: Totals
     best: Best | None
     facts: Facts
-    """What the data and the optimizer are."""
+    """Descriptions of the optimizer and the data."""
     weights: Callable[[], Mapping[str, Array]]
-    """The weights of the model, as they are now."""
+    """Reads the current weights of the model."""
     batch: Batch = field(default_factory=dict)
-    """What the last step was fed."""
+    """The inputs of the last step."""
 
 
 def save(path: Path, running: Running) -> None:
-    """Writes a checkpoint: whole, or not at all."""
+    """Writes a checkpoint atomically."""
     progress, totals, best = running.progress, running.totals, running.best
     variables = running.steps.read()
     _check_finite(variables, running)
@@ -77,17 +77,17 @@ def save(path: Path, running: Running) -> None:
 
 
 def _check_finite(variables: Mapping[str, Array], running: Running) -> None:
-    """A checkpoint from which training could not go on takes no other's place."""
+    """Keeps the previous checkpoint if training could not continue from this one."""
     for name in not_finite(variables):
         raise RunError(
-            f"{name!r} is no longer finite behind step {running.steps.driver.steps}",
+            f"{name!r} is not finite after step {running.steps.driver.steps}",
             "training",
-            "a smaller learning rate, or other data; the last checkpoint is older",
+            "reduce the learning rate or check the data; the previous checkpoint is unaffected",
         )
 
 
 def load(path: Path, running: Running) -> None:
-    """Puts a training where a checkpoint was; a RunError says what does not fit."""
+    """Restores training from a checkpoint; RunError if the checkpoint does not fit."""
     remove_orphans_of(path)
     try:
         told, arrays = _read(path)
@@ -102,9 +102,9 @@ def load(path: Path, running: Running) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Array]]]:
-    """What a file tells, and its arrays by kind and name."""
+    """The JSON part of a checkpoint, and its arrays by kind and name."""
     kept, told = read_all(path)
-    with reading("it is no checkpoint of a training"):
+    with reading("it is not a training checkpoint"):
         found: dict[str, Any] = json.loads(told[KEY])
         is_ours = isinstance(found["facts"], dict)
     if found.get("format") != FORMAT or not is_ours:
@@ -138,14 +138,14 @@ def _check_facts(path: Path, then: Facts, now: Facts) -> None:
     for name, text in now.items():
         if then.get(name) != text:
             raise RunError(
-                f"the checkpoint is of a training with other {name}: {then.get(name)}, not {text}",
+                f"the checkpoint was trained with different {name}: {then.get(name)}, not {text}",
                 str(path),
-                "go on with what it was, or without `resume` and with another file",
+                "use the original value, or start without `resume` and with another file",
             )
 
 
 def _fitting(path: Path, found: Mapping[str, Array], steps: Steps) -> dict[str, Array]:
-    """The variables in their types; an error for those of another model."""
+    """Converts the variables to the program's types; RunError if they are of another model."""
     wanted = steps.executable.variables
     fitting = {
         name: typed
@@ -155,9 +155,9 @@ def _fitting(path: Path, found: Mapping[str, Array], steps: Steps) -> dict[str, 
     strange = sorted(wanted.keys() - fitting.keys()) + sorted(found.keys() - wanted.keys())
     if strange:
         raise RunError(
-            f"the checkpoint is of another model or optimizer: {strange[0]!r} is not the same",
+            f"the checkpoint is of another model or optimizer: {strange[0]!r} differs",
             str(path),
-            "go on with the model and the optimizer that it was made with",
+            "use the original model and optimizer",
         )
     return fitting
 
@@ -168,7 +168,7 @@ def _typed(array: Array, signature: Any) -> Array | None:
 
 
 def _columns(rows: list[Row]) -> dict[str, Array]:
-    """The history of steps as columns: a million rows are no text."""
+    """The history of steps as one array a column: as text, a million rows would be too large."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
 
@@ -189,7 +189,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 @dataclass
 class Keeper:
-    """Writes a checkpoint whenever it is time: after so many steps or seconds, or every epoch."""
+    """Writes checkpoints when they are due: after some steps or seconds, or after each epoch."""
 
     path: Path
     steps: int | None = None
@@ -206,20 +206,20 @@ class Keeper:
             case str() if found := _TIME.fullmatch(every.strip()):
                 return cls(Path(path), seconds=float(found[1]) * _SECONDS[found[2]])
         raise RunError(
-            f"{every!r} does not say how often a checkpoint is written",
+            f"invalid checkpoint interval {every!r}",
             "every",
-            "a number of steps from 1 on, or a time: 30s, 5min, 1h",
+            "a positive number of steps, or a time: 30s, 5min, 1h",
         )
 
     def is_due(self, steps: int) -> bool:
-        """Whether it is time behind so many steps."""
+        """Whether a checkpoint is due after this number of steps."""
         waited = time.monotonic() - self._last
         by_steps = self.steps is not None and steps % self.steps == 0
         return by_steps or (self.seconds is not None and waited >= self.seconds)
 
     @property
     def is_by_epoch(self) -> bool:
-        """Whether it is time behind each epoch."""
+        """Whether a checkpoint is due after each epoch."""
         return self.steps is None and self.seconds is None
 
     def keep(self, running: Running) -> None:

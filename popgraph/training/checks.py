@@ -1,4 +1,4 @@
-"""Checks of a training on one batch: whether it can learn anything, layer by layer."""
+"""Checks one training step, layer by layer: are the gradients finite, and do weights learn?"""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
 
 NEARLY_ONE = 1e-2
-"""How far sums of probabilities may be from 1: those of f16 and of int8 models are."""
+"""Tolerance of sums of probabilities; in f16 and int8 models they differ from 1 by as much."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A weight and its gradient."""
+    """Magnitudes of a weight and of its gradient."""
 
     name: str
     shape: tuple[int, ...]
     weight: float
-    """The root of the mean square."""
+    """Root mean square of the weight."""
     gradient: float
-    """The same of its gradient."""
+    """Root mean square of the gradient."""
 
     @property
     def remark(self) -> str:
@@ -46,12 +46,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Check:
-    """What one batch has shown."""
+    """The result of a check on one batch."""
 
     loss: float
     layers: tuple[Layer, ...]
     problems: tuple[str, ...]
-    """What is wrong, in sentences; none if the training can go on."""
+    """Problems, as sentences; empty if training can continue."""
 
     def __str__(self) -> str:
         heading = ("weight", "shape", "size", "gradient", "ratio", "")
@@ -72,7 +72,7 @@ class Check:
 
 @dataclass
 class Checker:
-    """Runs single steps of a training, of which gradients are seen."""
+    """Runs single training steps that also return gradients."""
 
     task: Task
     build: Build
@@ -83,7 +83,7 @@ class Checker:
 
     @cached_property
     def _runner(self) -> Runner:
-        """Makes programs whose outputs are gradients, too: one for each shape of a batch."""
+        """Builds programs that also output gradients, one per batch shape."""
         request = self.build.request(self.task)
         trained = tuple(self.task.selection.trained)
         training = replace(self.task.training, gradients=trained)
@@ -92,7 +92,7 @@ class Checker:
         return replace(request, options=options).runner()
 
     def check(self, variables: Mapping[str, Array], inputs: Batch) -> Check:
-        """What one step from these variables shows, which stay as they are."""
+        """Runs one step on copies of these variables and reports loss, gradients and problems."""
         program = self._runner.program(inputs)
         for name in program.variables:
             program.write(name, variables[name])
@@ -113,7 +113,7 @@ class Checker:
         return Check(loss, layers, (*problems, *_of_gradients(layers)))
 
     def _loss_scale(self, program: Executable) -> float:
-        """The factor of the gradients that a program shows."""
+        """The factor by which the program's gradients are scaled."""
         rule = self.task.training.optimizer
         dtype, _ = program.outputs[self.task.loss]
         name = loss_scale_variable(dtype)
@@ -127,14 +127,14 @@ def _of_gradients(layers: tuple[Layer, ...]) -> Iterator[str]:
         yield "the gradients of all weights are zero: nothing is learned"
     elif zero:
         named = ", ".join(map(repr, zero[:3])) + (", ..." if len(zero) > 3 else "")
-        yield f"the gradient is zero of {len(zero)} of {len(layers)} weights: {named}"
+        yield f"{len(zero)} of {len(layers)} weights have a zero gradient: {named}"
     for one in layers:
         if not isfinite(one.gradient):
             yield f"the gradient of {one.name!r} is not finite"
 
 
 def likelihoods_of(task: Task) -> Iterator[tuple[str, bool]]:
-    """What losses take for probabilities, by name; whether it is their logarithms."""
+    """Inputs of losses that must be probabilities: (name, whether they are log probabilities)."""
     graph = model_of(task.module).graph
     sized = sized_by_data(graph)
     for node in graph.nodes:
@@ -149,12 +149,12 @@ def likelihoods_of(task: Task) -> Iterator[tuple[str, bool]]:
 
 def _first_input(node: OnnxOp) -> str:
     value = node.input_values()[0]
-    assert value is not None, "a loss is of something"
+    assert value is not None, "a loss has an input"
     return value_name(value)
 
 
 def no_probabilities(name: str, found: Array, is_log: bool) -> list[str]:
-    """What is wrong with likelihoods of classes, which stand along the last axis or the second."""
+    """Problems of class likelihoods. The class axis is the last one or axis 1."""
     wide = found.astype(np.float64)
     likely = np.exp(wide) if is_log else wide
     axes = {found.ndim - 1, min(1, found.ndim - 1)}
@@ -163,8 +163,8 @@ def no_probabilities(name: str, found: Array, is_log: bool) -> list[str]:
         return []
     what = "logarithms of probabilities" if is_log else "probabilities"
     return [
-        f"{name!r} holds no {what}: along the classes, they add up to {sums[-1].min():.3g} to "
-        f"{sums[-1].max():.3g}; nll is of what Softmax gives, cross_entropy of what is before it"
+        f"{name!r} holds no {what}: along the classes, they sum to {sums[-1].min():.3g} to "
+        f"{sums[-1].max():.3g}; nll expects the output of Softmax, cross_entropy its input"
     ]
 
 

@@ -1,4 +1,4 @@
-"""The callback that draws the curves of a training."""
+"""The callback that plots training curves."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.history import Row
 
 EVERY = 1.0
-"""Seconds between two pictures."""
+"""Minimal seconds between two plots."""
 
 
 class Curves(Callback):
-    """Draws the curves of a training: while it runs in a notebook, else as text at its end."""
+    """Plots training curves: live in a notebook, otherwise as text at the end."""
 
     def __init__(self) -> None:
         self._picture: Any = None
@@ -41,6 +41,6 @@ class Curves(Callback):
 
 
 def _is_notebook() -> bool:
-    """Whether a notebook runs this, whose pictures can change."""
+    """Whether this runs in a notebook, where plots can be updated."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None

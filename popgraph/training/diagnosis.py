@@ -1,4 +1,4 @@
-"""What was the first not to be finite, when a loss no longer is."""
+"""Finds the first value that is not finite when the loss becomes NaN or infinite."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from popgraph.training.sized_outputs import sized_by_data
 from popgraph.training.task import Task
 
 EVERY = 100
-"""Steps between two looks at the variables: their copies take a hundredth of the time at most."""
+"""Steps between two snapshots of the variables; copying takes at most 1 % of the time."""
 MOST_BYTES = 1 << 28
-"""Larger variables are not kept a second time."""
+"""Larger variables are not copied."""
 
 
 def not_finite(arrays: Mapping[str, Array]) -> Iterator[str]:
-    """The names of arrays that hold infinities or NaN."""
+    """Names of the arrays that hold infinities or NaN."""
     for name, array in arrays.items():
         if dtypes.from_numpy(array.dtype).is_float and not np.isfinite(array).all():
             yield name
 
 
 def first_of(name: str, array: Array) -> str:
-    """`'x' holds nan at [3, 0]`, of an array that is not finite."""
+    """Describes the first element that is not finite: `'x' holds nan at [3, 0]`."""
     at = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
     return f"{name!r} holds {array[at]} at {list(at)}"
 
 
 def bad_data(source: Source, order: Order, epoch: int, batch: int, given: Batch) -> str:
     """
-    What is not finite in the batch before this one, by its index in the data; else empty.
+    Describes the first non-finite input of the batch before `batch`, or returns "".
 
-    Of data that come in batches it is the index in the batch.
+    The sample is given by its index in the data, or in the batch if the data are a stream.
     """
     for name in not_finite(given):
         row, *rest = (int(index) for index in np.argwhere(~np.isfinite(given[name]))[0])
@@ -54,9 +54,9 @@ def bad_data(source: Source, order: Order, epoch: int, batch: int, given: Batch)
 @dataclass
 class Trail:
     """
-    Where an epoch of a training was a while ago.
+    A snapshot of training from some steps ago.
 
-    From there, the step that went wrong can be run once more: samples come in a known order.
+    The step that failed can be rerun from here, because the order of samples is known.
     """
 
     task: Task
@@ -66,7 +66,7 @@ class Trail:
     _variables: dict[str, Array] = field(default_factory=dict)
 
     def note(self, steps: Steps, batch: int) -> None:
-        """Before a step, which takes the batch of this number."""
+        """Takes a snapshot before a step if one is due; the step runs on batch number `batch`."""
         at = steps.driver.steps
         if batch and at % EVERY:
             return
@@ -74,7 +74,7 @@ class Trail:
         self._step, self._batch = at, batch
 
     def is_affordable(self, steps: Steps) -> bool:
-        """Whether variables are so few that they may be in memory a second time."""
+        """Whether the variables are small enough to keep a second copy."""
         signatures = steps.executable.variables.values()
         size = sum(dtype.numpy.itemsize * int(np.prod(shape)) for dtype, shape in signatures)
         return size <= MOST_BYTES
@@ -82,7 +82,7 @@ class Trail:
     def first_not_finite(
         self, steps: Steps, source: Source, order: Order, epoch: int, batch: int
     ) -> str:
-        """What was it in the step of the batch before this one; empty if nobody can say."""
+        """The first non-finite value in the step of the batch before `batch`; "" if unknown."""
         if not self._variables or not isinstance(source, Samples):
             return ""
         steps.write(self._variables)
@@ -97,7 +97,7 @@ class Trail:
     def _suspects(
         self, inputs: Mapping[str, Array], variables: Mapping[str, Array]
     ) -> Iterator[str]:
-        """All that is not finite in a step, in the order in which it is computed."""
+        """Names of all non-finite values of a step, in order of computation."""
         yield from not_finite(inputs)
         yield from not_finite(variables)
         graph = model_of(self.task.module).graph

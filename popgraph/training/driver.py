@@ -1,4 +1,4 @@
-"""The training driver: steps of a compiled program, each at the learning rate of its schedule."""
+"""Runs the steps of a compiled program, each at the learning rate of its schedule."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from popgraph.training.update_rule import Rates, with_rate
 
 class Driver:
     """
-    Runs steps of training: writes what the schedule changes, runs the program, counts.
+    Runs training steps: writes scheduled scalars, runs the program, counts steps.
 
-    It outlives the program: another one made of the same model goes on where this one was.
+    It outlives the program: another program of the same model continues at the same step.
     """
 
     def __init__(
         self, scalars: HostScalars, rule: OptimizerSpec, schedule: Rates | None = None
     ) -> None:
         self.rule = rule
-        """The update rule, whose learning rate the schedule multiplies."""
+        """The update rule; the schedule multiplies its learning rate."""
         self.steps = 0
-        """How many steps were run."""
+        """The number of steps run."""
         self._scalars, self._schedule = scalars, schedule
 
     @classmethod
     def of(cls, task: Task, executable: Executable) -> Driver:
-        """The driver of a task and the program that was made for it."""
+        """Creates the driver of a task's program."""
         assert task.rule is not None, "a program that trains has an update rule"
         variables = {name: dtype for name, (dtype, _) in executable.variables.items()}
         loss, _ = executable.outputs[task.loss]
@@ -43,29 +43,28 @@ class Driver:
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the learning rate changes from step to step."""
         return self._schedule is not None
 
     @property
     def rate(self) -> float:
-        """The learning rate of the step that was run last, or of the first one."""
+        """The learning rate of the last step, or of the first one before it runs."""
         rate = self.rule.learning_rate.value
         at = max(self.steps - 1, 0)
         return rate if self._schedule is None else rate * self._schedule.factor(at)
 
     def send(self, executable: Executable, rule: OptimizerSpec) -> None:
-        """Writes the scalars of a rule."""
+        """Writes the scalars of an update rule into the program."""
         for name, value in self._scalars.of(rule).items():
             executable.write(name, value)
 
     def begin(self, executable: Executable) -> None:
-        """Begins a step, at the learning rate of the schedule."""
+        """Begins a step: writes the scheduled learning rate."""
         if self._schedule is not None:
             self.send(executable, with_rate(self.rule, self._schedule.factor(self.steps)))
         self.steps += 1
 
     def end(self, executable: Executable) -> None:
-        """Ends a step: the loss scale follows the gradients, if it is to."""
+        """Ends a step: adapts the dynamic loss scale."""
         if not self.rule.skip_overflow:
             return
         good, scale = int(executable.read(GOOD_UPDATES)), self.rule.loss_scaling
@@ -76,18 +75,18 @@ class Driver:
 
     @property
     def loss_scale(self) -> float | None:
-        """The loss scale, where it follows the gradients."""
+        """The dynamic loss scale; None if it is fixed."""
         return self.rule.loss_scaling.value if self.rule.skip_overflow else None
 
     def resume(self, executable: Executable) -> None:
-        """Goes on with the loss scale that a program has."""
+        """Continues with the loss scale that the program holds."""
         if self.rule.skip_overflow:
             value = float(executable.read(loss_scale_variable(self._scalars.loss)))
             scale = replace(self.rule.loss_scaling, value=value)
             self.rule = replace(self.rule, loss_scaling=scale)
 
     def weigh(self, executable: Executable, factor: float) -> None:
-        """Multiplies the gradients of the next runs by a factor, where the host may."""
+        """Scales the gradients of the next runs, if the host may write the loss scale."""
         loss = self._scalars.loss
         name = loss_scale_variable(loss)
         if name in executable.variables:
@@ -95,7 +94,7 @@ class Driver:
             executable.write(name, np.array(scaled, loss.numpy))
 
     def step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """One run of a program; its outputs. Every `period` of them are an update."""
+        """Runs the program once and returns its outputs; `period` runs make an update."""
         if self._schedule is not None:
             updates = self.steps // self._scalars.compiled.period
             self.send(executable, with_rate(self.rule, self._schedule.factor(updates)))
@@ -105,6 +104,6 @@ class Driver:
     def run_in_row(
         self, executable: Executable, inputs: Mapping[str, Array], count: int
     ) -> dict[str, Array]:
-        """So many runs of a program without a schedule, by one call; their outputs."""
+        """Runs a program without a schedule `count` times in one call."""
         self.steps += count
         return executable.run_in_row(inputs, count)

@@ -1,4 +1,4 @@
-"""Dropout of a model that is trained: the nodes that drop elements, and what decides it."""
+"""Reports which Dropout nodes drop elements in training, and which setting decides it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES: Mapping[tuple[str, str], int] = {
     ("com.microsoft", "BiasDropout"): 4,
     ("ai.graphcore", "ShapedDropout"): 1,
 }
-"""Operators that drop elements, and the input that says whether a node does."""
+"""Operators that drop elements -> index of their training-mode input."""
 DROPS, KEEPS = "drops elements", "drops nothing"
 
 Row = tuple[str, str, str, str]
@@ -26,7 +26,7 @@ Row = tuple[str, str, str, str]
 
 
 def dropout_rows(module: ModuleOp, weights: WeightStore, *, dropout: bool) -> tuple[Row, ...]:
-    """Rows that count the Dropout nodes that drop elements in a step, and that keep all."""
+    """Counts the Dropout nodes that drop elements in a step, and those that keep all."""
     model = model_of(module)
     constants = Constants(model, weights, trained=True)
     nodes = (op for op in model.walk() if isinstance(op, OnnxOp))

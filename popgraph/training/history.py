@@ -1,4 +1,4 @@
-"""The history of a training: what was measured in every step and in every epoch."""
+"""The history of training: measurements of every step and every epoch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from popgraph.support.tables import table
 from popgraph.support.writing import write_text
 
 Row: TypeAlias = dict[str, float]
-"""What was measured at one time, by name."""
+"""Measurements at one time: name -> value."""
 
 VALIDATION = "val_"
-"""Begins the names of what was measured on the data that are held out."""
+"""Name prefix of values measured on held-out data."""
 
 NOT_DRAWN = frozenset(["epoch", "step", "seconds"])
 RATE = "learning_rate"
@@ -29,16 +29,16 @@ RATE = "learning_rate"
 @dataclass(repr=False)
 class History:
     """
-    What was measured, oldest first.
+    Measurements, oldest first.
 
     `history["loss"]` is a column of the epochs: means over the epoch, and, under names that begin
     with `val_`, results of the held-out data after it.
     """
 
     epochs: list[Row] = field(default_factory=list)
-    """A row for each epoch: `epoch` from 1 on, `step` (all so far), `loss`, metrics, `seconds`."""
+    """One row per epoch: `epoch` (from 1), `step` (total so far), `loss`, metrics, `seconds`."""
     steps: list[Row] = field(default_factory=list)
-    """A row for each step: `step` from 1 on, `epoch`, `loss`, `learning_rate`, terms."""
+    """One row per step: `step` (from 1), `epoch`, `loss`, `learning_rate`, terms."""
 
     def __getitem__(self, name: str) -> list[float]:
         if not any(name in row for row in self.epochs):
@@ -47,22 +47,22 @@ class History:
         return [row[name] for row in self.epochs if name in row]
 
     def to_dict(self) -> dict[str, list[Row]]:
-        """As plain lists and dicts, for JSON."""
+        """The history as plain lists and dicts, for JSON."""
         return {"epochs": [*map(dict, self.epochs)], "steps": [*map(dict, self.steps)]}
 
     def to_csv(self, path: str | Path, *, steps: bool = False) -> None:
-        """Writes the epochs, or the steps, as a table for other programs."""
+        """Writes the epochs, or the steps, as CSV."""
         write_text(path, csv_of(self.steps if steps else self.epochs))
 
     def write(self, path: str | Path) -> None:
-        """Writes the epochs as the name of the file ends: .csv, or .jsonl with a row a line."""
+        """Writes the epochs as .csv, or as .jsonl with one row per line."""
         if Path(path).suffix == ".jsonl":
             write_text(path, "".join(json.dumps(row) + "\n" for row in self.epochs))
         else:
             self.to_csv(path)
 
     def charts(self) -> list[Chart]:
-        """A chart for each number: of steps, of epochs, and of the held-out data."""
+        """One chart per measurement, with curves for steps, epochs and held-out data."""
         rows = self.epochs + self.steps[-1:]
         names = (name.removeprefix(VALIDATION) for row in rows for name in measured(row))
         found = [Chart(name, tuple(self._curves(name))) for name in dict.fromkeys(names)]
@@ -83,20 +83,20 @@ class History:
         return table(self.rows()) if self.epochs else f"{len(self.steps)} steps, no whole epoch"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The history as charts and a table, for notebooks."""
         heading, *rows = self.rows()
         lines = [_html_row("th", heading), *(_html_row("td", row) for row in rows)]
         return f"<div>{''.join(map(svg, self.charts()))}<table>{''.join(lines)}</table></div>"
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The names of the columns, then a row for each epoch."""
+        """The column names, then one row per epoch."""
         names = columns(self.epochs)
         rows = [tuple(told(name, row.get(name)) for name in names) for row in self.epochs]
         return [tuple(names), *rows]
 
 
 def _moves(chart: Chart) -> bool:
-    """Whether a learning rate is anything to look at."""
+    """Whether a curve changes at all; a constant learning rate is not charted."""
     return any(len({value for _, value in curve.points}) > 1 for curve in chart.curves)
 
 
@@ -106,12 +106,12 @@ def _html_row(kind: str, cells: Sequence[str]) -> str:
 
 
 def measured(row: Row) -> list[str]:
-    """The names of what was measured in a step or an epoch, the loss first."""
+    """Names of the measurements of a step or epoch, the loss first."""
     return [name for name in row if name not in NOT_DRAWN]
 
 
 def columns(rows: Sequence[Mapping[str, float]]) -> list[str]:
-    """All names in rows, in the order in which they appear."""
+    """All column names, in order of first appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
@@ -124,7 +124,7 @@ def csv_of(rows: Sequence[Mapping[str, float]]) -> str:
 
 
 def told(name: str, value: float | None) -> str:
-    """A number as a person reads it."""
+    """Formats a measurement for display."""
     if value is None:
         return ""
     if name in ("epoch", "step"):

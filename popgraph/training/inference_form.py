@@ -1,4 +1,4 @@
-"""Writes a trained model for inference: batch norms use running statistics, nothing is dropped."""
+"""Converts trained models to inference form: running statistics, no dropout."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN
 
 RUNNING = (3, 4, 3, 4)
-"""Of a BatchNormalization, the inputs that stand for the outputs behind the first."""
+"""BatchNormalization: the input that replaces each output after the first."""
 SAYS_ITSELF = 14
-"""The version of BatchNormalization since which an attribute says whether it trains."""
+"""The opset from which BatchNormalization has the attribute `training_mode`."""
 TOLD = 12
-"""The version of Dropout since which an input says whether it drops."""
+"""The opset from which Dropout has the input `training_mode`."""
 TESTED = 7
-"""The version of both since which there is no `is_test`."""
+"""The opset from which neither operator has the attribute `is_test`."""
 
 
 def to_inference(module: ModuleOp) -> None:
-    """Gives BatchNormalization and Dropout of a model at the onnx level their inference form."""
+    """Puts BatchNormalization and Dropout of a model at the onnx level into inference form."""
     for op in list(model_of(module).walk()):
         if isinstance(op, SchemaOp) and op.domain == "":
             if op.op_type == "BatchNormalization":
@@ -32,7 +32,7 @@ def to_inference(module: ModuleOp) -> None:
 
 
 def _use_running_statistics(op: SchemaOp) -> None:
-    """One output; whoever reads others gets the running statistics."""
+    """Keeps only the first output; readers of the others get the running statistics."""
     attributes = dict(op.onnx_attributes())
     if op.since_version < TESTED:
         attributes["is_test"] = IntegerAttr(1, i64)
@@ -48,7 +48,7 @@ def _use_running_statistics(op: SchemaOp) -> None:
 
 
 def _copy(op: SchemaOp, source: SSAValue, name: str, value: SSAValue) -> None:
-    """`Identity` of a value, under the name of one that is no longer computed."""
+    """Inserts `Identity` of a value, under the name of an output that is no longer computed."""
     version = 1 if op.since_version < SAYS_ITSELF else SAYS_ITSELF
     made = op_class("Identity", version).make([source], {}, {}, [name], [source.type], {})
     block = op.parent
@@ -72,7 +72,7 @@ def _replace(
     attributes: Mapping[str, Attribute],
     names: Sequence[str],
 ) -> None:
-    """The same node with other inputs and attributes, and the first of its outputs."""
+    """Replaces a node by one with other inputs and attributes, and fewer outputs."""
     values = op.output_values()[: len(names)]
     types = [UNKNOWN if value is None else value.type for value in values]
     extra = {key: held for key, held in op.attributes.items() if key != "outputs"}

@@ -1,4 +1,4 @@
-"""The inference model: what remains of a model when its loss, and what only that needs, is gone."""
+"""The inference model: a model without its loss and without everything that only the loss needs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from popgraph.support.errors import ModelError
 
 def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> ModuleOp:
     """
-    A copy of a model whose outputs are its predictions: neither its loss nor terms of that.
+    Copies a model without its loss and the terms of the loss; its outputs are the predictions.
 
-    Nodes, weights and inputs that only these need, such as labels, are gone. Where nothing else
-    is an output, the prediction is what the loss is computed from.
+    Nodes, weights and inputs that only these need, such as labels, are removed. If there is no
+    other output, the operand of the loss becomes the prediction.
     """
     found = module.clone()
     graph = model_of(found).graph
@@ -33,14 +33,14 @@ def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> Mo
         raise ModelError(
             "the model has no output besides its loss",
             f"loss {loss!r}",
-            "addOutputTensor(prediction): what the model is used for when it is trained",
+            "addOutputTensor(prediction), for the output of the trained model",
         )
     drop_unused(found)
     return found
 
 
 def with_prediction(module: ModuleOp, loss: str) -> ModuleOp:
-    """The model with an output besides its loss, if it had none: what that is computed from."""
+    """Adds the operand of the loss as an output if the loss is the only one."""
     graph = model_of(module).graph
     value = _prediction(graph, loss)
     if set(graph.output_names) == {loss} and value is not None:
@@ -50,7 +50,7 @@ def with_prediction(module: ModuleOp, loss: str) -> ModuleOp:
 
 
 def _prediction(graph: Graph, loss: str) -> SSAValue | None:
-    """The last value behind the loss that is no number."""
+    """The last non-scalar value on which the loss depends."""
     value = dict(zip(graph.output_names, graph.yielded, strict=True)).get(loss)
     while isinstance(value, OpResult):
         if dims(value.type) not in ((), (1,)):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model is trained: noted, so that a step can end and be kept."""
+"""Handles Ctrl-C and SIGTERM during training: the step ends first, and a checkpoint is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Terminated(SystemExit):
-    """SIGTERM ended a training, and what it had come to was kept."""
+    """SIGTERM ended training; its state was saved."""
 
     def __init__(self, code: int, told: str) -> None:
         super().__init__(code)
@@ -25,12 +25,12 @@ class Terminated(SystemExit):
 
 @dataclass
 class Interruption:
-    """The signal that came, if one did."""
+    """The signal that arrived, if any."""
 
     number: int | None = None
 
     def end(self, told: str) -> None:
-        """Ends the program, or what waits for Ctrl-C, as the signal would have."""
+        """Raises what the signal would have raised."""
         if self.number == signal.SIGINT:
             raise KeyboardInterrupt(told)
         if self.number is not None:
@@ -40,9 +40,9 @@ class Interruption:
 @contextmanager
 def noted(wanted: bool) -> Iterator[Interruption]:
     """
-    Notes the first signal; the next one does what it did before.
+    Records the first signal and restores the previous handlers for the next one.
 
-    Only where it is wanted, and in the main thread: others cannot.
+    Does nothing unless `wanted` and in the main thread; other threads cannot set handlers.
     """
     found = Interruption()
     if not wanted or threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""The callback that keeps a row for each epoch in a file."""
+"""The callback that writes one row per epoch to a file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.history import Row
 
 EVERY = 1.0
-"""Seconds: short epochs do not write their log again and again."""
+"""Minimal seconds between two writes, so that short epochs do not rewrite the file each time."""
 
 
 class Log(Callback):
-    """Keeps the epochs as .csv or .jsonl: whole after epochs, and however the training ends."""
+    """Writes the epochs as .csv or .jsonl, complete after each write and at the end of training."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

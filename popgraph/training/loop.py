@@ -1,4 +1,4 @@
-"""The loop of a training: epochs, steps, validation, callbacks, checkpoints, and its end."""
+"""The training loop: epochs, steps, validation, callbacks, checkpoints, early stopping."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from popgraph.training.samples import Batch, Order, Source
 
 @dataclass(frozen=True)
 class Plan:
-    """What one call of `fit` is to do."""
+    """The arguments of one call of `fit`, resolved."""
 
     source: Source
     order: Order
     epochs: int | None
-    """The epoch that is the last one."""
+    """Number of the last epoch."""
     steps: int | None
-    """The step that is the last one."""
+    """Number of the last step."""
     test: Callable[[], Row]
-    """The results of the held-out data with the weights as they are."""
+    """Evaluates the held-out data with the current weights."""
     callbacks: Sequence[Callback]
     keeper: Keeper | None
     trail: Trail
@@ -43,14 +43,14 @@ class Plan:
 
 
 class Loop:
-    """Runs a plan from where a training is."""
+    """Runs a plan from the current state of training."""
 
     def __init__(self, trainer: Trained, running: Running, measures: Measures, plan: Plan) -> None:
         self._trainer, self._running, self._measures, self._plan = trainer, running, measures, plan
         self._progress = running.progress
         self._callbacks = plan.callbacks if plan.ranks.is_first else ()
         self._began_with: Mapping[str, Array] = {}
-        """The weights before the first epoch, until it has ended."""
+        """The weights before the first epoch, until that epoch has ended."""
 
     def run(self) -> None:
         for callback in self._callbacks:
@@ -79,13 +79,13 @@ class Loop:
         return by_epochs or self._is_stopped()
 
     def _is_stopped(self) -> bool:
-        """Whether nothing more is to be done, even in the middle of an epoch."""
+        """Whether training stops now, even in the middle of an epoch."""
         steps = self._plan.steps
         by_steps = steps is not None and self._running.steps.driver.steps >= steps
         return bool(self._trainer.stopped) or by_steps or self._interruption.number is not None
 
     def _run_epoch(self) -> None:
-        """The rest of an epoch, and what is said of it unless a signal ends it."""
+        """Runs the rest of an epoch and records it, unless a signal interrupts it."""
         plan, progress = self._plan, self._progress
         began = time.perf_counter()
         for batch in plan.source.epoch(plan.order, progress.epoch, progress.batch):
@@ -98,12 +98,12 @@ class Loop:
             if is_due:
                 self._keep()
         if not progress.batch:
-            raise RunError("the data have no batch for another epoch", "the data")
+            raise RunError("the data yield no batch for another epoch", "the data")
         if self._interruption.number is None:
             self._end_epoch(time.perf_counter() - began)
 
     def _agree(self) -> bool:
-        """Whether all ranks are to write a checkpoint; a signal or a stop is one for all."""
+        """Agrees among all ranks on signals, stops, and whether a checkpoint is due."""
         ranks, keeper = self._plan.ranks, self._plan.keeper
         steps = self._running.steps.driver.steps
         signal, is_due = self._interruption.number or 0, keeper is not None and keeper.is_due(steps)
@@ -115,7 +115,7 @@ class Loop:
         return bool(found[2])
 
     def _keep(self) -> None:
-        """Writes a checkpoint, if there is to be one: the first rank does, for all."""
+        """Writes a checkpoint, if configured; only the first rank does."""
         ranks, running, keeper = self._plan.ranks, self._running, self._plan.keeper
         if keeper is None:
             return
@@ -148,7 +148,7 @@ class Loop:
         return row
 
     def _doubt_likelihoods(self, outputs: Mapping[str, Array]) -> None:
-        """Warns of a loss of probabilities that are none, as far as the program shows them."""
+        """Warns if a loss gets inputs that are not probabilities, as far as the outputs show."""
         for name, is_log in likelihoods_of(self._plan.trail.task):
             for problem in no_probabilities(name, outputs[name], is_log) if name in outputs else ():
                 warnings.warn(problem, DoubtfulTrainingWarning, stacklevel=5)
@@ -165,29 +165,30 @@ class Loop:
         if still and self._plan.ranks.is_first:
             named = ", ".join(map(repr, still[:3])) + (", ..." if len(still) > 3 else "")
             warnings.warn(
-                f"an epoch has not changed {len(still)} of {len(trained)} weights: {named}; "
+                f"{len(still)} of {len(trained)} weights did not change in an epoch: {named}; "
                 "`check` shows gradients",
                 DoubtfulTrainingWarning,
                 stacklevel=4,
             )
 
     def _diverged(self, what: str) -> RunError:
-        """The error of a loss that is no number any more, with what was the first not to be one."""
+        """The error for a loss that is not finite; names the first value that was not."""
         plan, progress = self._plan, self._progress
         at = (plan.source, plan.order, progress.epoch, progress.batch)
         what = f"{what}, epoch {progress.epoch + 1}"
         if found := bad_data(*at, self._running.batch):
-            hint = "remove such samples, or replace the numbers: np.isfinite finds them"
+            hint = "remove or replace these samples: np.isfinite finds them"
             return RunError(f"{what}: {found}", "the data", hint)
         for name in not_finite(self._began_with):
             found = f"weight {first_of(name, self._began_with[name])} before the first step"
-            return RunError(f"{what}: {found}", "the model", "give it finite first values")
+            return RunError(f"{what}: {found}", "the model", "initialize it with finite values")
         first = plan.trail.first_not_finite(self._running.steps, *at)
-        named = f"; {first!r} was the first that is not finite" if first else ""
+        named = f"; {first!r} was the first non-finite tensor" if first else ""
         return RunError(
             f"{what}{named}",
             "training",
-            "a smaller learning rate: the data are finite; a checkpoint, if there is one, is older",
+            "reduce the learning rate, since the data are finite; a checkpoint, if there is one, "
+            "is older",
         )
 
     def _end_epoch(self, seconds: float) -> None:
@@ -203,7 +204,7 @@ class Loop:
         progress.history.epochs.append(row)
         best = running.best
         if best is not None and best.see(row, running.weights):
-            self._trainer.stop(f"{best.monitor} was no better for {best.patience} epochs")
+            self._trainer.stop(f"{best.monitor} did not improve for {best.patience} epochs")
         for callback in self._callbacks:
             callback.on_epoch(self._trainer, row)
         if plan.keeper is not None and plan.keeper.is_by_epoch:

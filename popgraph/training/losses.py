@@ -1,4 +1,4 @@
-"""Losses as `Trainer` takes them: what a name or an expression is the loss of."""
+"""Parses the `loss` argument of `Trainer`: a loss by name, an expression, or a value."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 
 ClassWeights: TypeAlias = Mapping[int, float] | Sequence[float]
-"""How much a sample of each class counts; a mapping leaves the others at 1."""
+"""Weight of the samples of each class; classes that a mapping omits have weight 1."""
 
 _NAME = re.compile(r"[\w.:/-]+")
 
 
 def checked_loss(loss: object, values: Collection[str], where: str) -> str:
     """
-    The name or the expression that a user gives; ModelError for what can be neither.
+    Checks the name or expression of a loss; ModelError if it can be neither.
 
     `values` are the names that the model gives to its values.
     """
@@ -49,12 +49,14 @@ def _no_text(loss: object) -> ModelError:
     if known is not None:
         return ModelError(what, "loss", f"loss={known.name!r}")
     if hasattr(loss, "shape"):
-        return ModelError(what, "loss", "all data are one argument: train(model, (x, labels), ...)")
+        return ModelError(
+            what, "loss", "pass all data as one argument: train(model, (x, labels), ...)"
+        )
     return ModelError(what, "loss", f"loss='mse', or 'mse(y, target)'; {LOSS_NAMES.listed}")
 
 
 def expression_of(loss: Loss, output: str, target: str, weights: Sequence[float] | None) -> str:
-    """The loss as a text; `weights` are one number for each class."""
+    """The loss as an expression; `weights` has one number per class."""
     given = [f"`{output}`", f"`{target}`"] if loss.takes_target else [f"`{output}`"]
     if weights is not None:
         given.append(f"class_weights=[{', '.join(repr(float(weight)) for weight in weights)}]")
@@ -64,10 +66,10 @@ def expression_of(loss: Loss, output: str, target: str, weights: Sequence[float]
 def weights_of_classes(
     loss: Loss, given: ClassWeights, scores: Attribute | None, labels: Attribute
 ) -> list[float]:
-    """One weight for each class."""
+    """One weight per class."""
     if not loss.is_of_classes:
         raise ModelError(
-            f"{loss.name} has no classes, which class weights are for",
+            f"{loss.name} is not a loss over classes, so it takes no class weights",
             "class_weights",
             f"the losses {', '.join(one.name for one in LOSSES.values() if one.is_of_classes)}",
         )
@@ -80,7 +82,7 @@ def weights_of_classes(
             f"{what}, and the output has {classes} classes", "class_weights", "{3: 2.0} or a list"
         )
     if any(not 0 <= weight < float("inf") for weight in found.values()):
-        raise ModelError("the weight of a class is a number from 0 on", "class_weights")
+        raise ModelError("a class weight must be a non-negative number", "class_weights")
     return [float(found.get(number, 1.0)) for number in range(classes)]
 
 
@@ -96,4 +98,4 @@ def _classes(loss: Loss, scores: Attribute | None, labels: Attribute) -> int:
             raise
         if axis is not None and isinstance(sizes[axis], int):
             return int(sizes[axis])  # type: ignore[arg-type]
-    raise ModelError("the model does not say how many classes it has", "class_weights")
+    raise ModelError("the number of classes of the model is unknown", "class_weights")

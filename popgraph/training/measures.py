@@ -1,4 +1,4 @@
-"""What batches are measured by: the loss, its terms, and metrics of predictions."""
+"""Measures batches: the loss, its terms, and metrics of predictions."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from popgraph.training.totals import Totals
 
 @dataclass(frozen=True)
 class Measures:
-    """What is read of the outputs of a program, and what it is compared with."""
+    """Names of the outputs to measure, and of the target that metrics compare them with."""
 
     numbers: Sequence[str]
-    """The outputs that are averaged: the loss and its terms."""
+    """Outputs that are averaged: the loss and its terms."""
     metrics: Sequence[Metric]
     prediction: str
     target: str | None
 
     def totals(self) -> Totals:
-        """Nothing yet."""
+        """Empty totals."""
         return Totals(self.numbers, self.metrics)
 
     def add(self, totals: Totals, batch: Batch, outputs: Mapping[str, Array]) -> Row:
-        """Adds a batch; its own numbers."""
+        """Adds a batch to the totals; returns the batch's own values."""
         row = {name: _mean(outputs[name]) for name in self.numbers}
         predicted = outputs[self.prediction] if self.metrics else None
         totals.add(row, count_samples(batch), predicted, batch.get(self.target or ""))
         return row
 
     def tested(self, inference: Inference, source: Source, order: Order, start: str = "") -> Row:
-        """The results of all samples, under names that begin so."""
+        """Evaluates all samples; `start` prefixes the names of the results."""
         totals = self.totals()
         for batch in source.epoch(order, 0, 0):
             self.add(totals, batch, inference.run(batch))
         if not totals.samples:
-            raise RunError("there are no data to test the model on", "validation")
+            raise RunError("no data to test the model on", "validation")
         return totals.row(start)
 
 

@@ -1,4 +1,4 @@
-"""Takes apart the weights that PyTorch's exporters merged because they happened to be equal."""
+"""Separates weights that PyTorch's exporters merged because they were equal."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ SCALES_AND_SHIFTS = frozenset(
         "RMSNormalization",
     ]
 )
-"""Operators that read numbers which are all 0 or all 1 when a network is new."""
+"""Operators whose weights are all 0 or all 1 in a new network."""
 
 
 def separate_weights(module: ModuleOp, store: WeightStore) -> None:
     """
     Gives each of several equal weights of a PyTorch model an initializer of its own.
 
-    One exporter merges them by `Identity` nodes that have the names of the weights; a weight that
-    PyTorch itself shares has one name, and no such node. The other exporter leaves no trace. There,
-    numbers that are all the same belong to each module of their own: readers are of one module if
-    they share a weight that says more.
+    The TorchScript exporter merges equal weights by `Identity` nodes with the names of the weights;
+    a weight that PyTorch itself shares has one name and no such node. The newer exporter leaves no
+    trace: a constant-valued weight is split by module, and two readers belong to the same module if
+    they share a weight whose elements differ.
     """
     if producer(module) != PYTORCH:
         return
@@ -58,7 +58,7 @@ def _names(op: Operation) -> Iterable[str]:
 
 
 def _take_copy(op: OnnxOp) -> None:
-    """`v = Identity(w)`  ->  `v = Initializer w`. Only of a weight, and where v is no output."""
+    """`v = Identity(w)`  ->  `v = Initializer w`, if w is a weight and v is not an output."""
     if (op.domain, op.op_type) != ("", "Identity"):
         return
     source, result = op.operands[0].owner, op.results[0]
@@ -77,7 +77,7 @@ def _put_before(made: Initializer, op: Operation) -> None:
 
 
 def _share_out(initializer: Initializer, names: set[str], store: WeightStore) -> None:
-    """An initializer for each module that reads numbers which are all the same."""
+    """Gives each module that reads a constant-valued initializer a copy of its own."""
     readers = list(dict.fromkeys(use.operation for use in initializer.result.uses))
     if len(readers) < 2 or not all(_scales_or_shifts(reader) for reader in readers):
         return
@@ -110,7 +110,9 @@ def _scales_or_shifts(reader: Operation) -> bool:
 
 
 def _module(reader: Operation, store: WeightStore) -> frozenset[SSAValue] | Operation:
-    """The weights of more than one number that a reader has, or the reader itself."""
+    """
+    Identifies the module of a reader: its weights whose elements differ, or the reader itself.
+    """
     found = {
         value
         for value in _weights_near(reader)
@@ -120,7 +122,7 @@ def _module(reader: Operation, store: WeightStore) -> frozenset[SSAValue] | Oper
 
 
 def _weights_near(reader: Operation) -> Iterator[SSAValue]:
-    """What a reader takes, and what the product takes to whose result it adds."""
+    """The operands of a reader, and those of a MatMul whose result it adds to."""
     for value in reader.operands:
         yield value
         if isinstance(value.owner, OnnxOp) and value.owner.op_type == "MatMul":

@@ -1,4 +1,4 @@
-"""Metrics: what training and validation tell besides the loss, such as accuracy and F1."""
+"""Metrics of training and validation besides the loss: accuracy, top-k, F1, MAE, MSE."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from popgraph.support.names import Names, plain
 
 class Metric(Protocol):
     """
-    A number that tells how good predictions are.
+    A measure of the quality of predictions.
 
-    It is computed from `counts` of batches, which add up: those of an epoch are the sum of its
-    batches, so a metric keeps nothing.
+    It is computed from additive `counts`: those of an epoch are the sum over its batches, so a
+    metric has no state.
     """
 
     @property
     def name(self) -> str:
-        """As results call it."""
+        """The name in results."""
 
     @property
     def larger_is_better(self) -> bool:
-        """Whether training wants it to grow."""
+        """Whether larger values are better."""
 
     def counts(self, prediction: Array, target: Array) -> Array:
-        """What a batch contributes."""
+        """The contribution of a batch."""
 
     def value(self, counts: Array) -> float:
-        """The metric of what was counted."""
+        """The metric of the summed counts."""
 
 
 def _ratio(counts: Array) -> float:
@@ -42,7 +42,7 @@ def _ratio(counts: Array) -> float:
 
 @dataclass(frozen=True)
 class TopK:
-    """The share of samples whose class is among the `k` that the model finds most likely."""
+    """The fraction of samples whose class is among the `k` highest scores."""
 
     k: int = 1
     larger_is_better: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class TopK:
 
 @dataclass(frozen=True)
 class BinaryAccuracy:
-    """The share of yes-or-no answers that are right; from `threshold` on, a prediction is yes."""
+    """The fraction of correct binary predictions; scores from `threshold` up are positive."""
 
     threshold: float = 0.5
     name: ClassVar[str] = "binary_accuracy"
@@ -86,14 +86,14 @@ class F1:
     """
     The harmonic mean of precision and recall, averaged over the classes (`macro`).
 
-    A class that is neither predicted nor there is left out, as in scikit-learn.
+    Classes that are neither predicted nor present are left out, as in scikit-learn.
     """
 
     name: ClassVar[str] = "f1"
     larger_is_better: ClassVar[bool] = True
 
     def counts(self, prediction: Array, target: Array) -> Array:
-        """For each class: hits, predictions, samples."""
+        """Hits, predictions and samples of each class."""
         scores, labels = _classes(self.name, prediction, target)
         classes, chosen = scores.shape[1], scores.argmax(1)
         hits = np.bincount(labels[chosen == labels], minlength=classes)
@@ -108,7 +108,7 @@ class F1:
 
 @dataclass(frozen=True)
 class _Distance:
-    """A mean over all elements of the difference between what is predicted and the target."""
+    """The mean over all elements of a function of `prediction - target`."""
 
     name: str
     of: Callable[[Array], Array]
@@ -124,14 +124,14 @@ class _Distance:
 
 
 MAE = _Distance("mae", np.abs)
-"""The mean of absolute errors."""
+"""Mean absolute error."""
 MSE = _Distance("mse", np.square)
-"""The mean of squared errors."""
+"""Mean squared error."""
 
 
 @dataclass(frozen=True)
 class _OfBatches:
-    """A function of the user's: its mean over batches, weighted by their samples."""
+    """A user's function: its mean over batches, weighted by samples."""
 
     function: Callable[[Array, Array], Any]
     larger_is_better: ClassVar[bool] = True
@@ -174,13 +174,13 @@ AnyMetric: TypeAlias = "str | Metric | Callable[[Array, Array], Any]"
 
 
 def metrics_of(given: Iterable[AnyMetric] | AnyMetric) -> tuple[Metric, ...]:
-    """Metrics by their names, as objects, or as functions of prediction and target."""
+    """Resolves metrics: names, objects, or functions of prediction and target."""
     many = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     found = tuple(map(_metric, many))
     names = [one.name for one in found]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise ModelError(f"two metrics are called {twice[0]!r}", "metrics")
+        raise ModelError(f"two metrics have the name {twice[0]!r}", "metrics")
     return found
 
 
@@ -192,7 +192,7 @@ def _metric(given: Any) -> Metric:
         return found
     if callable(given):
         return _OfBatches(given)
-    raise ModelError(f"{given!r} is no metric", "metrics", METRIC_NAMES.listed)
+    raise ModelError(f"{given!r} is not a metric", "metrics", METRIC_NAMES.listed)
 
 
 def _by_name(name: str) -> Metric:
@@ -208,10 +208,10 @@ def _by_name(name: str) -> Metric:
 
 def _classes(name: str, prediction: Array, target: Array) -> tuple[Array, Array]:
     """
-    Rows of scores along the last axis, or axis 1, and the class of each.
+    Scores as rows (classes on the last axis or axis 1), and the label of each row.
 
-    One-hot labels become class numbers. Those without a class (a label such as -1, which losses
-    pass over) are left out.
+    One-hot labels become class numbers. Samples without a class are left out: losses ignore them,
+    too (label -1, for example).
     """
     if prediction.ndim > 1 and target.shape == prediction.shape:
         target = target.argmax(-1)

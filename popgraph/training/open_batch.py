@@ -1,4 +1,4 @@
-"""The batch dimension of a model: the size it was made for, and the same model for any size."""
+"""The batch dimension of a model: its fixed size, and a copy of the model for any size."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 
 NAME = "N"
-"""What an open batch dimension is called, where the model does not use that name."""
+"""Name of an open batch dimension, unless the model uses it already."""
 
 
 def fixed_batch(module: ModuleOp, values: Mapping[str, Array]) -> int | None:
-    """The first dimension of all inputs that have samples, if that is one number."""
+    """The common first dimension of all inputs that have samples, if it is a single integer."""
     types = [type_ for name, type_ in input_types(module).items() if name not in values]
     firsts = {sizes[0] if sizes else None for sizes in map(dims, types)}
     first = firsts.pop() if len(firsts) == 1 else None
@@ -32,9 +32,9 @@ def fixed_batch(module: ModuleOp, values: Mapping[str, Array]) -> int | None:
 
 def opened(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) -> ModuleOp | None:
     """
-    A copy whose batch has any size; None if the model computes with the size that it has.
+    Copies a model with an open batch dimension; None if the model depends on its fixed size.
 
-    It is tried out: with one sample more, every output must have one more as well.
+    Found by trial: with one more sample, every output must have one more as well.
     """
     size = fixed_batch(module, values)
     if size is None:
@@ -49,7 +49,7 @@ def opened(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) 
 
 
 def _open(module: ModuleOp, weights: WeightStore, values: Mapping[str, Array]) -> None:
-    """Forgets all shapes but those of inputs, whose first dimension gets a name."""
+    """Names the first dimension of inputs, erases all other shapes and infers them again."""
     graph = model_of(module).graph
     name = _fresh(graph)
     for argument, input_name in zip(graph.block.args, graph.input_names, strict=True):
@@ -90,7 +90,7 @@ def _names() -> Iterator[str]:
 
 
 def _grows(module: ModuleOp, weights: WeightStore, size: int, values: Mapping[str, Array]) -> bool:
-    """Whether all outputs have the samples of a batch of this size along their first dimension."""
+    """Whether all outputs have `size` as their first dimension for a batch of that size."""
     trial = module.clone()
     types = {name: one for name, one in input_types(trial).items() if name not in values}
     shapes = {name: _of_shape(one, [size, *(dims(one) or ())[1:]]) for name, one in types.items()}

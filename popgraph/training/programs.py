@@ -1,4 +1,4 @@
-"""The programs of a training: its steps, and the same model for validation and prediction."""
+"""The programs of training: the step, and the model for validation and prediction."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from popgraph.training.task import Task
 
 @dataclass(frozen=True)
 class Build:
-    """How programs are made."""
+    """Compilation settings of the programs."""
 
     backend: str = DEFAULT
     threads: int = 1
@@ -50,14 +50,14 @@ class Build:
     straight_through: bool = False
     dropout: bool = True
     values: dict[str, Array] = field(default_factory=dict)
-    """The inputs that decide structure: the same in all steps."""
+    """Inputs that decide the structure of the model, the same in all steps."""
     recompute: str = ""
-    """What gradients compute again, as `Options.recompute` has it."""
+    """Activations to recompute in the backward pass; see `Options.recompute`."""
     backlog: Backlog | None = None
-    """Where quick programs wait for their tuned ones; None: programs are tuned at once."""
+    """Queue of quick programs to be replaced by tuned ones; None: programs are tuned at once."""
 
     def request(self, task: Task, shapes: Mapping[str, Shape] | None = None) -> BuildRequest:
-        """What is to be built for steps on inputs of these shapes; some always have `values`."""
+        """The build request of steps with inputs of these shapes, plus the fixed `values`."""
         options = Options(
             training=task.training,
             indices=self.indices,
@@ -70,14 +70,14 @@ class Build:
         return request.specialised(Call({**(shapes or {}), **fixed}, self.values))
 
     def of(self, module: ModuleOp, compilation: Compilation, options: Options) -> BuildRequest:
-        """What is to be built of a module."""
+        """The build request of a module."""
         return BuildRequest(
             module, compilation, options, self.backend, self.threads, backlog=self.backlog
         )
 
 
 class Inputs:
-    """The inputs of a model: what of a batch it takes, in the element types that it wants."""
+    """The inputs of a model: selects them from a batch and converts their element types."""
 
     def __init__(self, module: ModuleOp, values: Mapping[str, Array]) -> None:
         types = input_types(module)
@@ -87,10 +87,10 @@ class Inputs:
             if name not in values
         }
         self.converted: dict[str, tuple[object, DType]] = {}
-        """The inputs whose data are of another element type."""
+        """Inputs whose data have another element type than the model's."""
 
     def of(self, batch: Batch, *, only: bool = False) -> Batch:
-        """The inputs in their element types; if `only`, a batch may hold more than these."""
+        """The inputs, converted; with `only`, a batch may hold other arrays as well."""
         given = {name: batch[name] for name in self.dtypes if name in batch} if only else batch
         check_names(given, self.dtypes, "the data")
         for name, dtype in self.dtypes.items():
@@ -100,14 +100,14 @@ class Inputs:
 
 
 def sums_of(task: Task) -> frozenset[str]:
-    """The loss and its terms, as far as they are sums over samples."""
+    """The names among the loss and its terms that are sums over samples."""
     return frozenset(name for name in (task.loss, *task.terms) if reduction_of(task, name) == SUM)
 
 
 def whole(
     parts: Sequence[MicroBatch], outputs: Sequence[Mapping[str, Array]], sums: Collection[str]
 ) -> dict[str, Array]:
-    """The outputs of a batch from those of its micro-batches."""
+    """Combines the outputs of micro-batches into those of the batch."""
     return {
         name: _joined(parts, [one[name] for one in outputs], is_sum=name in sums)
         for name in outputs[0]
@@ -115,7 +115,7 @@ def whole(
 
 
 def _joined(parts: Sequence[MicroBatch], values: Sequence[Array], *, is_sum: bool) -> Array:
-    """Rows of all samples, or the sum or mean of numbers."""
+    """Concatenates rows of samples; sums or averages scalars."""
     if all(one.ndim and len(one) == part.rows for one, part in zip(values, parts, strict=True)):
         return np.concatenate(values)
     weights = [1.0 if is_sum else part.share for part in parts]
@@ -124,14 +124,14 @@ def _joined(parts: Sequence[MicroBatch], values: Sequence[Array], *, is_sum: boo
 
 
 class Steps:
-    """Steps of training: a program for each shape of a batch, which share their variables."""
+    """Training steps: one program per batch shape, all with the same variables."""
 
     def __init__(self, task: Task, build: Build, first: Batch, plan: StepPlan) -> None:
         """`first` is a micro-batch of the plan."""
         self.inputs, self.plan = Inputs(task.module, build.values), plan
         given = self.inputs.of(first)  # What does not fit is said before anything is compiled.
         self.rows = count_rows(first)
-        """The rows of a micro-batch of whole batches."""
+        """Rows of a micro-batch of a complete batch."""
         self._sums = sums_of(task)
         self._is_mean = task.training.optimizer.mean
         request = build.request(task)
@@ -143,18 +143,17 @@ class Steps:
 
     @property
     def programs(self) -> list[ProgramRange]:
-        """The programs that were made, and the sizes that each is for."""
+        """The programs built so far, and the sizes that each is for."""
         return self._runner.programs
 
     def _program(self, inputs: Mapping[str, Array]) -> Executable:
         return self._runner.program(inputs)
 
     def split(self, batch: Batch) -> list[MicroBatch]:
-        """The micro-batches of a batch."""
         return list(self.plan.split(self.inputs.of(batch), self.rows))
 
     def run(self, batch: Batch) -> dict[str, Array]:
-        """One step; the outputs for the whole batch."""
+        """Runs one step; returns the outputs of the whole batch."""
         if self.plan.is_split:
             return self._accumulate(self.split(batch))
         inputs = self.inputs.of(batch)
@@ -168,8 +167,8 @@ class Steps:
         """
         Runs the micro-batches of a step; the program updates after the last one.
 
-        A short batch fills fewer micro-batches than an update is made of: the first ones count as
-        run, with gradients of zero.
+        A short batch has fewer micro-batches than an update needs: the counter starts as if the
+        missing ones had run, with zero gradients.
         """
         period, found = self.plan.runs, list[dict[str, Array]]()
         self.executable = self._program(parts[0].inputs)
@@ -193,7 +192,7 @@ class Steps:
         return whole(parts, found, self._sums)
 
     def read(self) -> dict[str, Array]:
-        """All that steps change: weights, the optimizer's state, the state of random numbers."""
+        """All variables that steps change: weights, optimizer state, random state."""
         return {name: self.executable.read(name) for name in self.executable.variables}
 
     def write(self, values: Mapping[str, Array]) -> None:
@@ -202,7 +201,7 @@ class Steps:
         self.driver.resume(self.executable)
 
     def weights(self, module: ModuleOp) -> dict[str, Array]:
-        """The values of a model's initializers that steps change."""
+        """The values of the model's initializers that steps change."""
         names = weights_by_name(model_of(module).graph)
         return {
             name: self.executable.read(name) for name in names if name in self.executable.variables
@@ -210,7 +209,7 @@ class Steps:
 
 
 class Inference:
-    """A model as it is used, run with weights that training has changed meanwhile."""
+    """The model in inference form, run with the weights that training has reached."""
 
     def __init__(
         self,
@@ -220,7 +219,7 @@ class Inference:
         plan: StepPlan | None = None,
         sums: Collection[str] = (),
     ) -> None:
-        """With a plan, batches run as micro-batches; outputs among `sums` are added up."""
+        """With a plan, batches run as micro-batches; outputs in `sums` are added up."""
         self.plan, self.rows, self._sums = plan or StepPlan(), 1, sums
         module = module.clone()
         to_inference(module)
@@ -230,7 +229,7 @@ class Inference:
         self._weights: Mapping[str, Array] = {}
 
     def take(self, weights: Mapping[str, Array]) -> None:
-        """The weights with which batches are computed from now on."""
+        """Sets the weights for the following batches."""
         self._weights = weights
 
     def run(self, batch: Batch) -> dict[str, Array]:
@@ -251,7 +250,7 @@ class Inference:
 
 
 def _feed_weights(module: ModuleOp, store: WeightStore) -> dict[str, Array]:
-    """Makes inputs of the weights of a model that has steps of the host, and no variables."""
+    """Turns the weights of a model with host steps, which has no variables, into inputs."""
     weights = {
         name: one.array(store)
         for name, one in weights_by_name(model_of(module).graph).items()
@@ -262,7 +261,7 @@ def _feed_weights(module: ModuleOp, store: WeightStore) -> dict[str, Array]:
 
 
 def _runner(module: ModuleOp, weights: WeightStore, build: Build) -> Runner:
-    # Steps of the host are not split where a model has variables.
+    # Programs with variables are not split at host steps.
     options = Options(variables=not may_be_steps(module), indices=build.indices)
     request = build.of(module, Compilation(WeightStore(weights)), options)
     if build.values:

@@ -1,4 +1,4 @@
-"""How far a training is: what there is to know of it beside the variables of its program."""
+"""The progress of training: everything to resume from besides the program's variables."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from popgraph.training.history import History
 
 @dataclass
 class Progress:
-    """Where a training is in its data, and what was measured on the way."""
+    """The position in the data, and the measurements so far."""
 
     epoch: int = 0
-    """Epochs that have ended."""
+    """Epochs completed."""
     batch: int = 0
-    """Batches of the current epoch that were taken."""
+    """Batches of the current epoch already taken."""
     first_epoch: int = 0
-    """Where the `fit` began that runs now, or the one that a checkpoint goes on with."""
+    """Epoch at which the current `fit`, or the one a checkpoint resumes, began."""
     first_step: int = 0
     history: History = field(default_factory=History)

@@ -1,4 +1,4 @@
-"""Training on several ranks: each takes its rows of every batch, and all make the same step."""
+"""Data-parallel training on several ranks: each takes its rows of every batch."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from popgraph.training.totals import Totals
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks that train together, as one of them sees it."""
+    """The ranks of a job, as one of them sees them."""
 
     communicator: Communicator
 
     @classmethod
     def here(cls) -> Ranks:
-        """Those of this job."""
+        """The ranks of this job."""
         return cls(world())
 
     @property
@@ -40,7 +40,7 @@ class Ranks:
         return self.communicator.size
 
     def planned(self, plan: StepPlan) -> StepPlan:
-        """A plan of one process, on each of these ranks."""
+        """The plan of one process, distributed to these ranks."""
         return plan.on_rank(self.communicator.rank, self.size)
 
     @property
@@ -49,11 +49,11 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one writes files and tells people."""
+        """Whether this rank writes files and reports to the user."""
         return self.communicator.is_first
 
     def task(self, task: Task, plan: StepPlan, *, even: bool) -> Task:
-        """The task of a rank, which has a part of the gradients; see `StepPlan.rule`."""
+        """The task of a rank, which computes its share of the gradients; see `StepPlan.rule`."""
         assert task.rule is not None, "a program that trains has an update rule"
         parts = plan.updated_by
         if parts == 1:
@@ -62,8 +62,8 @@ class Ranks:
         if reduction is None and self.is_first:
             kind = "ranks" if plan.runs == 1 else "micro-batches"
             warnings.warn(
-                f"{task.loss!r} is neither a mean nor a sum over equal samples, as far as "
-                f"its operators tell: its gradients are averaged over {parts} {kind}",
+                f"{task.loss!r} is neither a mean nor a sum over equally weighted samples, judging "
+                f"by its operators: its gradients are averaged over {parts} {kind}",
                 DoubtfulTrainingWarning,
                 stacklevel=2,
             )
@@ -73,29 +73,29 @@ class Ranks:
     # data
 
     def shared(self, source: Source) -> Source:
-        """What this rank takes of the data."""
+        """This rank's rows of the data."""
         return Shard(source, self.communicator) if self.are_several else source
 
     def rows(self, batch: int) -> int:
-        """How many rows of a batch of so many this rank takes."""
+        """The rows of a batch of `batch` samples that this rank takes."""
         if batch % self.size:
             raise RunError(
-                f"a batch of {batch} samples cannot be shared out to {self.size} ranks",
+                f"a batch of {batch} samples cannot be divided among {self.size} ranks",
                 "batch",
                 f"a multiple of {self.size}",
             )
         return batch // self.size
 
-    # what all have to know
+    # agreement among ranks
 
     def of_whole_batches(self, outputs: Mapping[str, Array], task: Task) -> dict[str, Array]:
-        """Outputs, of which those that are sums over samples are as large as if of all ranks."""
+        """Scales outputs that are sums over samples from this rank's rows to those of all ranks."""
         names = (task.loss, *task.terms) if self.are_several else ()
         sums = [name for name in names if reduction_of(task, name) == SUM]
         return {**outputs, **{name: outputs[name] * self.size for name in sums}}
 
     def agreed(self, numbers: Row, flags: Sequence[float]) -> tuple[Row, list[float]]:
-        """The means of numbers over the ranks, and the largest of each flag."""
+        """All-reduces numbers to their mean over the ranks, and flags to their maximum."""
         if not self.are_several:
             return numbers, list(flags)
         told = np.array([*numbers.values()], np.float64)
@@ -107,11 +107,11 @@ class Ranks:
         return dict(zip(numbers, means.tolist(), strict=True)), largest.tolist()
 
     def told(self, text: str) -> str:
-        """The first text that a rank has, for all."""
+        """The first nonempty text of any rank, on all ranks."""
         return next(filter(None, self.communicator.gather(text)), "")
 
     def total(self, totals: Totals) -> Totals:
-        """What the batches of all ranks have added up to."""
+        """Totals over the batches of all ranks."""
         if not self.are_several:
             return totals
         whole = Totals(list(totals.sums), totals.metrics)
@@ -120,14 +120,14 @@ class Ranks:
         return whole
 
     def statistics_agreed(self, steps: Steps, task: Task) -> None:
-        """Running statistics of the first rank, for all of them."""
+        """Broadcasts the running statistics of the first rank."""
         names = task.selection.statistics
         if self.are_several and names:
             values = {name: steps.executable.read(name) for name in names}
             steps.write(self.communicator.broadcast(values))
 
     def draw_apart(self, steps: Steps) -> None:
-        """Gives a rank a seed of its own; `steps` have that of the first one."""
+        """Gives this rank a seed of its own, derived from that of the first rank."""
         if not self.is_first and SEED in steps.executable.variables:
             state = steps.executable.read(SEED)
             steps.write({SEED: seed_apart(state, self.communicator.rank)})
@@ -137,7 +137,7 @@ ALONE = Ranks(Alone())
 
 
 class Shard(Source):
-    """The rows of each batch that are a rank's: as many for all, so that a few may be left out."""
+    """This rank's rows of each batch; all ranks get equally many, so a remainder is dropped."""
 
     def __init__(self, source: Source, communicator: Communicator) -> None:
         self._source, self._communicator = source, communicator

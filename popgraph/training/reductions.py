@@ -1,4 +1,4 @@
-"""Reductions of losses: whether one is a mean or a sum over the samples of a batch."""
+"""Finds whether a loss is a mean or a sum over the samples of a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEAN, SUM = "mean", "sum"
 
 
 def reduction_of(task: Task, name: str) -> str | None:
-    """Whether an output is a mean or a sum over samples; None if its operators do not tell."""
+    """Whether an output is a mean or a sum over samples; None if its operators do not say."""
     graph = model_of(task.module).graph
     values = dict(zip(graph.output_names, graph.yielded, strict=True))
     sized = sized_by_data(graph)
@@ -23,9 +23,9 @@ def reduction_of(task: Task, name: str) -> str | None:
 
 
 _KEEPS = frozenset(["Add", "Sub", "Neg", "Identity", "Cast", "Reshape", "Squeeze", "Sum"])
-"""What is a mean or a sum if its operands are."""
+"""Operators that keep the reduction of their operands."""
 _SCALES = frozenset(["Mul", "Div"])
-"""The same, if one of the operands does not depend on samples."""
+"""Operators that keep it if one operand does not depend on samples."""
 _LOSSES = frozenset(
     ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "Nll", "L1", "IdentityLoss"]
 )
@@ -36,9 +36,9 @@ _IGNORED = ("ignore_index", "ignoreIndex")
 
 def _reductions(value: SSAValue, task: Task, sized: Container[SSAValue]) -> Iterator[str | None]:
     """
-    The reductions over samples in a value; None for an unknown one.
+    Yields the reductions over samples in a value; None for an unknown one.
 
-    A mean of elements that data select, one of the `sized` values, is not a mean over samples.
+    A mean over elements selected by data (a value in `sized`) is not a mean over samples.
     """
     op = value.owner
     if not isinstance(op, OnnxOp) or not _reads_samples(value):
@@ -50,7 +50,8 @@ def _reductions(value: SSAValue, task: Task, sized: Container[SSAValue]) -> Iter
     elif kind in _LOSSES:
         said = op.attribute_values(task.weights)
         told = str(said.get("reduction", MEAN)).lower()
-        # A mean of weighted samples, or of those that are not ignored, divides by their weights.
+        # A mean with class weights or ignored samples divides by the sum of weights, not by the
+        # number of samples.
         weighs = len(op.operands) > 2 or any(name in said for name in _IGNORED)
         weighs = weighs or op.operands[0] in sized
         yield told if told == SUM or (told == MEAN and not weighs) else None

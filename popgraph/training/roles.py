@@ -1,4 +1,4 @@
-"""What the initializers of a model are for: weights, running statistics, settings, constants."""
+"""Classifies the initializers of a model: weights, running statistics, settings, constants."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from popgraph.dialects.onnx.metadata import value_metadata
 from popgraph.support.shapes import Shape
 
 PYTORCH = "pytorch"
-"""What the exporters of PyTorch call themselves."""
+"""Producer name of PyTorch's exporters."""
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
-"""Where PyTorch's newer exporter says what it takes a tensor for."""
+"""Metadata key with which PyTorch's newer exporter classifies tensors."""
 
 STATISTICS: Mapping[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
-"""The inputs that are running statistics."""
+"""Operator -> indices of inputs that are running statistics."""
 
 SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, tuple[int, ...]] = {
     "RoiAlign": (1,),
     "Upsample": (1,),
 }
-"""The inputs that say how an operator works."""
+"""Operator -> indices of inputs that configure the operator."""
 
 MATRICES = frozenset(
     [
@@ -59,23 +59,23 @@ MATRICES = frozenset(
         "RNN",
     ]
 )
-"""Operators whose weights are weights, whatever an exporter calls them."""
+"""Operators whose initializers are weights, whatever their exported names."""
 
 UNCHANGED = frozenset(
     ["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"]
 )
-"""Operators that only hand on their first input."""
+"""Operators that pass their first input through unchanged."""
 
 MADE = re.compile(
     r"onnx::\w+|/.*|.*Constant(_\d+)?_output_\d+|(_?val|clone|const|_?constant|c_lifted_tensor)_\d+"
     r"|clone|const_fold_opt_+\d+|scalar_tensor\w*|.*\.lifted_tensor\w*"
 )
-"""Names that exporters give to constants that they made themselves."""
+"""Names that exporters give to constants of their own."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A place where a value is read."""
+    """One use of a value: operator, domain, operand index."""
 
     operator: str
     domain: str
@@ -87,14 +87,14 @@ class Use:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model comes from, as far as that says what its initializers are for."""
+    """The origin of a model, which decides how names of initializers are read."""
 
     producer: str = ""
-    """The program that exported it; no program says that it did if a user built it."""
+    """The exporter; empty if a user built the model."""
     kinds: Mapping[str, str] = field(default_factory=dict)
-    """What PyTorch's newer exporter says of tensors by their names."""
+    """The kinds that PyTorch's newer exporter gives to tensors, by name."""
     is_text: bool = False
-    """A `.pgraph` text, which says itself what is a weight, and what a constant."""
+    """Whether the model is a `.pgraph` text, which marks weights and constants itself."""
 
     @staticmethod
     def of(module: ModuleOp, *, is_text: bool = False) -> Origin:
@@ -106,13 +106,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class Roles:
-    """What the initializers of one model are for."""
+    """Classifies the initializers of one model."""
 
     module: ModuleOp
     origin: Origin
 
     def uses(self, value: SSAValue) -> Iterator[Use]:
-        """Where a value is read, through functions and what hands it on."""
+        """All uses of a value, followed through functions and pass-through operators."""
         functions = model_of(self.module).functions
         for use in value.uses:
             op = use.operation
@@ -129,12 +129,12 @@ class Roles:
                 yield Use(op.op_type, op.domain, index)
 
     def statistics(self, initializer: Initializer) -> bool:
-        """Whether it is nothing but a running mean or variance."""
+        """Whether an initializer is used only as running mean or variance."""
         uses = list(self.uses(initializer.result))
         return bool(uses) and all(use.is_in(STATISTICS) for use in uses)
 
     def objection(self, initializer: Initializer, name: str) -> str:
-        """Why it is no weight, by its place and its name; nothing if it is one."""
+        """Why an initializer is not a weight; empty if it is one."""
         uses = list(self.uses(initializer.result))
         if not is_float(initializer):
             return "no floats"
@@ -147,7 +147,7 @@ class Roles:
         return self._made(initializer, name, uses) if self.origin.producer else ""
 
     def _made(self, initializer: Initializer, name: str, uses: list[Use]) -> str:
-        """Why an exporter made it, and not the author of the model."""
+        """Why an initializer comes from the exporter and not from the author of the model."""
         if self.origin.kinds.get(name, "PARAMETER") != "PARAMETER":
             return "a buffer of the module"
         if name in self.origin.kinds or any(use.operator in MATRICES for use in uses):
@@ -159,12 +159,12 @@ class Roles:
         return ""
 
     def _is_parameter(self, name: str) -> bool:
-        """Whether a name is one that PyTorch gives to parameters."""
+        """Whether a name looks like a PyTorch parameter."""
         return self.origin.producer == PYTORCH and ("." in name or not self.origin.kinds)
 
 
 def producer(module: ModuleOp) -> str:
-    """The program that exported a model, as far as the model says so."""
+    """The exporter recorded in a model; empty if none."""
     found = model_of(module).producer
     return "" if found is None else found.text
 

@@ -1,4 +1,4 @@
-"""Data to train on: arrays, datasets, or streams of batches, as batches in a known order."""
+"""Training data: arrays, datasets or streams, as batches in a reproducible order."""
 
 from __future__ import annotations
 
@@ -18,61 +18,63 @@ from popgraph.support.reading import Unreadable
 
 Data: TypeAlias = Any
 """
-Arrays (a mapping, or a tuple in the order of the inputs; files by their names), a dataset with
-`column_names` or of rows, or batches: an iterable, or what makes one for every epoch.
+Arrays: a mapping, or a tuple in the order of the inputs; .npy files by name.
+
+A dataset with `column_names` or of rows. Batches: an iterable, or a function that returns one per
+epoch.
 """
 Batch: TypeAlias = dict[str, Array]
 
 
 @dataclass(frozen=True)
 class Order:
-    """How samples become batches."""
+    """The order of samples, and their division into batches."""
 
     size: int
-    """Samples of a batch."""
+    """Samples per batch."""
     shuffled: bool = True
-    """In every epoch anew."""
+    """Whether each epoch has an order of its own."""
     seed: int = 0
     drop_last: bool = False
-    """Whether samples at the end of an epoch that do not fill a batch are left out of it."""
+    """Whether the incomplete batch at the end of an epoch is dropped."""
 
     def of_epoch(self, samples: int, epoch: int) -> Array:
-        """The samples in the order of an epoch: the same whenever it is asked for."""
+        """The order of samples in an epoch; depends only on `seed` and `epoch`."""
         if not self.shuffled:
             return np.arange(samples)
         return np.random.default_rng([self.seed, epoch]).permutation(samples)
 
     def steps(self, samples: int) -> int:
-        """Batches of an epoch."""
+        """Batches per epoch."""
         return samples // self.size if self.drop_last else -(-samples // self.size)
 
 
 class Source(ABC):
-    """Where batches come from."""
+    """A source of batches."""
 
     count: int | None = None
-    """How many samples there are, if that is known."""
+    """Number of samples, if known."""
 
     @property
     def is_once(self) -> bool:
-        """Whether the batches come once only."""
+        """Whether the batches can be iterated only once."""
         return False
 
     @abstractmethod
     def first(self, size: int) -> Batch:
-        """The first batch, or its beginning, which is not taken by that."""
+        """The first batch, or its beginning, without consuming it."""
 
     @abstractmethod
     def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
-        """The batches of an epoch from the one at `start` on."""
+        """The batches of an epoch, from number `start`."""
 
     @abstractmethod
     def steps(self, order: Order) -> int | None:
-        """How many batches an epoch has; None if that is not known before its end."""
+        """Batches per epoch; None if unknown in advance."""
 
 
 class Samples(Source):
-    """Samples that can be taken in any order."""
+    """Samples with random access."""
 
     def __init__(self, count: int, take: Callable[[Array], Batch], chosen: Array | None = None):
         self._take, self._chosen = take, chosen
@@ -90,7 +92,7 @@ class Samples(Source):
             yield self.take(numbers[step * order.size : (step + 1) * order.size])
 
     def number(self, order: Order, epoch: int, at: int) -> int:
-        """Which sample of the user's data is at this position of an epoch."""
+        """The index in the user's data of the sample at this position of an epoch."""
         number = order.of_epoch(self.count, epoch)[at]
         return int(number if self._chosen is None else self._chosen[number])
 
@@ -98,13 +100,13 @@ class Samples(Source):
         return order.steps(self.count)
 
     def split(self, share: float, seed: int) -> tuple[Samples, Samples]:
-        """Two parts of the samples by chance, of which the second is this share."""
+        """Splits off a random fraction `share` of the samples for validation."""
         held_out = round(self.count * share)
         if not 0 < held_out < self.count:
             raise RunError(
                 f"of {self.count} samples, a share of {share} is {held_out} for validation",
                 "validation",
-                "a number between 0 and 1, or data of their own",
+                "a fraction between 0 and 1, or separate data",
             )
         numbers = np.random.default_rng([seed, self.count]).permutation(self.count)
         if self._chosen is not None:
@@ -115,7 +117,7 @@ class Samples(Source):
 
 
 class Stream(Source):
-    """Batches in the order in which they come."""
+    """Batches in the order of an iterable."""
 
     def __init__(self, data: Data, names: Sequence[str]) -> None:
         self._data, self._names = data, names
@@ -123,14 +125,13 @@ class Stream(Source):
 
     @property
     def is_once(self) -> bool:
-        """Whether the batches come once only."""
         return self._once is not None
 
     def first(self, size: int) -> Batch:
         batches = self._batches()
         found = next(batches, None)
         if found is None:
-            raise RunError("there is no data to train on", hint="the iterable gives no batch")
+            raise RunError("no data to train on", hint="the iterable yields no batch")
         if self._once is not None:
             self._once = chain([found], self._once)
         return named(found, self._names)
@@ -151,7 +152,7 @@ class Stream(Source):
 
 
 def source_of(data: Data, names: Sequence[str]) -> Source:
-    """What a user gives; `names` are those of the inputs in their order."""
+    """Wraps a user's data; `names` are the inputs of the model in order."""
     if isinstance(data, Source):
         return data
     if isinstance(data, Mapping):
@@ -167,13 +168,13 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     if callable(data) or isinstance(data, Iterable):
         return Stream(data, names)
     raise RunError(
-        f"{type(data).__name__} is no data to train on",
+        f"{type(data).__name__} is not data to train on",
         hint='{"x": array, "labels": array}, a tuple of arrays, or an iterable of batches',
     )
 
 
 def count_rows(batch: Mapping[str, Array]) -> int:
-    """The samples of a batch, whose arrays have equally many."""
+    """The number of samples in a batch."""
     return len(next(iter(batch.values())))
 
 
@@ -183,11 +184,11 @@ def first_rows(batch: Batch, rows: int) -> Batch:
 
 
 def joined(data: Data, more: Sequence[Data]) -> Data:
-    """`fit(x, y)` as `fit((x, y))`."""
+    """`fit(x, y)`  ->  `fit((x, y))`."""
     for one in more:
         if isinstance(one, int | float | str | bool):
             raise RunError(
-                f"{one!r} is no data to train on", "the data", f"options have names: batch={one!r}"
+                f"{one!r} is not data to train on", "the data", f"options have names: batch={one!r}"
             )
     return (data, *more) if more else data
 
@@ -198,7 +199,11 @@ def _is_array(data: object) -> bool:
 
 
 def _are_arrays(data: Sequence[object], names: Sequence[str]) -> bool:
-    """Whether these are arrays, in a tuple of one for each input also as lists; else rows."""
+    """
+    Whether the elements are arrays, one per input, and not rows.
+
+    In a tuple with one element per input, lists are arrays, too.
+    """
     lists = isinstance(data, tuple) and len(data) == len(names)
     return all(_is_array(one) or (lists and isinstance(one, list)) for one in data)
 
@@ -208,7 +213,7 @@ def _columns(found: Mapping[str, Any]) -> Batch:
 
 
 def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
-    """Samples that are rows of a dataset, one above the other."""
+    """Stacks rows of a dataset into arrays."""
     rows = [data[number] for number in numbers.tolist()]
     if isinstance(rows[0], Mapping):
         return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
@@ -225,13 +230,13 @@ def _stacked(samples: Sequence[Any], name: str) -> Array:
         raise RunError(
             f"samples have different shapes: {shapes[0]} and {shapes[-1]}",
             f"input {name!r}",
-            "arrays by the names of inputs, or batches, if these are no rows",
+            "a dict of arrays by input name, or batches, if the tuples are not samples",
         )
     return np.stack(arrays)
 
 
 def named(batch: Any, names: Sequence[str]) -> Batch:
-    """The arrays of a batch by the names of inputs."""
+    """The arrays of a batch by input name."""
     if isinstance(batch, Mapping):
         return {name: np.asarray(array) for name, array in batch.items()}
     if isinstance(batch, tuple | list):
@@ -258,12 +263,12 @@ def _of_arrays(given: Mapping[str, Any]) -> Samples:
 
 
 def _array(given: Any) -> Array:
-    """An array, or that of an .npy file, of which only what is taken is read."""
+    """Converts to an array; an .npy file is memory-mapped, so only the rows taken are read."""
     if not isinstance(given, str | Path):
         try:
             return np.asarray(given)
         except ValueError as error:
-            raise RunError(f"a list is no array: {error}", "the data") from error
+            raise RunError(f"a list is not an array: {error}", "the data") from error
     try:
         return read_npy(Path(given), mapped=True)
     except Unreadable as error:
@@ -271,11 +276,9 @@ def _array(given: Any) -> Array:
 
 
 def count_samples(arrays: Mapping[str, Array]) -> int:
-    """How many samples there are; RunError unless all arrays agree."""
+    """The number of samples; RunError unless all arrays agree."""
     if not arrays:
-        raise RunError(
-            "there is no data to train on", hint="give an array for each input, labels included"
-        )
+        raise RunError("no data to train on", hint="give an array for each input, labels included")
     for name, array in arrays.items():
         if not array.ndim:
             raise RunError(

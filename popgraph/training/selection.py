@@ -1,4 +1,4 @@
-"""What is trained: the weights of a model, and why others stay as they are."""
+"""Selects the weights to train, and records why the others are not trained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.support.tables import table
 from popgraph.training.roles import Origin, Roles, is_float, shape_of
 
 TRAINED, MOVED, STAYS = "trained", "moved by every batch", "not trained"
-"""What becomes of a weight."""
+"""Fates of a weight."""
 STATISTICS = "running statistics"
 FROZEN = "frozen"
 
@@ -32,29 +32,29 @@ class Weight:
     shape: Shape
     fate: str
     reason: str = ""
-    """Why it is not trained by its gradient."""
+    """Why the weight is not trained by its gradient."""
     is_float: bool = True
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a model is to be trained: patterns of names, as in file names."""
+    """The user's choice of weights to train, as name patterns (`fnmatch`)."""
 
     freeze: tuple[str, ...] = ()
-    """These stay as they are."""
+    """Weights that are not trained."""
     train_only: tuple[str, ...] = ()
-    """All others stay as they are."""
+    """The only weights that are trained."""
 
     @staticmethod
     def of(freeze: object, train_only: object) -> Choice:
-        """As Python gives them: names or patterns, and one alone may be a string."""
+        """From Python arguments: names or patterns; a single one may be a string."""
         return Choice(_patterns("freeze", freeze), _patterns("train_only", train_only))
 
     def __bool__(self) -> bool:
         return bool(self.freeze or self.train_only)
 
     def check(self, names: Sequence[str]) -> None:
-        """`ModelError` for a pattern that names nothing."""
+        """ModelError if a pattern matches no weight."""
         for option in ("freeze", "train_only"):
             for pattern in getattr(self, option):
                 if not any(fnmatchcase(name, pattern) for name in names):
@@ -75,7 +75,7 @@ def _patterns(option: str, given: object) -> tuple[str, ...]:
     for pattern in found:
         if not isinstance(pattern, str):
             raise ModelError(
-                f"{pattern!r} is no pattern of names", option, 'freeze=["conv1.*", "bn?.weight"]'
+                f"{pattern!r} is not a name pattern", option, 'freeze=["conv1.*", "bn?.weight"]'
             )
     return found
 
@@ -84,16 +84,16 @@ def _no_such_weight(pattern: str, option: str, names: Sequence[str]) -> ModelErr
     close = closest(pattern, names, 0.5)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     hint = f"did you mean {close!r}?" if close else f"its weights are {listed or 'none'}"
-    return ModelError(f"no weight of the model is named like {pattern!r}", option, hint)
+    return ModelError(f"no weight matches the pattern {pattern!r}", option, hint)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is trained of a model, what moves with the batches, and what stays as it is."""
+    """Fate of every weight: trained, updated by batch statistics, or frozen."""
 
     weights: tuple[Weight, ...] = ()
     dropouts: tuple[tuple[str, ...], ...] = ()
-    """Rows of the table about Dropout nodes."""
+    """Rows about Dropout nodes for the table."""
 
     def names(self, fate: str) -> tuple[str, ...]:
         return tuple(weight.name for weight in self.weights if weight.fate == fate)
@@ -104,17 +104,17 @@ class Selection:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """The running statistics that every batch moves."""
+        """Running statistics, which every batch updates."""
         return self.names(MOVED)
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The weights of floats that stay as they are."""
+        """Floating-point weights that do not change."""
         floats = (weight for weight in self.weights if weight.is_float)
         return tuple(weight.name for weight in floats if weight.fate == STAYS)
 
     def with_constants(self, module: ModuleOp, names: Sequence[str]) -> Selection:
-        """The same, and weights that a text has frozen: constants of the model."""
+        """Adds the weights that a text has frozen, which are constants of the model."""
         shapes = {
             op.output_names[0]: static_shape(op.results[0].type) or ()
             for op in model_of(module).graph.nodes
@@ -124,18 +124,18 @@ class Selection:
         return replace(self, weights=(*self.weights, *frozen))
 
     def check(self) -> None:
-        """`ModelError` if nothing is trained."""
+        """ModelError if nothing is trained."""
         if not self.trained:
             reasons = [weight.reason for weight in self.weights]
             most = max(reasons, key=reasons.count) if reasons else "the model has no weights"
             raise ModelError(
-                "nothing is left to train",
+                "no weights are left to train",
                 "the weights of the model",
-                f"most of them are not trained because of this: {most}",
+                f"the reason for most of them: {most}",
             )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """What becomes of weights, how many these are, how many numbers, and why; Dropout."""
+        """Table rows: fate, number of tensors, number of values, reason; then Dropout."""
         for fate in (TRAINED, MOVED, STAYS):
             reasons = dict.fromkeys(one.reason for one in self.weights if one.fate == fate)
             for reason in reasons:
@@ -156,12 +156,11 @@ def select(
     module: ModuleOp, loss: str, choice: Choice | None = None, origin: Origin | None = None
 ) -> Selection:
     """
-    What is trained of a model at the onnx level, of which `loss` is a value.
+    Selects the weights of a model at the onnx level that `loss` trains.
 
-    `origin` is that of the model, if this one was made of it.
-
-    Floats that the loss depends on are, unless they are running statistics, settings of operators
-    or constants that an exporter made. `train_only` decides in place of these rules.
+    `origin` is that of the source model, if this module was derived from one. Floats on which the
+    loss depends are trained, unless they are running statistics, settings of operators or constants
+    of an exporter. `train_only` overrides these rules.
     """
     graph, choice = model_of(module).graph, choice or Choice()
     weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
@@ -185,7 +184,7 @@ def _weight(
 def _fate(
     initializer: Initializer, name: str, roles: Roles, choice: Choice, decides: bool
 ) -> tuple[str, str]:
-    """What becomes of an initializer, and why."""
+    """The fate of an initializer, and the reason."""
     floats = is_float(initializer)
     if floats and choice.freezes(name):
         return STAYS, FROZEN
@@ -200,7 +199,7 @@ def _fate(
 
 
 def _behind(graph: Graph, name: str) -> set[SSAValue]:
-    """All values from which a value of a graph is computed, and itself."""
+    """The value of this name and all values from which it is computed."""
     found: set[SSAValue] = set()
     pending = _named(graph, name)
     while pending:
@@ -215,7 +214,7 @@ def _behind(graph: Graph, name: str) -> set[SSAValue]:
 
 
 def _named(graph: Graph, name: str) -> list[SSAValue]:
-    """The value of a name: an output, or the result of a node."""
+    """The value with this name: an output, or the result of a node."""
     outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
     if name in outputs:
         return [outputs[name]]

@@ -1,4 +1,4 @@
-"""Outputs of a training task whose sizes data decide: predictions that no step gives."""
+"""Outputs with data-dependent shapes, which training steps do not return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.training.task import Task
 
 
 def sized_by_data(graph: Graph) -> set[SSAValue]:
-    """The values of a graph whose sizes data decide, as far as types do not say otherwise."""
+    """The values of a graph with data-dependent shapes, unless their types are static."""
     found = set[SSAValue]()
     for op in graph.block.ops:
         behind = any(operand in found for inner in op.walk() for operand in inner.operands)
@@ -31,9 +31,9 @@ def without_sized_outputs(
     task: Task, samples: Mapping[str, Array], values: Mapping[str, Array]
 ) -> Task:
     """
-    The task without outputs whose sizes data decide, such as the logits of selected tokens.
+    Removes outputs with data-dependent shapes, such as the logits of selected tokens.
 
-    A step is one program, whose outputs have one size; the trained model still gives them.
+    A step is one program with static output shapes; the trained model still returns them.
     """
     graph = model_of(task.module).graph
     sized, given = sized_by_data(graph), zip(graph.output_names, graph.yielded, strict=True)
@@ -56,12 +56,12 @@ def without_sized_outputs(
 
 
 def may_be_steps(module: ModuleOp) -> bool:
-    """Whether a model may be several programs when it is used, and not trained."""
+    """Whether inference of this model may need several programs."""
     return bool(host_nodes(module)) or any(map(_rows, model_of(module).graph.block.ops))
 
 
 def _rows(op: Operation) -> Sequence[SSAValue]:
-    """The results of a node whose sizes data may decide."""
+    """The results of a node whose shapes may depend on data."""
     if is_bounded(op):
         return op.results
     if isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "Loop"):

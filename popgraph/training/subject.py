@@ -1,4 +1,4 @@
-"""What a user wants to be trained, and how: the task that a model, a loss and an optimizer set."""
+"""The subject of training: a model, a loss and an optimizer, from which a task is built."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ from popgraph.training.update_rule import (
 )
 
 Optimizer: TypeAlias = Any
-"""A text, `Adam(0.001)`; an `OptimizerSpec`; or one of PopART's, which has a `spec`."""
+"""A text such as `Adam(0.001)`, an `OptimizerSpec`, or a PopART optimizer with `spec()`."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a user says of a training besides the model and the data."""
+    """The user's training arguments besides the model and the data."""
 
     loss: str | None = None
-    """The name of a loss, an expression, or a value of the model; None: as its text says."""
+    """A loss by name, an expression, or a value of the model; None: the text's own loss."""
     optimizer: Optimizer = None
     schedule: str | Schedule | Callable[[int], float] | None = None
     class_weights: ClassWeights | None = None
     choice: Choice = field(default_factory=Choice)
     prediction: str | None = None
-    """The output that a loss by name is of, where the model has several."""
+    """The output to which a named loss applies, if the model has several."""
 
 
 class Subject:
-    """A model that is to be trained, before its data are known."""
+    """A model to be trained, before its data are known."""
 
     def __init__(self, model: Model, wishes: Wishes) -> None:
         self.wishes = wishes
@@ -88,24 +88,24 @@ class Subject:
 
     @property
     def step_options(self) -> Mapping[str, object]:
-        """What the text says of how a step runs."""
+        """The step options of the text."""
         return {} if self._said is None else self._said.step_options
 
     @property
     def given(self) -> ModuleOp:
-        """The model with the loss that its text says, unless the user wants another."""
+        """The model, with the loss of its text unless the user overrides it."""
         return self._said.module if self._is_said and self._said else self.module
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """What a step takes, in this order, where the data have no names."""
+        """The inputs of a step, in the order of unnamed data."""
         names = tuple(input_types(self.given))
         named = self._named
         return (*names, named.target_name) if named and named.takes_target else names
 
     @property
     def _named(self) -> Loss | None:
-        """The loss by name; what the model itself calls so goes before it."""
+        """The named loss, unless the model has a value of this name."""
         loss = self.wishes.loss
         return None if loss is None or self._is_value(loss) else loss_named(loss)
 
@@ -117,13 +117,13 @@ class Subject:
         return self.wishes.loss is None
 
     def task(self, samples: Mapping[str, Array], plan: StepPlan) -> Task:
-        """The task on data like these, whose first dimension is that of the samples."""
+        """The task for samples of these shapes; their first dimension is the batch."""
         if self._is_said:
             found = self._said
-            assert found is not None, "the text says what the loss is"
+            assert found is not None, "the text defines the loss"
             if self.wishes.class_weights is not None:
                 raise ModelError(
-                    "class weights are for losses by name", self.where, "loss='nll', for example"
+                    "class weights require a named loss", self.where, "loss='nll', for example"
                 )
         else:
             found = self._with_loss(samples)
@@ -131,7 +131,7 @@ class Subject:
         return replace(found, rule=rule, schedule=self._schedule, choice=self.wishes.choice)
 
     def without_loss(self) -> ModuleOp:
-        """The model without what only training needs."""
+        """The model without its loss."""
         loss = self.wishes.loss
         if loss is None or not self._is_value(loss):
             return self.module.clone()
@@ -153,7 +153,7 @@ class Subject:
         )
 
     def _applied(self, loss: Loss, new: dict[str, Attribute]) -> str:
-        """The loss by name as an expression of the output and the target."""
+        """Applies the named loss to the output and the target, as an expression."""
         output = self._output()
         target = self._target(new) if loss.takes_target else ""
         like = self._output_types().get(output)
@@ -170,9 +170,9 @@ class Subject:
         if len(names) != 1:
             last = names[-1] if names else "y"
             raise ModelError(
-                f"the model has {len(names)} outputs, and a loss by name is of one",
+                f"a named loss applies to one output, but the model has {len(names)}",
                 f"loss {self.wishes.loss!r}",
-                f"{setting('prediction', last)} says of which; so does an expression, "
+                f"select it by {setting('prediction', last)}, or write an expression, "
                 f"{setting('loss', f'nll({last}, labels)')}",
             )
         return names[0]
@@ -240,13 +240,13 @@ def _schedule_of(given: str | Schedule | Callable[[int], float] | None) -> Rates
     if given is None or isinstance(given, Schedule):
         return given
     if not callable(given):
-        raise ModelError(f"{given!r} is no schedule", "schedule", "'cosine(steps=1000)'")
+        raise ModelError(f"{given!r} is not a schedule", "schedule", "'cosine(steps=1000)'")
     return _Computed(given)
 
 
 @dataclass(frozen=True)
 class _Computed:
-    """A schedule of the user's own."""
+    """A schedule computed by a user's function."""
 
     function: Callable[[int], float]
 
@@ -260,7 +260,7 @@ def _of_elements(type_: Attribute, like: Attribute) -> Attribute:
 
 
 def new_inputs(module: ModuleOp, samples: Mapping[str, Array]) -> dict[str, Attribute]:
-    """The types of arrays that are no inputs of the model, with the batch dimension open."""
+    """The types of arrays that are not inputs of the model, with an open batch dimension."""
     known = input_types(module)
     firsts = [sizes[0] for type_ in known.values() if (sizes := dims(type_))]
     batch = firsts[0] if firsts else None
@@ -272,7 +272,7 @@ def new_inputs(module: ModuleOp, samples: Mapping[str, Array]) -> dict[str, Attr
 
 
 def check_values(task: Task, values: Mapping[str, Array], samples: Mapping[str, Array]) -> None:
-    """ModelError unless the inputs that decide structure have one value for all steps."""
+    """ModelError unless every structural input has one fixed value for all steps."""
     interface = interface_of(task.module, WeightStore(task.weights))
     structural = () if interface is None else interface.structural
     types = input_types(task.module)
@@ -281,7 +281,7 @@ def check_values(task: Task, values: Mapping[str, Array], samples: Mapping[str, 
             raise ModelError(
                 f"input {name!r} has samples and "
                 + ("a value" if name in values else "decides the structure of the model"),
-                hint=f"its value is the same in all steps: --value {name}=..., and no data",
+                hint=f"give one value for all steps, --value {name}=..., and no data",
             )
         if name not in values:
             example = "2,3" if dims(types[name]) != () else "2"

@@ -1,4 +1,4 @@
-"""Training tasks: a model with its loss, its weights and the update rule that improves them."""
+"""Training tasks: a model with its loss, its weights and its update rule."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from popgraph.training.update_rule import Rates, rule_of
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, and how."""
+    """Everything that defines a training step, independent of the backend."""
 
     module: ModuleOp
     """The model with its loss, at the onnx level."""
     weights: WeightStore
     loss: str
     rule: OptimizerSpec | None = None
-    """None where a text leaves the optimizer to whoever trains it."""
+    """None if a text leaves the choice of the optimizer to the user."""
     schedule: Rates | None = None
     terms: tuple[str, ...] = ()
-    """Numbers that the loss is computed from, which are reported with it."""
+    """Scalars that the loss is computed from and that are reported with it."""
     choice: Choice = field(default_factory=Choice)
-    """What the user wants to be trained."""
+    """The user's choice of weights to train."""
     origin: Origin | None = None
-    """That of the model to which the loss was added, if it was."""
+    """The origin of the model before the loss was added, if it was."""
     constants: tuple[str, ...] = ()
     """Weights that a text has frozen."""
     step_options: Mapping[str, object] = field(default_factory=dict)
-    """What a text says of how a step runs."""
+    """The step options of a text."""
 
     @cached_property
     def selection(self) -> Selection:
-        """What is trained, and why the rest is not."""
+        """The weights that are trained, and why the others are not."""
         found = select(self.module, self.loss, self.choice, self.origin)
         return found.with_constants(self.module, self.constants)
 
     @property
     def training(self) -> Training:
-        """What passes are told."""
+        """The training options of the passes."""
         assert self.rule is not None, "a program that trains has an update rule"
         return Training(self.loss, self.rule, frozen=self.selection.frozen)
 
 
 def task_of(document: Document) -> Task | None:
-    """How a text says that its first graph is trained, if it does."""
+    """The training task of a text; None if the text has no `train` section."""
     section = document.training
     if section is None:
         return None

@@ -1,4 +1,4 @@
-"""The callback that writes the curves of a training for TensorBoard."""
+"""The callback that writes training curves for TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums over an epoch, of which its row in the history is made."""
+"""Sums over an epoch, from which its row in the history is computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.training.metrics import Metric
 
 
 class Totals:
-    """What batches have added up to; means are over samples, not over batches."""
+    """Totals over batches; means are over samples, not over batches."""
 
     def __init__(self, names: Sequence[str], metrics: Sequence[Metric]) -> None:
         self.metrics = metrics
@@ -21,7 +21,6 @@ class Totals:
         self.clear()
 
     def clear(self) -> None:
-        """Begins anew."""
         self.samples = 0
         self.sums = dict.fromkeys(self.sums, 0.0)
         self.counts: dict[str, Array] = {}
@@ -33,7 +32,7 @@ class Totals:
         prediction: Array | None,
         target: Array | None,
     ) -> None:
-        """A batch: what the program tells of it, and what metrics find in it."""
+        """Adds a batch: the program's outputs, and the counts of the metrics."""
         self.samples += samples
         for name in self.sums:
             self.sums[name] += numbers[name] * samples
@@ -49,7 +48,7 @@ class Totals:
             self.counts[metric.name] = counts if before is None else before + counts
 
     def take(self, samples: int, sums: Mapping[str, float], counts: Mapping[str, Array]) -> None:
-        """Adds what others have added up."""
+        """Adds the totals of another rank."""
         self.samples += samples
         for name in self.sums:
             self.sums[name] += sums[name]
@@ -57,7 +56,7 @@ class Totals:
             self.counts[name] = self.counts[name] + one if name in self.counts else one
 
     def row(self, start: str = "") -> Row:
-        """Means and metrics, under names that begin so."""
+        """Means and metrics; `start` prefixes their names."""
         found = {start + name: total / max(self.samples, 1) for name, total in self.sums.items()}
         for metric in self.metrics:
             if metric.name in self.counts:

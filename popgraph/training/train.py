@@ -1,4 +1,4 @@
-"""`popgraph.train`: a model, a loss, an optimizer and data in; the trained model out."""
+"""`popgraph.train`: trains a model with a loss, an optimizer and data."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def train(
     """
     Trains a model: `train("net.pgraph", (x, labels), "nll", "Adam(0.001)", epochs=5)`.
 
-    `Trainer` says what a model, a loss and an optimizer can be, its `fit` what data can be. The
-    trainer that comes back has the `history`, tests and predicts, saves the model, and goes on.
+    See `Trainer` for models, losses and optimizers, and `Trainer.fit` for data. The returned
+    trainer has the `history`; it can evaluate, predict, save the model, and continue training.
     """
     trainer = Trainer(
         model,

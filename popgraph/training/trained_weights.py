@@ -1,4 +1,4 @@
-"""Trained weights, written into the model that they belong to."""
+"""Writes trained weights into the model that they belong to."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from popgraph.support.arrays import Array
 
 def put_weights(module: ModuleOp, values: Mapping[str, Array], store: WeightStore) -> None:
     """
-    Gives a model's initializers these values, in the fields of their messages that they had.
+    Sets the initializers of a model; each value keeps the field of its ONNX message.
 
-    Those it lacks (optimizer state) follow, sorted by name, as PopART orders them.
+    Values without an initializer (optimizer state) follow, sorted by name, as PopART orders them.
     """
     graph = model_of(module).graph
     held = weights_by_name(graph)

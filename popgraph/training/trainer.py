@@ -1,4 +1,4 @@
-"""The trainer: one driver of training for Python and for the command."""
+"""The trainer, used by the Python API and by the command line."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import described
 
 BATCH = 32
-"""Samples of a batch, where neither the model nor the user says it."""
+"""Samples per batch, if neither the model nor the user sets it."""
 
 
 class Trainer:
@@ -69,30 +69,35 @@ class Trainer:
     Trains a model: `Trainer("net.pgraph").fit((x, labels), epochs=5)`.
 
     `model` is a path (.onnx, .pgraph), a `.pgraph` text, ONNX bytes, a ModelProto or a Builder.
-    `loss` is the name of one ("cross_entropy", "nll", "mse" ...; those of Keras and PyTorch are
-    known), an expression ("nll(y, labels)") or a value of the model; `optimizer` a text ("adam",
-    "Adam(0.001)") or an object; `schedule` a text ("cosine(steps=1000)") or a function of the
-    step; a text's `train` section says all three. `freeze` and `train_only` are patterns of names
-    of weights.
-    `metrics` are names, objects (see `Metric`) or functions of predictions and targets, between
-    the output `prediction`, of which a loss by name is, too, and the input `target`; both are found
-    where there is one of each.
-    With `dropout=False`, Dropout keeps all elements where its node does not say whether it drops
-    some, as ONNX has it; one whose `training_mode` is true drops in any case.
-    With `accumulate`, a batch runs as so many micro-batches: their gradients are accumulated, one
-    update follows, and memory is needed for a micro-batch only. The result is that of the whole
-    batch, up to rounding.
-    `clip` is the largest norm of the gradients of all weights together. `loss_scale` multiplies the
-    loss, for the gradients of f16 models; with "auto", it is halved and the update skipped if they
-    overflow, and doubled after 2000 updates. With `recompute="checkpoints"`, gradients compute most
-    activations again, which need no memory until then; with "norms", those of normalizations.
-    `replicas` are copies of the program that run micro-batches on threads, `accumulate` each; they
-    divide `threads` among them. `stages` cut the program into a pipeline of as many threads for
-    the micro-batches of `accumulate`.
-    With `quick`, steps begin sooner where nothing is in the cache: plain programs run until those
-    that are made without it have been built in the background, and take over between two steps
-    with all weights and states as they are. `tuned` says whether that time is over, `wait()` waits
-    for its end.
+    `loss` is the name of a loss ("cross_entropy", "nll", "mse" ...; Keras and PyTorch names are
+    accepted), an expression ("nll(y, labels)") or a value of the model. `optimizer` is a text
+    ("adam", "Adam(0.001)") or an object. `schedule` is a text ("cosine(steps=1000)") or a function
+    of the step. A text's `train` section provides the defaults of all three. `freeze` and
+    `train_only` are patterns of weight names.
+
+    `metrics` are names, objects (see `Metric`) or functions of predictions and targets. They
+    compare the output `prediction` with the input `target`; a named loss uses the same output. Both
+    may be left out if the model has only one candidate.
+
+    With `dropout=False`, Dropout keeps all elements unless its node sets `training_mode`, as in
+    ONNX. A node whose `training_mode` is true drops elements in any case.
+
+    With `accumulate`, a batch is split into this number of micro-batches. Their gradients are
+    accumulated for one update, and memory is needed for one micro-batch only. The result equals
+    that of the whole batch, up to rounding.
+
+    `clip` is the largest global norm of the gradients. `loss_scale` multiplies the loss, for the
+    gradients of f16 models; "auto" halves it and skips the update if gradients overflow, and
+    doubles it after 2000 updates. `recompute="checkpoints"` recomputes most activations in the
+    backward pass to save memory; "norms" recomputes normalizations only.
+
+    `replicas` copies of the program run micro-batches on threads, `accumulate` each; they divide
+    `threads` among them. `stages` splits the program into a pipeline, one thread per stage, for the
+    micro-batches of `accumulate`.
+
+    With `quick`, the first steps start sooner if nothing is cached: unoptimized programs run while
+    tuned ones are built in the background. The tuned programs take over between two steps with all
+    weights and states unchanged. `tuned` says whether they have; `wait()` waits for them.
     """
 
     @checked("loss")
@@ -129,8 +134,8 @@ class Trainer:
         self._ranks = Ranks.here()
         if quick and self._ranks.are_several:
             raise RunError(
-                "tuned programs take over on each rank at another step, and sums are rounded in "
-                "another order: the weights of the ranks would differ",
+                "ranks switch to tuned programs at different steps, whose sums round differently: "
+                "the weights of the ranks would diverge",
                 "quick",
                 "train on several ranks without it",
             )
@@ -161,66 +166,66 @@ class Trainer:
         self._prediction, self._target = prediction, target
         self.progress = Progress()
         self.stopped = ""
-        """Why the training ended before its last epoch."""
+        """Why training ended before its last epoch."""
         self.planned: int | None = None
-        """How many steps this `fit` runs if nothing stops it; None if nobody knows before."""
+        """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
         self._steps: Steps | None = None
         self._now: Running | None = None
-        """The last `fit`, as far as it is."""
+        """The state of the last `fit`."""
 
     @property
     def history(self) -> History:
-        """What was measured so far."""
+        """The measurements so far."""
         return self.progress.history
 
     @property
     def tuned(self) -> bool:
-        """Whether the next step is one of a tuned program: none but `quick=True` makes others."""
+        """Whether the next step runs a tuned program; always true without `quick=True`."""
         return self._backlog is None or self._backlog.tuned
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits, at most `timeout` seconds, for tuned programs; says whether they are there."""
+        """Waits at most `timeout` seconds for tuned programs; returns whether they are ready."""
         return self._backlog is None or self._backlog.wait(timeout)
 
     @property
     def task(self) -> Task:
-        """What is trained, and how; known when there are data."""
+        """The training task; known once there are data."""
         if self._task is None:
             raise _no_data_yet()
         return self._task
 
     @property
     def module(self) -> ModuleOp:
-        """The model as it is known before there are data."""
+        """The model before the data are known."""
         return self._subject.given
 
     @property
     def values(self) -> dict[str, Array]:
-        """The inputs that decide the structure of the model: the same in all steps."""
+        """The inputs that decide the structure of the model, the same in all steps."""
         return self._build.values
 
     @property
     def selection(self) -> Selection:
-        """What is trained, what moves with the batches, and why the rest stays as it is."""
+        """The weights that are trained or updated by batch statistics, and why the rest is not."""
         task = self.task
         rows = dropout_rows(task.module, task.weights, dropout=self._build.dropout)
         return replace(task.selection, dropouts=rows)
 
     @property
     def converted(self) -> dict[str, str]:
-        """The inputs whose data come in another element type than the model's, and how."""
+        """The inputs whose data have another element type than the model's, with the conversion."""
         found = self._prepared.inputs.converted
         return {name: f"{old} is converted to {new.numpy}" for name, (old, new) in found.items()}
 
     @property
     def optimizer(self) -> str:
-        """The optimizer with its learning rate, and what else differs from its defaults."""
+        """The optimizer with its learning rate and all settings that differ from the defaults."""
         return described(self._plan.for_loss(self._subject.rule))
 
     @checked()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
-        """Compiles the step for data like these; `fit` does it, too."""
+        """Compiles the step for data like these; `fit` does so, too."""
         self._prepare(source_of(joined(data, more), self._names), batch)
 
     @checked()
@@ -243,26 +248,29 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
     ) -> History:
         """
-        Trains for so many epochs or steps more; the history of all that was done.
+        Trains for `epochs` or `steps` more; returns the complete history.
 
-        `data` are arrays (a dict by the names of inputs, or a tuple in their order, which may also
-        be arguments: `fit(x, y)`; files of .npy by their names are mapped), a dataset with
+        `data` are arrays (a dict by input name, or a tuple in input order, which may also be
+        separate arguments: `fit(x, y)`; names of .npy files are memory-mapped), a dataset with
         `column_names` or of rows, or batches: an iterable such as PyTorch's DataLoader, or a
-        function that makes one for every epoch.
-        Batches of arrays have `batch` samples in an order that `seed` decides; the last one of an
-        epoch has what is left, unless `drop_last` leaves that out (each time other samples).
-        `validation` is a share of the samples, chosen by chance, or data of their own: the loss
-        and the metrics of these stand in the history behind `val_`. With `patience`, training
-        stops when `monitor` ("val_loss" or "loss") was no better for so many epochs. With
-        either, the weights at the end are those of the best epoch.
-        `checkpoint` is a file that has all that the training needs to go on: written after
-        `every` so many steps or such a time ("10min"), or after each epoch, at the end, and on
-        Ctrl-C and SIGTERM, which end the step first. With `resume`, this `fit` goes on where the
-        file ends, if there is one, with the bits that it would have without a break; `resume` may
-        also name another file.
-        On several ranks of MPI, each takes its rows of every batch (as many as the others: at the
-        end of an epoch fewer samples than there are ranks may be left out), and all make the same
-        step. Callbacks run, and files are written, on the first one.
+        function that returns one per epoch.
+
+        Arrays are divided into batches of `batch` samples, shuffled by `seed`. The last batch of an
+        epoch may be smaller; `drop_last` drops it (other samples in each epoch). `validation` is a
+        random fraction of the samples, or separate data; their loss and metrics appear in the
+        history with the prefix `val_`. With `patience`, training stops when `monitor` ("val_loss"
+        or "loss") has not improved for this number of epochs. With either, the final weights are
+        those of the best epoch.
+
+        `checkpoint` is a file with everything that training needs to resume. It is written after
+        `every` number of steps or time ("10min"), or after each epoch; also at the end, and on
+        Ctrl-C and SIGTERM, after the current step. With `resume`, this `fit` continues from that
+        file, if it exists, with the same bits as without the interruption; `resume` may also name
+        another file.
+
+        On several MPI ranks, each takes its rows of every batch, and all make the same step. All
+        ranks take equally many rows, so at the end of an epoch fewer samples than ranks may be
+        dropped. Callbacks run, and files are written, on the first rank.
         """
         source = source_of(joined(data, more), self._names)
         source, held_out = self._parts(source, validation, seed)
@@ -274,7 +282,7 @@ class Trainer:
             _check_positive(name, number)
         if source.is_once and steps is None and epochs != 1:
             raise RunError(
-                "an iterator gives its batches once, and there are several epochs",
+                "an iterator yields its batches once, which is too few for several epochs",
                 "the data",
                 "give a list, or the function that makes the iterator; or epochs=1, or steps=...",
             )
@@ -317,19 +325,19 @@ class Trainer:
 
     @property
     def arena(self) -> int:
-        """The bytes that a step computes in, besides weights, states and samples."""
+        """Bytes of working memory of a step, besides weights, states and samples."""
         return self._prepared.executable.arena
 
     def stop(self, why: str) -> None:
-        """Ends the training behind this step or epoch."""
+        """Ends training after the current step or epoch."""
         self.stopped = why
 
     @checked()
     def check(self, data: Data, *more: Data, batch: int | None = None) -> Check:
         """
-        Whether the model can learn from data like these: its gradients on one batch.
+        Checks on one batch whether the model can learn: are its gradients finite and nonzero?
 
-        The weights stay as they are. What comes back prints as a table; `problems` are sentences.
+        The weights do not change. The result prints as a table; its `problems` are sentences.
         """
         source = source_of(joined(data, more), self._names)
         size = self._prepare(source, batch)
@@ -337,24 +345,24 @@ class Trainer:
 
     @property
     def facts(self) -> Facts:
-        """What the optimizer and the data are."""
+        """Descriptions of the optimizer and the data."""
         return self._fitted.facts
 
     def layers(self) -> tuple[Layer, ...]:
-        """How large each weight is now, and its gradient on the batch of the last step."""
+        """Size of each weight now, and of its gradient on the batch of the last step."""
         return self._check(self._micro_batch).layers
 
     @property
     def programs(self) -> list[ProgramRange]:
-        """The programs of steps, and the sizes of batches that each runs for."""
+        """The programs of steps, and the batch sizes that each runs for."""
         return [] if self._steps is None else self._steps.programs
 
     def weights(self) -> Mapping[str, Array]:
-        """The weights of the model, as they are now."""
+        """The current weights of the model."""
         return self._fitted.weights()
 
     def request(self) -> BuildRequest:
-        """What was compiled for the last step."""
+        """The build request of the last step's program."""
         inputs = self._prepared.inputs.of(self._micro_batch)
         return self._build.request(self.task, {name: one.shape for name, one in inputs.items()})
 
@@ -366,7 +374,7 @@ class Trainer:
 
     @property
     def _micro_batch(self) -> Batch:
-        """The first rows of the batch of the last step, as many as a program takes at once."""
+        """The first rows of the last batch, as many as a program takes at once."""
         return first_rows(self._fitted.batch, self._prepared.rows)
 
     def _check(self, batch: Batch) -> Check:
@@ -379,14 +387,14 @@ class Trainer:
 
     @checked()
     def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
-        """The loss and the metrics on these data; the model means what it does in inference."""
+        """The loss and the metrics on these data, with the model in inference form."""
         source = source_of(joined(data, more), self._names)
         size = self._prepare(source, batch)
         return self._tested_on(source, size)
 
     @checked()
     def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
-        """The output for all samples, or the outputs by their names if there are several."""
+        """The output for all samples; a dict by name if there are several outputs."""
         inference = self._inference
         names = list(inference.inputs.dtypes)
         source = source_of(data, names)
@@ -405,8 +413,8 @@ class Trainer:
         """
         Writes the model with its trained weights for inference, as .onnx or .pgraph.
 
-        Its loss and its labels are gone, BatchNormalization uses the running statistics and
-        Dropout drops nothing.
+        The loss and its labels are removed, BatchNormalization uses its running statistics, and
+        Dropout keeps everything.
         """
         check_kind(Path(path))
         module = self.inference_module()
@@ -432,7 +440,7 @@ class Trainer:
         return self._steps
 
     def _prepare(self, source: Source, batch: int | None) -> int:
-        """Sets the task and compiles its step for such data; how many samples a batch has."""
+        """Creates the task and compiles its step for these data; returns the batch size."""
         _check_positive("batch", batch)
         ranks, parts = self._ranks, self._plan.updated_by
         held = self._fixed_batch(self._subject.module)
@@ -450,7 +458,7 @@ class Trainer:
             each = f" in each of {self._plan.runs} micro-batches" * self._plan.is_split
             each += f" on each of {ranks.size} ranks" * ranks.are_several
             raise RunError(
-                f"the model is made for batches of {held}{each}, not of {batch}",
+                f"the model has a fixed batch size of {held}{each}, not {batch}",
                 "batch",
                 "leave it out, or give the first dimension of its inputs a name",
             )
@@ -462,21 +470,21 @@ class Trainer:
         return size if fixed or source.count is None else min(size, source.count)
 
     def _whole_batch(self, held: int | None, batch: int | None) -> int:
-        """The samples of a batch; `held` if the model has a fixed size for each run."""
+        """The samples of a batch; `held` is the fixed batch size of the model, if any."""
         plan, ranks = self._plan, self._plan.ranks
         if held is not None:
             return held * plan.updated_by
         return batch or plan.multiple(-(-BATCH // ranks)) * ranks
 
     def _rows(self, source: Source, batch: int) -> int:
-        """The rows that a program takes at once; those of a stream are in batches of its own."""
+        """The rows that a program takes at once; a stream decides its own batch size."""
         if source.count is None:
             samples = count_rows(source.first(batch)) // self._ranks.size
             return max(1, -(-samples // self._plan.runs))
         return self._plan.rows(self._ranks.rows(batch))
 
     def _rows_of(self, source: Source, batch: int | None) -> int:
-        """The rows that a program takes at once of batches of this size."""
+        """The rows that a program takes at once, for batches of this size."""
         held = self._fixed_batch(self.task.module)
         return self._rows(source, self._whole_batch(held, batch))
 
@@ -485,25 +493,27 @@ class Trainer:
         return self._fixed_batch(self.task.module) is not None
 
     def _fixed_batch(self, module: ModuleOp) -> int | None:
-        """The first dimension of the inputs, where the model knows it."""
+        """The fixed batch size of a model, if any."""
         return fixed_batch(module, self._build.values)
 
     def _parts(
         self, source: Source, validation: float | Data | None, seed: int
     ) -> tuple[Source, Source | None]:
-        """The data to train on, and those that are held out."""
+        """The training data, and the held-out data."""
         if validation is None:
             return source, None
         if isinstance(validation, float | int):
             if not isinstance(source, Samples):
                 raise RunError(
-                    "of a stream of batches no share can be held out", "validation", "other data"
+                    "no fraction of a stream can be held out for validation",
+                    "validation",
+                    "other data",
                 )
             return source.split(validation, seed)
         return source, source_of(validation, self._names)
 
     def _running(self, source: Source, order: Order, best: Best | None) -> Running:
-        """The training as it is now."""
+        """The current state of training."""
         split = f" in {self._plan.runs} micro-batches" * self._plan.is_split
         split += f" of {self._plan.replicas} replicas" * (self._plan.replicas > 1)
         facts = {
@@ -519,7 +529,7 @@ class Trainer:
         return Running(steps, self.progress, totals, best, facts, lambda: steps.weights(module))
 
     def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
-        """Results of all samples with the weights as they are; those that fill fixed batches."""
+        """Evaluates all samples with the current weights; drops the rest of a fixed batch size."""
         self._tested.take(self._prepared.weights(self.task.module))
         held = self._fixed_batch(self.task.module)
         size, self._tested.rows = held or size, held or -(-size // self._plan.runs)
@@ -534,7 +544,7 @@ class Trainer:
 
     @cached_property
     def _tested(self) -> Inference:
-        """The model with its loss, as it is tested."""
+        """The model with its loss, in inference form, for evaluation."""
         task = self.task
         return Inference(task.module, task.weights, self._build, self._plan, sums_of(task))
 
@@ -544,7 +554,7 @@ class Trainer:
 
     @cached_property
     def _model(self) -> ModuleOp:
-        """The model without what only training needs, for any size of the batch if it can."""
+        """The model without its loss, with an open batch dimension if possible."""
         module = self._subject.without_loss()
         return opened(module, self._subject.weights, self._build.values) or module
 
@@ -563,7 +573,7 @@ class Trainer:
 
     @cached_property
     def _target_name(self) -> str | None:
-        """The input that only the loss needs; the only input, where the loss needs no other."""
+        """The input that only the loss needs; the only input, if the loss needs no other."""
         names = [name for name in input_types(self.task.module) if name not in self._build.values]
         if self._target is not None:
             return self._target
@@ -573,12 +583,12 @@ class Trainer:
 
 
 def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path | None:
-    """The checkpoint to go on with; nothing if the one that is to be written is not there yet."""
+    """The checkpoint to resume from; None if it does not exist yet."""
     if resume is not True:
         return Path(resume)  # type: ignore[arg-type]
     if checkpoint is None:
         raise RunError(
-            f"{setting('resume')} goes on with a checkpoint",
+            f"{setting('resume')} requires a checkpoint",
             "resume",
             setting("checkpoint", "run.ckpt"),
         )
@@ -587,11 +597,11 @@ def _resumed(resume: bool | str | Path, checkpoint: str | Path | None) -> Path |
 
 def _check_positive(name: str, number: int | None) -> None:
     if number is not None and number < 1:
-        raise RunError(f"{name} must be an integer from 1 on, not {number}", name)
+        raise RunError(f"{name} must be a positive integer, not {number}", name)
 
 
 def _filled(batch: Batch, size: int) -> Batch:
-    """So many samples: the last one is repeated."""
+    """Pads a batch to `size` samples by repeating the last one."""
     numbers = np.minimum(np.arange(size), count_rows(batch) - 1)
     if count_rows(batch) == size:
         return batch
@@ -600,5 +610,7 @@ def _filled(batch: Batch, size: int) -> Batch:
 
 def _no_data_yet() -> ModelError:
     return ModelError(
-        "what is trained is known when there are data", "Trainer", "fit(data) or prepare(data)"
+        "the trained weights are unknown before data are given",
+        "Trainer",
+        "fit(data) or prepare(data)",
     )

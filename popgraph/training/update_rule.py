@@ -12,22 +12,22 @@ from popgraph.support.errors import PopgraphError
 from popgraph.support.names import Names
 
 CLIP = "clip_norm"
-"""The largest norm that the gradients of all weights together may have."""
+"""The largest global norm of the gradients."""
 
 
 class Rates(Protocol):
-    """A schedule: by what the learning rate is multiplied in each step."""
+    """A schedule: the factor of the learning rate in each step."""
 
     def factor(self, at: int) -> float:
-        """The factor in one step; the first is 0."""
+        """The factor in a step, counted from 0."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """An optimizer as users name it."""
+    """An optimizer by its public name."""
 
     name: str
-    """The spelling of pages and messages."""
+    """The spelling used in docs and messages."""
     kind: type[OptimizerSpec]
     mode: str
     learning_rate: float
@@ -38,7 +38,7 @@ class Named:
 _TABLE = (
     Named("SGD", SGD, "", 0.1),
     Named("Adam", Adam, "adam", 0.001),
-    # The weight decay of Adam goes into the update already, not into the gradient.
+    # AdamW decays weights in the update; it does not add the decay to the gradient.
     Named("AdamW", Adam, "adam", 0.001),
     Named("AdamNoBias", Adam, "adam_no_bias", 0.001),
     Named("Lamb", Adam, "lamb", 0.001),
@@ -58,13 +58,13 @@ _ALIASES = {
     "alpha": "rho",
     CLIP: "max_norm max_grad_norm global_clipnorm",
 }
-"""The parameters' names in Keras and PyTorch."""
+"""Parameter names of Keras and PyTorch."""
 _INTERNAL = ("mean", "running", "message_type", "skip_overflow")
-"""Parameters that depend on how a program is run, not on what a user says of its optimizer."""
+"""Parameters set by how a program runs, not by the user."""
 
 
 def parameters_of(named: Named) -> dict[str, Scalar | bool | str]:
-    """The parameters that a call may give, and their defaults."""
+    """The parameters of a call, with their defaults."""
     found: dict[str, Scalar | bool | str] = {
         field.name: field.default
         for field in dataclasses.fields(named.kind)
@@ -77,7 +77,7 @@ def parameters_of(named: Named) -> dict[str, Scalar | bool | str]:
 
 
 def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
-    """The description that passes take."""
+    """The optimizer description that passes take."""
     name = OPTIMIZER_NAMES.find(call.name)
     if name is None:
         what, hint = OPTIMIZER_NAMES.unknown(call.name)
@@ -105,7 +105,7 @@ def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
 
 
 def described(spec: OptimizerSpec) -> str:
-    """An optimizer as a text: its learning rate, and what differs from the defaults."""
+    """Formats an optimizer: its learning rate, and all settings that differ from the defaults."""
     mode = getattr(spec, "mode", "")
     named = next(one for one in _TABLE if (one.kind, one.mode) == (type(spec), mode))
     said = [f"learning_rate={spec.learning_rate.value:g}"]
@@ -118,19 +118,19 @@ def described(spec: OptimizerSpec) -> str:
 
 
 def rule_of(call: OptimizerCall, schedule: Rates | None) -> OptimizerSpec:
-    """The optimizer; what follows a schedule is told its rate in every step."""
+    """The optimizer of a call; with a schedule, its learning rate is written in every step."""
     spec = optimizer_of(call)
     return spec if schedule is None else with_rate(spec, 1.0)
 
 
 def with_rate(spec: OptimizerSpec, factor: float) -> OptimizerSpec:
-    """The optimizer with a learning rate that changes, and is multiplied by this now."""
+    """The optimizer with its learning rate multiplied by `factor`, writable by the host."""
     rate = Scalar(spec.learning_rate.value * factor, constant=False)
     return dataclasses.replace(spec, learning_rate=rate)
 
 
 def _fitted(call: OptimizerCall, name: str, value: object, default: object) -> object:
-    """The value in the form in which the optimizer keeps it."""
+    """Converts an argument to the type that the optimizer stores."""
     if isinstance(default, Scalar) and isinstance(value, int | float):
         return Scalar(float(value))
     if isinstance(value, type(default)):

@@ -1,1 +1,1 @@
-"""The viewer: a model, its way down to C and its memory, as one page in a browser."""
+"""The viewer: one browser page with a model's graph at each level, its C, memory and passes."""

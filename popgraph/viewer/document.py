@@ -1,4 +1,4 @@
-"""The document of a model: all that a page shows of it, in parts that are made when asked."""
+"""The document of a model: the parts of its page, built on demand."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ from popgraph.viewer.weights import weights
 Part = dict[str, Any]
 Made = TypeVar("Made")
 Joint: TypeAlias = Callable[[list[RanSegment | RanNode]], Made]
-"""Makes something of the steps of a model."""
+"""Combines the steps of a model."""
 SOURCES = (".pgraph",)
-"""Endings of the files whose lines are shown."""
+"""Extensions of files whose source lines are shown."""
 
 
 @dataclass
 class Document:
-    """A model, and how it is to be compiled; the module is marked, and lowered only as a copy."""
+    """A model and its compiler options; the module gets marks, and only copies are lowered."""
 
     name: str
     module: ModuleOp
     compilation: Compilation
     options: Options
     rounds: int = 0
-    """How often calls are measured; 0: they are not."""
+    """Number of timed runs; 0: calls are not timed."""
     origin: Path | None = None
-    """The file that it was read from."""
+    """The model's file."""
     traced: bool = False
-    """Whether its nodes tell which lines of a program in Python made them."""
+    """Whether its nodes carry lines of the Python program that created them."""
     live: dict[str, Callable[[], Part]] = field(default_factory=dict)
-    """Makes parts that change, again whenever they are asked for."""
+    """Builders of parts that change; they run on every request."""
     trained: Mapping[str, Array] = field(default_factory=dict)
-    """Weights that are no longer what the module says."""
+    """Trained weights, which replace those of the module."""
     ipu: Ipu | None = None
-    """The IPUs whose model is shown, too."""
+    """The IPUs whose model is shown, if any."""
     _parts: dict[str, Part] = field(default_factory=dict)
     _files: dict[str, str] = field(default_factory=dict)
-    """What the page calls the files in which nodes were written."""
+    """Display names of the files in which nodes were written."""
     _lock: RLock = field(default_factory=RLock)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Document:
 
     @property
     def parts(self) -> Mapping[str, Callable[[], Part]]:
-        """What makes each part."""
+        """The builder of each part."""
         return {
             "model": self._model,
             "lowered": self._lowered,
@@ -92,7 +92,7 @@ class Document:
         }
 
     def part(self, name: str) -> Part:
-        """A part, made once unless it is live; one that a mistake prevents says which."""
+        """Builds a part, once unless it is live; an error becomes the content of the part."""
         if name in self.live:
             return self.live[name]()
         with self._lock:
@@ -105,7 +105,7 @@ class Document:
 
     @cached_property
     def _graph(self) -> Graph:
-        """The model as it was written; lines are those of files as seen from the model's folder."""
+        """The graph of the model; file names are relative to the model's folder."""
         found = graph_of(self.module, ONNX)
         folder = self._folder({node["file"] for node in found.nodes})
         for node in found.nodes:
@@ -114,7 +114,7 @@ class Document:
         return found
 
     def _folder(self, files: set[str]) -> str | None:
-        """The folder of the model's file, or the one that all files are in."""
+        """The folder of the model's file, or the common folder of all files."""
         if self.origin is not None:
             return str(self.origin.parent)
         folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
@@ -142,7 +142,7 @@ class Document:
         }
 
     def _sources(self) -> dict[str, str]:
-        """The texts in which the nodes were written, if the model comes from such a text."""
+        """The source texts of the nodes, if the model has some."""
         if self.traced:
             texts = {name: "".join(getlines(file)) for file, name in self._files.items()}
             return {name: text for name, text in sorted(texts.items()) if text}
@@ -152,7 +152,7 @@ class Document:
         return {name: read_text(Path(written[name])) for name in sorted(written)}
 
     def _request(self) -> compiler.BuildRequest:
-        """What is to be compiled: a copy of the marked module."""
+        """The build request of a copy of the marked module."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         threads = self.options.threads
         return compiler.BuildRequest(
@@ -160,7 +160,7 @@ class Document:
         )
 
     def _made(self, whole: Callable[[compiler.BuildRequest], Made], joint: Joint[Made]) -> Made:
-        """What is made of a model as one program, or of its steps, if Python computes some."""
+        """Builds from the model as one program, or from its steps if some run in Python."""
         request = self._request()
         reason: NeedsHostError | None = None
         compiler.settle_nodes(request.module, request.compilation, self.options)
@@ -181,7 +181,7 @@ class Document:
         )
 
     def times(self) -> Box:
-        """The time of a step by level, if calls are measured."""
+        """The time of a step by level, if calls are timed."""
         with self._lock:
             found = self._way_down
             graphs = {ONNX: self._graph.nodes, **found.graphs}
@@ -205,7 +205,7 @@ class Document:
         return modelled(model, nodes, marking.graphs[GRAPHCORE], self._core())
 
     def _core(self) -> Rows:
-        """The nodes of the graphcore level that the page shows; none, if there is no way down."""
+        """The nodes of the graphcore level on the page; empty if lowering fails."""
         try:
             return self._way_down.graphs[GRAPHCORE]
         except PopgraphError:
@@ -221,7 +221,7 @@ class Document:
 
 
 def _relative(file: str, folder: str | None) -> str:
-    """A file as seen from a folder; what is no file, such as `<stdin>`, keeps its name."""
+    """A file relative to a folder; pseudo-files such as `<stdin>` keep their name."""
     if not file or folder is None or file.startswith("<"):
         return file
     return Path(os.path.relpath(file, folder)).as_posix()

@@ -1,4 +1,4 @@
-"""The graphs of a model in the format of Model Explorer: one for each level of tensors."""
+"""The graphs of a model in the format of Model Explorer, one per level."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from popgraph.viewer.document import Document
 
 Row = dict[str, Any]
 WHOLE = ""
-"""The namespace of what is in no scope."""
+"""The namespace of nodes without a scope."""
 
 
 def explorer_graphs(document: Document) -> list[Row]:
     """
     The graphs of the levels onnx, graphcore and structured; scopes become namespaces.
 
-    Of a model that is not lowered there is the first one, which says why.
+    If lowering fails, only the first graph is returned, with the error as an attribute.
     """
     levels: dict[str, Sequence[Row]] = {ONNX: document.part("model")["graph"]}
     lowered = document.part("lowered")
@@ -74,7 +74,7 @@ def _attributes(node: Row, above: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _output(operand: Row, giver: Row) -> int:
-    """Which result of a node is read: the one of this name, or the only one."""
+    """The index of the result that is read: the one with this name, or 0."""
     names = [output["name"] for output in giver["outputs"]]
     return names.index(operand["name"]) if operand["name"] in names else 0
 

@@ -12,42 +12,42 @@ from popgraph.support.figures import csv_text, rounded
 
 MODEL, SCOPE, KERNEL = "model", "scope", "kernel"
 ADDED = "added by passes"
-"""The scope of what comes from no node of the model, such as the update of a weight."""
+"""The scope of operations without a node in the model, such as weight updates."""
 CSV_COLUMNS = ("level", "name", "calls", "microseconds", "share")
 """Fields of `Box`."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A call that was measured: of a kernel, of a host step, or a loop without its kernels."""
+    """A timed call: of a kernel, of a host step, or the overhead of a loop."""
 
     call: int
-    """Its number among the calls of the document."""
+    """Index among the calls of the document."""
     name: str
     microseconds: float
     calls: int
-    """How often it ran in a step."""
+    """Number of executions per step."""
 
 
 @dataclass
 class Box:
-    """A part of the time: what of a level takes it, and of what on the level below it consists."""
+    """A box of the flame graph: its time, and the boxes below it."""
 
     level: str
     name: str
     places: list[int] = field(default_factory=list)
-    """The nodes of the level; of a kernel, its call."""
+    """The nodes of the level; for a kernel, its call."""
     microseconds: float = 0.0
     share: float = 0.0
-    """Of the time of all calls of a step."""
+    """Fraction of the time of all calls of a step."""
     calls: int = 0
-    """How many calls of kernels that are in a step."""
+    """Number of kernel calls per step."""
     below: list[Box] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One step on the way from the model to a kernel."""
+    """One step on the path from the model to a kernel."""
 
     level: str
     name: str
@@ -63,8 +63,8 @@ def flame(
     """
     The time of a step by level.
 
-    A kernel that computes several nodes stands below all of them together, in the scope that
-    they share: no part of what was measured is shared out by estimate.
+    A kernel that computes several nodes is placed below all of them together, in their common
+    scope: no measured time is divided by estimate.
     """
     root = Box(MODEL, name)
     boxes: dict[tuple[_Step, ...], Box] = {(): root}
@@ -103,13 +103,13 @@ def _way(
 def _computed(
     call: Mapping[str, Any], level: str, graphs: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> list[Mapping[str, Any]]:
-    """The nodes of a level that a kernel computes; of a loop, which is no kernel, it alone."""
+    """The nodes of a level that a kernel computes; for a loop, only the loop itself."""
     numbers = sorted(call[level]) if call["kernel"] else call[level][:1]
     return [graphs[level][number] for number in numbers]
 
 
 def _shared(scopes: Sequence[str]) -> list[str]:
-    """The scopes, outermost first, that all have in common."""
+    """The common prefix of scopes, outermost first."""
     first, *others = [scope.split("/") if scope else [] for scope in scopes]
     common = 0
     while common < len(first) and all(first[: common + 1] == one[: common + 1] for one in others):
@@ -118,14 +118,14 @@ def _shared(scopes: Sequence[str]) -> list[str]:
 
 
 def _together(level: str, nodes: Sequence[Mapping[str, Any]]) -> _Step:
-    """The nodes that a kernel computes: their kinds, and the name of one that is alone."""
+    """The box of the nodes of one kernel: their kinds, and the name if there is only one."""
     kinds = " + ".join(dict.fromkeys(node["kind"] for node in nodes))
     own = nodes[0]["name"].rpartition("/")[2] if len(nodes) == 1 else ""
     return _Step(level, f"{kinds} {own}".strip(), tuple(node["id"] for node in nodes))
 
 
 def csv_of(root: Box) -> str:
-    """A row for each box, below the number of the box that it is a part of."""
+    """One CSV row per box; `in` is the number of the enclosing box."""
     numbers = count(1)
 
     def rows(box: Box, above: int | str) -> Iterator[list[object]]:

@@ -1,4 +1,4 @@
-"""Graphs of a module as plain data: nodes, edges, types and scopes, at any level of tensors."""
+"""Graphs of a module at any tensor level as plain data: nodes, edges, types and scopes."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ from popgraph.viewer.nodes import (
 )
 
 HELD = (Initializer, ConstantOp, VariableOp)
-"""What holds a tensor: shown at the node that reads it."""
+"""Operations that hold a tensor; shown inside the nodes that read it."""
 LONGEST = 400
-"""Characters of the value of an attribute."""
+"""Longest text of an attribute value, in characters."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The nodes of a level, and the operations that they are."""
+    """The nodes of a level, with their operations."""
 
     level: str
     nodes: list[dict[str, Any]]
     operations: dict[int, Operation]
 
     def mark(self) -> None:
-        """Has what becomes of each operation tell which node it was."""
+        """Marks each operation, so that lowered operations can be traced to their nodes."""
         for number, op in self.operations.items():
             mark(op, self.level, number)
             if isinstance(op, OnnxOp):
@@ -58,9 +58,9 @@ class Graph:
 
 def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
     """
-    The nodes of all graphs of a module in their order.
+    The nodes of all graphs of a module, in order.
 
-    With the numbers of the nodes of the level `above` that they come from, if these were marked.
+    `sources` are the numbers of the marked nodes of the level `above` from which a node comes.
     """
     reader = _Reader(above)
     if level == ONNX:
@@ -80,14 +80,14 @@ def graph_of(module: ModuleOp, level: str, above: str = "") -> Graph:
 
 
 class _Reader:
-    """Reads blocks into nodes."""
+    """Converts blocks to nodes."""
 
     def __init__(self, above: str) -> None:
         self._above = above
         self.nodes: list[Node] = []
         self.operations: dict[int, Operation] = {}
         self.results: set[int] = set()
-        """The nodes whose results are those of a graph inside a node."""
+        """Nodes that compute the results of subgraphs."""
         self._types: dict[Attribute, str] = {}
         self._givers: dict[SSAValue, int] = {}
         self._held: dict[SSAValue, str] = {}
@@ -105,7 +105,7 @@ class _Reader:
             node.inputs.append(self._operand(value))
 
     def block(self, block: Block, scope: str) -> None:
-        """The operations of a block, and those of the graphs inside them before each."""
+        """Adds the operations of a block, each after the nodes of its subgraphs."""
         for op in block.ops:
             if isinstance(op, HELD):
                 self._held[op.results[0]] = _held_name(op)
@@ -116,7 +116,7 @@ class _Reader:
                 self._operation(op, scope)
 
     def _forward(self, results: Sequence[SSAValue], block: Block) -> None:
-        """The results of a region are those of the operations in it."""
+        """Maps the results of a region to the nodes that compute them."""
         last = block.last_op
         assert last is not None
         for result, value in zip(results, last.operands, strict=True):
@@ -157,7 +157,7 @@ class _Reader:
         return Operand(value.name_hint or "argument", type_)  # Of a body, in each iteration.
 
     def _type(self, value: SSAValue) -> str:
-        """As messages spell it; types are few."""
+        """The type as messages spell it; cached, because there are few."""
         if value.type not in self._types:
             self._types[value.type] = describe(value.type)
         return self._types[value.type]
@@ -173,7 +173,7 @@ class _Reader:
 
 
 def _bodies(op: Operation) -> Iterator[tuple[str, Block]]:
-    """The blocks of the graphs inside an operation, by what they are to it."""
+    """The blocks of the subgraphs of an operation, with their labels."""
     if isinstance(op, OnnxOp):
         for label, graphs in op.graphs().items():
             for graph in graphs:
@@ -184,7 +184,7 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Block]]:
 
 
 def _modules(op: Operation) -> str | None:
-    """The modules of a node, if its model lists them; operations have those of their node."""
+    """The PyTorch modules of a node, if known; operations inherit those of their node."""
     if isinstance(op, OnnxOp):
         return modules_of(node_metadata(op).metadata)
     return modules_marked(op)
@@ -208,7 +208,7 @@ def _given(op: Operation) -> Iterator[tuple[str, SSAValue]]:
 
 
 def _attributes(op: Operation) -> dict[str, str]:
-    """Those of an ONNX node; the text of other operations has theirs."""
+    """The attributes of an ONNX node; other operations show them in their text."""
     if not isinstance(op, OnnxOp):
         return {}
     texts = {name: str(value) for name, value in op.attribute_values().items()}

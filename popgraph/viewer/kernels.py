@@ -1,4 +1,4 @@
-"""The kernels of a program and their calls: C, loops, work, and what of the model they compute."""
+"""The kernels of a program and their calls: C, loops, work, and the nodes they compute."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from popgraph.viewer.recording import CONTRACTION, Recording
 
 MAIN = "main"
 MOST_SHOWN = 8
-"""Candidates of a contraction."""
+"""Most candidate schedules shown per contraction."""
 
 
 def kernels(module: ModuleOp, tools: Tools) -> list[dict[str, Any]]:
@@ -38,9 +38,9 @@ def kernels(module: ModuleOp, tools: Tools) -> list[dict[str, Any]]:
 
 def calls(module: ModuleOp, recording: Recording) -> list[dict[str, Any]]:
     """
-    Every call of a kernel, those of loading first, in the order of the program.
+    Every call of a kernel in program order, prepare calls first.
 
-    With the operations of each level that it comes from, and what it takes by estimate.
+    Each row has its source operations on every level and an estimate of its cycles.
     """
     reader = _Calls(module, recording)
     steps = count()
@@ -56,12 +56,12 @@ def calls(module: ModuleOp, recording: Recording) -> list[dict[str, Any]]:
 
 
 def is_step(program: ProgramOp, prepared: bool) -> bool:
-    """Whether what a program calls there is a call of a step, and not inside of one."""
+    """Whether a call belongs directly to a step: not to `prepare`, and not to a body."""
     return not prepared and program.sym_name.data == MAIN
 
 
 def called(module: ModuleOp) -> Iterator[tuple[ProgramOp, bool, CallOp | RunsPrograms]]:
-    """Every call with its program, and whether it is one of loading."""
+    """Yields (program, whether it is in `prepare`, call)."""
     main = find_program(module, MAIN)
     others = [op for op in module.ops if isinstance(op, ProgramOp) and op is not main]
     for program in (main, *others):
@@ -72,14 +72,14 @@ def called(module: ModuleOp) -> Iterator[tuple[ProgramOp, bool, CallOp | RunsPro
 
 
 class _Calls:
-    """Makes rows of calls."""
+    """Builds the rows of calls."""
 
     def __init__(self, module: ModuleOp, recording: Recording) -> None:
         self._counter, self._recording = Counter(module), recording
         self._machine = recording.options.target.machine
 
     def row(self, op: CallOp | RunsPrograms, program: ProgramOp) -> dict[str, Any]:
-        """What a call is, does and comes from."""
+        """The row of a call: its identity, work, estimate and origins."""
         held = program.arena.value.data + program.persistent.value.data
         work = self._counter.call(op)
         moved = bytes_touched([argument.owner for argument in op.arguments])
@@ -96,7 +96,7 @@ class _Calls:
         }
 
     def _origins(self, op: Operation) -> dict[str, Any]:
-        """The operations that it comes from: of fused ones, all of them."""
+        """The operations from which a call comes; of fused operations, all."""
         structured = marks(op, STRUCTURED)
         graph = self._recording.graphs[STRUCTURED] if structured else []
         within = [number for one in structured for number in graph[one]["sources"]]
@@ -112,7 +112,7 @@ class _Calls:
         }
 
     def _schedules(self, number: int) -> dict[str, Any] | None:
-        """How the contraction could run: the first is what the cost model takes."""
+        """The candidate schedules of a contraction, the cost model's choice first."""
         found = next((one for one in self._recording.candidates if number in one.places), None)
         return None if found is None else _shown(found)
 

@@ -1,4 +1,4 @@
-"""The way down of one program: its graphs, kernels, calls and memory, and what was measured."""
+"""The lowering of one program: its graphs, kernels, calls, memory and times."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Rows = list[dict[str, Any]]
 
 @dataclass
 class Lowered:
-    """What a page shows of a program, or of several that follow each other."""
+    """The page's data of a lowered program, or of several in sequence."""
 
     graphs: dict[str, Rows] = field(default_factory=dict)
     types: dict[int, list[str]] = field(default_factory=dict)
-    """Those of the results of each node of the model."""
+    """The result types of each node of the model."""
     kernels: Rows = field(default_factory=list)
     calls: Rows = field(default_factory=list)
     memories: Rows = field(default_factory=list)
-    """That of each program."""
+    """The memory of each program."""
     steps: Rows = field(default_factory=list)
-    """Of a model of which Python computes some nodes: what is computed by which program."""
+    """For a model with host steps: the calls of each step."""
     measured: list[Measured] = field(default_factory=list)
     total: float = 0.0
-    """Microseconds of a step as a whole, if it was measured."""
+    """Microseconds of a whole step, if timed."""
 
 
 def lowered(
     request: compiler.BuildRequest, rounds: int, inputs: Mapping[str, Array] | None = None
 ) -> Lowered:
-    """The way down of a module, which is spent; measured on these inputs, or on random ones."""
+    """Lowers a module in place and describes it; times it on these inputs, or on random ones."""
     module, options = request.module, request.options
     recording = Recording(options=options)
     compiler.lower(module, request.compilation, options, observer=recording)
@@ -66,7 +66,7 @@ def _measure(
     inputs: Mapping[str, Array] | None,
     rounds: int,
 ) -> None:
-    """What each call of a step takes, in microseconds, and what those take that it makes."""
+    """Times each call of a step, in microseconds, including calls in bodies."""
     module = request.module
     tools = backend_named(request.backend).tools
     profile = tools.profile(module, request.compilation.weights, request.threads)
@@ -81,7 +81,7 @@ def _measure(
 
 
 def _leaves(traced: Traced, row: Call, numbers: Mapping[Operation, int]) -> Iterator[Measured]:
-    """The calls of kernels that a call makes, and what a loop or a branch takes itself."""
+    """The kernel calls below a call, and the overhead of loops and branches."""
     for inner, body in zip(traced.bodies, row.bodies, strict=True):
         for one, described in zip(inner.calls, body.calls, strict=True):
             yield from _leaves(one, described, numbers)

@@ -1,4 +1,4 @@
-"""Marks in locations, which ride through the passes: from which operations others come."""
+"""Marks in locations, kept by passes: they trace operations back to their sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = "modules"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a user wrote an operation, and what it is called."""
+    """The name and the source line that a user gave an operation."""
 
     name: str = ""
     file: str = ""
@@ -23,15 +23,17 @@ class Place:
 
 def mark(op: Operation, stage: str, number: int) -> None:
     """
-    Notes which operation of a stage this is, behind the name in its location.
+    Appends a mark, stage and number, to the location of an operation.
 
-    Passes copy locations whole and look at the name alone, so they do what they would do anyway.
+    Passes copy locations whole and read only their first name, so marks do not affect them.
     """
     op.location = noted(op.location, [f"{stage} {number}"])
 
 
 def marks(op: Operation, stage: str) -> list[int]:
-    """The operations of a stage from which an operation, and what it holds, come; its own first."""
+    """
+    Numbers of the operations of a stage from which an operation and its body come, its own first.
+    """
     found: dict[int, None] = {}
     for inner in op.walk():
         for text in notes(inner.location):
@@ -42,13 +44,13 @@ def marks(op: Operation, stage: str) -> list[int]:
 
 
 def mark_modules(op: Operation, modules: str | None) -> None:
-    """Notes which modules an operation is part of, if that is known, as in `mark`."""
+    """Appends the PyTorch modules of an operation to its location, if known."""
     if modules is not None:
         op.location = noted(op.location, [f"{MODULES} {modules}"])
 
 
 def modules_marked(op: Operation) -> str | None:
-    """The modules that are noted on an operation; its own come first."""
+    """The modules in the marks of an operation."""
     for text in notes(op.location):
         stage, _, modules = text.partition(" ")
         if stage == MODULES:
@@ -57,7 +59,7 @@ def modules_marked(op: Operation) -> str | None:
 
 
 def place(op: Operation) -> Place:
-    """The user's name and line, whatever marks there are."""
+    """The user's name and line of an operation, ignoring marks."""
     location: Attribute = op.location
     name = location.desc.data if isinstance(location, NameLoc) else ""
     while isinstance(location, NameLoc):

@@ -1,4 +1,4 @@
-"""The memory of a program: its arena over the steps, and what else it holds."""
+"""The memory of a program: its arena over time, and its persistent bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.dialects.tile.program.work import Counter
 
 
 def memory(module: ModuleOp) -> dict[str, Any]:
-    """Bytes in use at each call of a step, and the pieces of the arena by offset and time."""
+    """Bytes in use at each call of a step, and the buffers of the arena by offset and lifetime."""
     program, counter = find_program(module, "main"), Counter(module)
     return {
         "arena": program.arena.value.data,

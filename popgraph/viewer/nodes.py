@@ -1,4 +1,4 @@
-"""The nodes of graphs as plain data, and how they are named."""
+"""Nodes of graphs as plain data, and their names."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NAME_SCOPES = "pkg.torch.onnx.name_scopes"
-"""The metadata in which PyTorch's exporter lists the modules of a node, and the node, as text."""
+"""Metadata key with the modules and the name of a node, written by PyTorch's exporter as a list."""
 TEXT = r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\""""
 TEXTS = re.compile(rf"\[(?:(?:{TEXT})(?:, |(?=\])))*\]")
-"""A list of texts, as Python prints it."""
+"""A list of strings as Python prints it."""
 FORMS = {
     "Constant",
     "Identity",
@@ -27,58 +27,58 @@ FORMS = {
     "com.microsoft::QuantizeLinear",
     "com.microsoft::DequantizeLinear",
 }
-"""Operators that hold a tensor, or give it another form."""
+"""Operators that hold a tensor or only change its form."""
 
 
 @dataclass
 class Operand:
-    """What a node reads: the result of another node, or a tensor that the model holds."""
+    """An operand of a node: the result of another node, or a tensor held by the model."""
 
     name: str
     type: str
     node: int | None = None
-    """The node that gives it."""
+    """The node that computes the operand."""
     held: bool = False
-    """Whether the model holds it: a weight or a constant."""
+    """Whether the operand is a weight or a constant."""
 
 
 @dataclass
 class Node:
-    """A node of a graph; those of kind `input` and `output` are the graph's own."""
+    """A node of a graph; the kinds `input` and `output` are the graph's interface."""
 
     id: int
     kind: str
-    """The operator or the operation."""
+    """The operator or operation."""
     name: str = ""
     scope: str = ""
-    """The names of what it is part of, outermost first, with `/` between them."""
+    """Enclosing scopes, outermost first, separated by `/`."""
     inputs: list[Operand] = field(default_factory=list)
     outputs: list[Operand] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
     text: str = ""
-    """The operation as it is printed."""
+    """The printed operation."""
     file: str = ""
     line: int = 0
-    """Where a node of the model was written."""
+    """Source line of the node."""
     sources: list[int] = field(default_factory=list)
-    """The nodes of the graph above that it comes from."""
+    """The source nodes in the graph of the level above."""
     folded: bool = False
-    """Whether it only gives a weight another form, so that it is shown as an operand."""
+    """Whether the node only changes the form of a weight, so that it is shown as an operand."""
 
 
 def plain(node: Node) -> dict[str, Any]:
-    """As `dataclasses.asdict`, which copies all that there is, at a tenth of its time."""
+    """Same as `dataclasses.asdict`, which deep-copies, in a tenth of the time."""
     operands = {"inputs": node.inputs, "outputs": node.outputs}
     return vars(node) | {name: [vars(one) for one in given] for name, given in operands.items()}
 
 
 def kind_of(domain: str, op_type: str) -> str:
-    """What an operator is called: those of ONNX itself without their domain."""
+    """The name of an operator; those of ONNX have no domain prefix."""
     return f"{domain}::{op_type}" if domain else op_type
 
 
 def scope_of(name: str, outer: str, modules: str | None = None) -> str:
-    """The scope of a node: its modules, or the names before the last `/` of its own."""
+    """The scope of a node: its modules, or its own name up to the last `/`."""
     if modules is None:
         *scopes, _ = tuple(filter(None, name.split("/"))) or ("",)
         modules = "/".join(scopes)
@@ -86,13 +86,13 @@ def scope_of(name: str, outer: str, modules: str | None = None) -> str:
 
 
 def scope_below(scope: str, name: str, label: str) -> str:
-    """The scope of the nodes of a graph inside a node."""
+    """The scope of the nodes in a subgraph of a node."""
     return "/".join(filter(None, (scope, f"{name} ({label})")))
 
 
 def modules_of(metadata: Iterable[tuple[str, str]]) -> str | None:
     """
-    The modules that a node is part of, outermost first, if PyTorch's exporter lists them.
+    The modules of a node, outermost first, if PyTorch's exporter lists them.
 
     `['', 'layers.0', 'layers.0.attn', 'add']` -> `layers.0/attn`
     """
@@ -110,9 +110,9 @@ def modules_of(metadata: Iterable[tuple[str, str]]) -> str | None:
 
 def fold(nodes: Sequence[Node], results: Collection[int]) -> None:
     """
-    Marks the nodes that only give a weight another form.
+    Marks nodes that only change the form of a weight as folded.
 
-    Only when others read them: a result of a graph, such as one of these, stays a node.
+    A node without readers, or whose result is an output of its graph, stays a node.
     """
     read = {operand.node for node in nodes for operand in node.inputs}
     ends = {operand.node for node in nodes if node.kind == "output" for operand in node.inputs}
@@ -127,5 +127,5 @@ def fold(nodes: Sequence[Node], results: Collection[int]) -> None:
 
 
 def _is_form(operand: Operand, nodes: Sequence[Node]) -> bool:
-    """Whether it is a weight, or one in another form."""
+    """Whether an operand is a weight, possibly in another form."""
     return operand.held or (operand.node is not None and nodes[operand.node].folded)

@@ -1,4 +1,4 @@
-"""The page: markup, style and scripts as one text, with the parts of a document or without."""
+"""The page: markup, style and scripts in one text, with or without embedded data."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SCRIPTS = (
     HERE / "flame.js",
     HERE / "main.js",
 )
-"""In the order in which each finds what it stands on."""
+"""Scripts in dependency order."""
 
 
 def page(parts: Mapping[str, Any] | None = None) -> str:
-    """The page; with the parts it needs nothing from outside, without them a server has them."""
+    """The page; self-contained if it embeds the parts, otherwise it loads them from the server."""
     script = "\n".join(file.read_text("utf-8") for file in SCRIPTS)
     data = "\n".join(_held(name, part) for name, part in (parts or {}).items())
     text = (HERE / "index.html").read_text("utf-8")
@@ -43,6 +43,6 @@ def page(parts: Mapping[str, Any] | None = None) -> str:
 
 
 def _held(name: str, part: object) -> str:
-    """A part inside the page: nothing in it can end the element, whatever a model is called."""
+    """Embeds a part as JSON. `<` is escaped, so that no name in a model can end the element."""
     text = json.dumps(part).replace("<", "\\u003c")
     return f'<script type="application/json" id="part-{name}">{text}</script>'

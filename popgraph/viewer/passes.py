@@ -1,4 +1,4 @@
-"""The passes of a lowering: what each changed, as differences of the text."""
+"""The passes of a lowering: what each of them changed, as text differences."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
 
 MOST_LINES = 4000
-"""Of the difference that a pass makes: pages stay small, `popgraph print --diff` shows all."""
+"""Most lines per difference, to keep pages small; `popgraph print --diff` shows all."""
 LONGEST_TEXT = 40_000
-"""Lines of a text of which differences are looked for."""
+"""Most lines of a text to be compared."""
 
 
 @dataclass
 class Passes(Observer):
-    """What each pass changed, in order."""
+    """The change of each pass, in order."""
 
     options: Options = field(default_factory=Options)
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Passes(Observer):
         self.rows.append({"name": step.name, **_changes(before, self._text, step.name)})
 
     def described(self, first: str) -> list[dict[str, Any]]:
-        """The rows with the level and the reason of each pass, which began at level `first`."""
+        """Adds the levels and the reason of each pass; the first pass starts at level `first`."""
         steps = [step for step, _ in planned(self.options, first)]
         return [
             row | {"level": step.level, "to": step.result, "reason": step.reason}
@@ -51,14 +51,14 @@ class Passes(Observer):
 
 
 def passes_of(request: compiler.BuildRequest) -> list[dict[str, Any]]:
-    """What each pass changes in a module, which is spent."""
+    """The changes of each pass; lowers the request's module."""
     observer = Passes(options=request.options)
     compiler.lower(request.module, request.compilation, request.options, observer=observer)
     return observer.described(ONNX)
 
 
 def passes_of_steps(steps: Iterable[RanSegment | RanNode]) -> list[dict[str, Any]]:
-    """The same of each step that is compiled, by its number."""
+    """The changes of each pass in each compiled step, with the step's number."""
     return [
         row | {"step": number}
         for number, ran in enumerate(steps, 1)

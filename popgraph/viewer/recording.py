@@ -1,4 +1,4 @@
-"""A recording of the way down: the graphs of the levels, with marks, and the ways to compute."""
+"""Records a lowering: the graphs of each level with their origins, and candidate schedules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile import is_contraction
 from popgraph.measure.alternatives import contraction_candidates_of, last_before_scheduling
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
@@ -27,15 +27,15 @@ from popgraph.viewer.graphs import Graph, graph_of
 from popgraph.viewer.marks import mark, marks
 
 CONTRACTION = "contraction"
-"""The stage of marks on contractions before anything is decided about them."""
+"""The stage of marks on contractions before scheduling."""
 
 
 @dataclass
 class Marking(Observer):
-    """Reads the graph of a level when the level ends, and marks its operations for what follows."""
+    """Records the graph at the end of each level, and marks its operations for the next one."""
 
     graphs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Those of the levels graphcore and structured, if these end."""
+    """The graphs of the levels graphcore and structured, if the lowering gets past them."""
 
     @contextmanager
     def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
@@ -53,11 +53,11 @@ class Marking(Observer):
 
 @dataclass
 class Recording(Marking):
-    """The same, and what else the page tells of the way down to C."""
+    """Also records types and candidate schedules."""
 
     options: Options = field(default_factory=Options)
     types: dict[int, list[str]] = field(default_factory=dict)
-    """The types of the results of each node of the model, once they are known."""
+    """The result types of each node of the model, after shape inference."""
     candidates: list[ContractionCandidates] = field(default_factory=list)
 
     @contextmanager
@@ -70,8 +70,8 @@ class Recording(Marking):
             self._note_candidates(module)
 
     def _note_candidates(self, module: ModuleOp) -> None:
-        """How each contraction could run."""
-        contractions = [op for op in module.walk() if isinstance(op, ContractOp)]
+        """Records the candidate schedules of each contraction."""
+        contractions = [op for op in module.walk() if is_contraction(op)]
         for number, op in enumerate(contractions):
             mark(op, CONTRACTION, number)
         self.candidates = contraction_candidates_of(module, self.options)

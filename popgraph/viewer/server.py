@@ -1,4 +1,4 @@
-"""The server of a page: on this machine only, for whoever knows the token in the address."""
+"""The server of a page: local only, protected by a token in its address."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from popgraph.viewer.page import page
 
 HOST = "127.0.0.1"
 SKETCH = "part/sketch"
-"""Where the page finds what it shows first."""
+"""Path of the sketch, which the page shows first."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""What the page may do: nothing but ask this server."""
+"""Content security policy: the page may only contact this server."""
 
 
 class Served(Protocol):
-    """What is shown, in parts by name."""
+    """A document served in named parts."""
 
     @property
     def parts(self) -> Iterable[str]: ...
@@ -38,7 +38,7 @@ class Served(Protocol):
 
 @dataclass
 class Awaited:
-    """What is still being made: who asks for a part waits for it."""
+    """A document still being built; requests for its parts wait."""
 
     made: Future[Served] = field(default_factory=Future)
 
@@ -52,11 +52,11 @@ class Awaited:
 
 @dataclass
 class Server:
-    """Serves a document on a port that is free, until it is closed."""
+    """Serves a document on a free port until it is closed."""
 
     document: Served
     sketch: str | None = None
-    """What the page shows until the document is there, as JSON."""
+    """JSON of the sketch shown until the document is ready."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
     @cached_property
@@ -67,7 +67,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """The URL of the page."""
         return f"http://{self._host}/{self.token}/"
 
     @property
@@ -75,12 +75,12 @@ class Server:
         return f"{HOST}:{self._http.server_port}"
 
     def run(self) -> None:
-        """Answers until it is closed."""
+        """Serves requests until `close`."""
         self._http.serve_forever()
 
     @contextmanager
     def running(self) -> Iterator[Thread]:
-        """Answers in a thread, which ends with the block."""
+        """Serves requests in a thread until the block ends."""
         thread = Thread(target=self.run, daemon=True)
         thread.start()
         try:
@@ -89,12 +89,12 @@ class Server:
             self.close()
 
     def close(self) -> None:
-        """Ends `run`, and gives the port back."""
+        """Stops `run`, and releases the port."""
         self._http.shutdown()
         self._http.server_close()
 
     def answer(self, path: str, host: str) -> tuple[HTTPStatus, str, str]:
-        """Status, type and text for a request."""
+        """Status, content type and text of the response."""
         start = f"/{self.token}/"
         known = secrets.compare_digest(path[: len(start)].encode(), start.encode())
         if host != self._host or not known:
@@ -113,7 +113,7 @@ class Server:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            """Answers requests, and writes no log."""
+            """Serves requests without logging them."""
 
             def do_GET(self) -> None:
                 status, kind, text = server.answer(self.path, self.headers.get("Host", ""))
@@ -129,6 +129,6 @@ class Server:
                 self.wfile.write(data)
 
             def log_message(self, format: str, *args: object) -> None:
-                """What a person wants to see is in the page."""
+                """Suppresses the log."""
 
         return Handler

@@ -1,4 +1,4 @@
-"""A sketch of a large ONNX model: its graph on the page while the model itself is being read."""
+"""A sketch of a large ONNX model: its graph, shown while the model itself is still being read."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from popgraph.viewer.nodes import (
 
 def sketch_of(path: Path) -> str | None:
     """
-    What can be shown of a model at once, as JSON: nodes, edges and what types the file says.
+    The quickly readable part of a model as JSON: nodes, edges, and the types in the file.
 
-    Nodes have the numbers that they have in the document, unless the model changes while it is
-    read, as with the value of an input that decides its structure. A damaged model may have no
-    sketch: whoever reads it whole says what is wrong.
+    Node numbers match the document, unless reading changes the model, as with values of structural
+    inputs. Returns None for some damaged models; reading them whole reports the error.
     """
     try:
         return json.dumps(sketched(outline_of(path), path.name))
@@ -34,7 +33,7 @@ def sketch_of(path: Path) -> str | None:
 
 
 def sketched(outline: Outline, name: str) -> dict[str, Any]:
-    """The nodes of an outline."""
+    """Converts an outline to nodes."""
     sketcher = _Sketcher()
     sketcher.inputs(outline)
     sketcher.block(outline, "")
@@ -44,13 +43,13 @@ def sketched(outline: Outline, name: str) -> dict[str, Any]:
 
 
 class _Sketcher:
-    """Reads outlines into nodes, in the order in which `graphs` reads blocks."""
+    """Converts outlines to nodes, in the same order as `graphs`."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.results: set[int] = set()
         self._givers: dict[str, int | None] = {}
-        """The node that gives each value; None for those of a body."""
+        """The node that computes each value; None for arguments of a body."""
         self._types: dict[str, str] = {}
 
     def inputs(self, outline: Outline) -> None:
@@ -65,7 +64,7 @@ class _Sketcher:
             self._add("output", name, "").inputs = [self._operand(name)]
 
     def block(self, outline: Outline, scope: str) -> None:
-        """The nodes of a graph, and those of the graphs inside them before each."""
+        """Adds the nodes of a graph, each after the nodes of its subgraphs."""
         for node in outline.nodes:
             self._node(node, scope)
 
@@ -85,7 +84,7 @@ class _Sketcher:
         self._givers |= dict.fromkeys(node.outputs, made.id)
 
     def _body(self, body: Outline, scope: str) -> list[Operand]:
-        """The nodes of a graph inside a node, whose names end with it; what it gives."""
+        """Adds the nodes of a subgraph, whose names are local to it; returns its results."""
         outer = dict(self._givers), dict(self._types)
         self._givers |= dict.fromkeys(body.inputs)
         self._types |= body.types

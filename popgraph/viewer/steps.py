@@ -1,4 +1,4 @@
-"""The steps of a model of which Python computes some nodes, and what flows between them."""
+"""Joins the steps of a model with host steps into one lowering, with the edges between them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ HOST_CALL: dict[str, Any] = {
     "step": 0,
     "schedules": None,
 }
-"""What the calls of Python have in common: nothing of a kernel."""
+"""Defaults of the calls of host steps, which have no kernel."""
 LOWER = {GRAPHCORE: ONNX, STRUCTURED: GRAPHCORE}
-"""The levels of which graphs are joined, and the level above each."""
+"""Levels whose graphs are joined -> the level above."""
 
 
 def ran_steps(
     request: compiler.BuildRequest, reason: NeedsHostError | None
 ) -> list[RanSegment | RanNode]:
-    """The steps, as they run for inputs that are made up."""
+    """Runs the steps on random inputs."""
     for name in structural_inputs(request.module, request.compilation.weights):
         raise reason or ModelError(
             f"input {name!r} decides the structure of the model, and its value is not known",
@@ -58,7 +58,7 @@ def ran_steps(
 
 
 def joined(steps: Iterable[RanSegment | RanNode], threads: int, rounds: int) -> Lowered:
-    """The ways down of all steps as one; graphs have a scope for each, and edges between them."""
+    """Joins the lowerings of all steps; each has a scope of its own in the graphs."""
     joint = _Joint(threads, rounds)
     for step in steps:
         joint.add(step)
@@ -67,7 +67,7 @@ def joined(steps: Iterable[RanSegment | RanNode], threads: int, rounds: int) -> 
 
 @dataclass
 class _Joint:
-    """The steps so far."""
+    """The steps joined so far."""
 
     threads: int
     rounds: int
@@ -75,9 +75,9 @@ class _Joint:
     _givers: dict[str, dict[SSAValue, int]] = field(
         default_factory=lambda: {level: {} for level in LOWER}
     )
-    """By level, the node that gives a value of the model."""
+    """By level, the node that computes each value of the model."""
     _calls: int = 0
-    """Of a step of the whole model."""
+    """Number of calls so far in a step of the whole model."""
 
     def add(self, ran: RanSegment | RanNode) -> None:
         number = len(self.found.steps) + 1
@@ -90,7 +90,7 @@ class _Joint:
         calls = list(range(first, len(self.found.calls)))
         self.found.steps.append({"title": f"step {number}", "calls": calls, **about})
 
-    # What is compiled
+    # compiled steps
 
     def _segment(self, ran: RanSegment, number: int) -> dict[str, Any]:
         one = lowered(ran.request.copied(), self.rounds, ran.inputs)
@@ -116,7 +116,7 @@ class _Joint:
     def _join(
         self, level: str, rows: Rows, starts: Mapping[str, int], scope: str, piece: Piece
     ) -> None:
-        """Puts a graph behind those before, and ties it to what gives its inputs."""
+        """Appends a graph, and connects its inputs to the nodes that compute them."""
         givers = self._givers[level]
         for node in rows:
             node["id"] += starts[level]
@@ -134,7 +134,7 @@ class _Joint:
                 givers[piece.outputs[node["name"]]] = node["id"]
         self.found.graphs[level] += rows
 
-    # What Python computes
+    # host steps
 
     def _node(self, ran: RanNode) -> dict[str, Any]:
         op, found, sources = ran.step.op, self.found, marks(ran.step.op, ONNX)
@@ -166,7 +166,7 @@ class _Joint:
     def _host_node(
         self, level: str, ran: RanNode, flows: Mapping[str, Rows], sources: list[int]
     ) -> int:
-        """The node as one of a lower level, where it stands between the graphs of segments."""
+        """Adds a host step as a node between the graphs of compiled steps; returns its number."""
         op, rows, givers = ran.step.op, self.found.graphs[level], self._givers[level]
         number = len(rows)
         read = zip(flows["takes"], dict.fromkeys(read_by(op)), strict=True)
@@ -203,7 +203,7 @@ def _ends(rows: Rows, kind: str) -> Rows:
 
 
 def _told(value: SSAValue, values: Mapping[SSAValue, Any]) -> dict[str, str]:
-    """A value by its name, with the type of what it was in this run."""
+    """The name of a value, and the type that it had in this run."""
     return {"name": value_name(value), "type": _type(value, values.get(value))}
 
 

@@ -1,4 +1,4 @@
-"""The callback that shows a training as a page: in the browser while it runs, and as a file."""
+"""The callback that shows training as a page: live in the browser, and as a file."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from popgraph.viewer.document import Document, Part
 from popgraph.viewer.viewing import View
 
 NAME = "training"
-"""That of the part of the page."""
+"""Name of the page's part about training."""
 EVERY = 0.25
-"""Seconds between two looks at gradients."""
+"""Minimal seconds between two evaluations of gradients."""
 EPOCHS = 100
-"""Rows of the table."""
+"""Most rows of the table of epochs."""
 
 
 @dataclass
 class TrainingPage(Callback):
     """
-    Shows a training: curves, sizes of weights and gradients by layer, the model as it is compiled.
+    Shows training: curves, sizes of weights and gradients by layer, and the compiled model.
 
-    `browse` opens it while the training runs; `path` is a file that is written at its end.
+    `browse` opens the page while training runs; `path` is a file that is written at the end.
     """
 
     path: str | Path | None = None
     browse: bool = False
     name: str = "training"
-    """What the page calls the model."""
+    """Name of the model on the page."""
     told: Callable[[str], None] = print
-    """Hears where the page is."""
+    """Receives messages for the user."""
     _looks: list[tuple[int, tuple[Layer, ...]]] = field(default_factory=list)
-    """Steps, and the layers after them."""
+    """(step, layers after it)."""
     _pace: Pace = field(default_factory=lambda: Pace(EVERY))
     _view: View | None = None
     _runs: bool = False
@@ -78,7 +78,7 @@ class TrainingPage(Callback):
         self._looks.append((int(row["step"]), trainer.layers()))
 
     def part(self, trainer: Trained) -> Part:
-        """The training as it is now."""
+        """The current state of training."""
         history = trainer.history
         heading, *rows = history.rows()
         return {

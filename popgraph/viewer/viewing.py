@@ -26,18 +26,18 @@ from popgraph.viewer.page import page
 from popgraph.viewer.server import Server
 
 HEIGHT = 640
-"""Pixels of a page in a notebook."""
+"""Height of a page in a notebook, in pixels."""
 
 
 @dataclass
 class View:
-    """A model that can be looked at; a notebook shows it."""
+    """A model to look at; a notebook shows it."""
 
     document: Document
     _server: Server | None = field(default=None, repr=False)
 
     def html(self) -> str:
-        """The whole page as one text that needs nothing else."""
+        """The whole page as one self-contained text."""
         return page({name: self.document.part(name) for name in self.document.parts})
 
     def save(self, path: str | Path) -> None:
@@ -45,15 +45,17 @@ class View:
         write_text(Path(path), self.html())
 
     def times_as_json(self) -> str:
-        """What was measured, by level, as the flame graph shows it."""
+        """The times of the flame graph, by level, as JSON."""
         return json_text(asdict(self.document.times())) + "\n"
 
     def times_as_csv(self) -> str:
-        """The same as a row for each part, below the number of the part that holds it."""
+        """The times of the flame graph as CSV; `in` is the number of the enclosing row."""
         return csv_of(self.document.times())
 
     def open(self) -> str:
-        """Shows the page in the browser, as long as this process runs; gives its address."""
+        """
+        Serves the page and opens it in the browser while this process runs; returns its address.
+        """
         if self._server is None:
             self._server = Server(self.document)
             Thread(target=self._server.run, daemon=True).start()
@@ -61,7 +63,7 @@ class View:
         return self._server.address
 
     def close(self) -> None:
-        """Ends what `open` began."""
+        """Stops the server that `open` started."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -82,11 +84,11 @@ def view(
     device: str | None = None,
 ) -> View:
     """
-    A model to look at: its graph at each level, its kernels as C, its memory and its passes.
+    Shows a model: its graph at each level, its kernels as C, its memory and its passes.
 
-    `model` is what `popgraph.compile` takes, of the onnx level; `sizes` are those of its symbolic
-    dimensions, without which it has a graph, and no kernels. `device` names IPUs, as `ipu:2` names
-    two: what a model of them says of its steps and of the memory of their tiles is shown, too.
+    `model` is any model of the onnx level that `popgraph.compile` accepts. `sizes` are values of
+    its symbolic dimensions; without them the page has a graph, but no kernels. `device` names IPUs,
+    such as `ipu:2` for two: the page then also shows the modelled steps and tile memory.
     """
     wanted = compiler.for_this_machine(options or Options(), threads)
     ipu = None if device is None else _ipu(device)

@@ -19,13 +19,13 @@ from popgraph.support.arrays import Array
 
 BINS = 40
 NUMBERS = 16
-"""Elements of a small tensor that are shown."""
+"""Most elements of a tensor that are listed."""
 
 
 def weights(
     graph: Graph, store: WeightStore, trained: Mapping[str, Array]
 ) -> dict[str, dict[str, Any]]:
-    """Each initializer by name: its type, and of numbers how they are distributed."""
+    """Type and, for numbers, distribution of each initializer by name."""
     return {
         name: _weight(one, trained[name] if name in trained else one.array(store))
         for name, one in weights_by_name(graph).items()
@@ -43,7 +43,7 @@ def _weight(initializer: Initializer, array: Array) -> dict[str, Any]:
 
 
 def _is_real(type_: Attribute) -> bool:
-    """Whether elements are numbers that have an order."""
+    """Whether elements are ordered numbers."""
     return (
         isinstance(type_, TensorType)
         and is_number(type_.element_type)
@@ -52,7 +52,7 @@ def _is_real(type_: Attribute) -> bool:
 
 
 def statistics(array: Array) -> dict[str, Any]:
-    """Of the finite elements; how many others there are is told."""
+    """Statistics of the finite elements, and the number of others."""
     wide = array.astype(np.float64).reshape(-1)
     finite = wide[np.isfinite(wide)]
     found: dict[str, Any] = {"not_finite": int(wide.size - finite.size)}
@@ -70,5 +70,5 @@ def statistics(array: Array) -> dict[str, Any]:
 
 
 def _number(value: float | np.floating[Any]) -> float | None:
-    """As JSON can say it: sums of large numbers may not be finite."""
+    """None for values that JSON cannot represent: sums may overflow."""
     return float(value) if np.isfinite(value) else None

@@ -150,7 +150,7 @@ def contract(lhs: Array, rhs: Array, kind: Attribute) -> Array:
     ]
     total = type_of_sums(kind)
     op = tile.contraction(left, right, maps, [n, m, k], 2, Region(identity_finish(total)), [total])
-    (result,) = STRUCTURED[tile.ContractOp](op, lhs, rhs)
+    (result,) = STRUCTURED[tile.ReduceOp](op, lhs, rhs)
     return result
 
 

@@ -162,7 +162,7 @@ def test_functions_that_unfold_without_measure() -> None:
     head = '<ir_version: 8, opset_import: ["" : 17, "l" : 1]> main (float[2] x) => (y)'
     bad = parser.parse_model("\n".join([f"{head} {{ y = l.F25(x) }}", *functions]))
     error = error_of(bad)
-    assert "unfold into 33,554,432 nodes, where 100,000 are the limit" in error.what
+    assert "expand to 33,554,432 nodes; the limit is 100,000" in error.what
     assert error.where == "function l::F25"
     assert f"{MODELS}=10 in the environment" in error.hint
 
@@ -175,7 +175,7 @@ def test_what_functions_unfold_into_is_adjustable(monkeypatch: pytest.MonkeyPatc
         """
     )
     monkeypatch.setenv(MODELS, "0.00001")
-    assert "unfold into 2 nodes, where 1 are the limit" in error_of(model).what
+    assert "expand to 2 nodes; the limit is 1" in error_of(model).what
     monkeypatch.setenv(MODELS, "0.00002")
     assert popgraph.compile(model)
     monkeypatch.setenv(MODELS, "none")
@@ -278,7 +278,7 @@ def test_graphs_nested_without_end() -> None:
     assert isinstance(error_of(bad), PopgraphError)
 
 
-NO_MODEL = "this is no ONNX model, or only a part of one"
+NO_MODEL = "not an ONNX model, or a truncated one"
 
 
 def test_bytes_that_are_no_model(tmp_path: Path) -> None:

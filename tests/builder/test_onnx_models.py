@@ -355,15 +355,15 @@ def test_the_store_knows_every_file_that_was_read(tmp_path: Path, kind: int) -> 
         ({"location": "none.bin"}, "the external data file 'none.bin' is missing"),
         (
             {"length": "4800"},
-            "the external data file 'w.bin' has 52 bytes; bytes 4 to +4800 are wanted",
+            "the external data file 'w.bin' has 52 bytes; bytes 4 to +4800 are required",
         ),
         (
             {"offset": "-1"},
-            "the external data file 'w.bin' has 52 bytes; bytes -1 to +48 are wanted",
+            "the external data file 'w.bin' has 52 bytes; bytes -1 to +48 are required",
         ),
         (
             {"offset": "x"},
-            "the external data file 'w.bin' has 52 bytes; bytes x to +48 are wanted",
+            "the external data file 'w.bin' has 52 bytes; bytes x to +48 are required",
         ),
         ({"length": "44"}, "tensor 'w' of shape [4, 3] takes 48 bytes, its file holds 44"),
     ],

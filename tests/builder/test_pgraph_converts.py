@@ -400,7 +400,7 @@ def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        ("load", "`load` without a file takes a weight from that of its graph, which names none"),
+        ("load", "`load` without a file needs a weights file of the graph"),
         ('load("a.bin", offset=5)', "'a.bin' cannot be read: it has 12 bytes, not 8 from 5 on"),
         ('load("a.bin", offset=-1)', "'a.bin' cannot be read: it has 12 bytes, not 8 from -1 on"),
         (
@@ -723,7 +723,7 @@ graph g(x: f32) -> y {
     y = f.F(x, a=1)
 }
 """
-    with pytest.raises((ParseError, ErrorGroup), match="of which kind the attribute `a` is"):
+    with pytest.raises((ParseError, ErrorGroup), match="the kind of the attribute `a` is unknown"):
         parse(text)
 
 
@@ -731,14 +731,14 @@ MISTAKES = {
     '@proto(b"\\xff") y = x': "`@proto` does not take this",
     "@input(1, 5) weight w: f32 = 1.0": "`@input` does not take this",
     "y = com.e.F(x, g=GRAPHS([1]))": "attribute `g` of com.e.F is a list of graphs",
-    "y = com.e.F(x, g=INTS(2))": "attribute `g` of com.e.F is a list of whole numbers",
+    "y = com.e.F(x, g=INTS(2))": "attribute `g` of com.e.F is a list of integers",
     "y = com.e.F(x, g=sparse(1, 2))": "attribute `g` of com.e.F is a sparse tensor",
     'y = com.e.F(x, g=TYPE_PROTO(b"\\xff"))': "attribute `g` of com.e.F is a type",
     "weight w: c64[2] = [1.0, 2.0]": "this has the shape scalar, the type says 2",
     "weight w: c64 = 1.0": "an element of type `c64` is a list of two numbers",
     "weight w: bool = bits(1)": "an element of type `bool` is not given by its bits",
     "weight w: f32[3] = sparse(f32([1.0]), i64([7]))": "has an index outside its shape [3]",
-    "weight w: f32[3] = sparse(f64([1.0]), i64([1]))": "a sparse weight is made of its values",
+    "weight w: f32[3] = sparse(f64([1.0]), i64([1]))": "a sparse weight is given by its values",
 }
 
 

@@ -73,7 +73,7 @@ def test_what_unfolds_without_measure_is_refused(
     text: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TEXTS, "0.01")
-    with pytest.raises(PopgraphError, match=f"unfolds into too much: {line}.* took .* of the"):
+    with pytest.raises(PopgraphError, match=f"expands to too much: {line}.* took .* of the"):
         parse(text)
 
 
@@ -82,7 +82,7 @@ def test_first_values_have_a_budget_too(initialiser: str, monkeypatch: pytest.Mo
     text = in_graph(f"for i in 0..9 {{ weight w: f32[300, 200] = {initialiser} }}")
     assert parse(text)
     monkeypatch.setenv(TEXTS, "0.001")
-    with pytest.raises(PopgraphError, match=r"fills [0-9,]+ elements .* more than 536,870"):
+    with pytest.raises(PopgraphError, match=r"fills [0-9,]+ elements .* exceeds 536,870"):
         parse(text)
 
 
@@ -91,7 +91,7 @@ def test_the_budget_grows_with_the_text_and_with_the_variable(
 ) -> None:
     text = in_graph("for i in 0..150 { x = Relu(x) }")
     monkeypatch.setenv(TEXTS, "0.001")
-    with pytest.raises(ParseError, match="unfolds into too much"):
+    with pytest.raises(ParseError, match="expands to too much"):
         parse(text)
     assert parse(in_graph(*[f"v{i} = Relu(x)" for i in range(150)]))
     monkeypatch.setenv(TEXTS, "0.1")
@@ -101,7 +101,7 @@ def test_the_budget_grows_with_the_text_and_with_the_variable(
 @pytest.mark.parametrize("given", ["much", "-1", "0", "nan", "inf"])
 def test_a_budget_is_a_number_above_zero(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TEXTS, given)
-    with pytest.raises(ParseError, match="not a number above 0"):
+    with pytest.raises(ParseError, match="not a positive number"):
         factor()
 
 
@@ -144,9 +144,9 @@ def test_what_is_nested_too_deeply_is_refused_at_its_place(line: str) -> None:
 
 def test_many_templates_within_each_other_are_no_recursion() -> None:
     assert parse(templates(60, "{0}(x)"))
-    with pytest.raises(ParseError, match="the call of a `def` within 80 others"):
+    with pytest.raises(ParseError, match="nested more than 80 levels deep"):
         parse(templates(200, "{0}(x)"))
-    with pytest.raises(ParseError, match="calls itself without an end"):
+    with pytest.raises(ParseError, match="calls itself endlessly"):
         parse("def f(x: f32[N]) -> y { y = f(x) }\n" + in_graph("a = f(x)"))
 
 
@@ -200,7 +200,7 @@ def test_what_is_no_file_cannot_be_imported(name: str, folder: Path) -> None:
 
 def test_half_a_character_is_none() -> None:
     for read in (parse, format_text):
-        with pytest.raises(ParseError, match="is no character") as raised:
+        with pytest.raises(ParseError, match="is not a valid character") as raised:
             read('"""\ud800"""\n' + in_graph())
         assert str(raised.value).encode()
 

@@ -121,17 +121,17 @@ def test_only_texts_can_be_imported(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"\x08\x07")
     (tmp_path / "layers.pgraph").write_bytes(b"\xff\xfe\x00")
     path = files(tmp_path, main=main('import "model.onnx"'))
-    assert "model.onnx is no .pgraph file" in message(path)
+    assert "model.onnx is not a .pgraph file" in message(path)
     assert "model.pgraph` makes one" in message(path)
     path = files(tmp_path, main=main('import "layers.pgraph"'))
-    assert "this is no UTF-8 text" in message(path)
+    assert "not UTF-8 text" in message(path)
 
 
 def test_files_outside_of_the_search_path_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     files(tmp_path, layers=LAYERS)
     path = files(tmp_path / "inner", main=main('import "../layers.pgraph"'))
-    assert "'../layers.pgraph' does not stand below the folder of this text" in message(path)
+    assert "'../layers.pgraph' is not below the folder of this text" in message(path)
 
 
 def test_weights_of_an_imported_file_are_loaded_from_beside_it(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_circles_are_refused(tmp_path: Path) -> None:
     texts = {"a": 'import "b.pgraph"', "b": 'import "a.pgraph"'}
     path = files(tmp_path, **texts, main=main('import "a.pgraph"', "y = x"))
     shown = message(path)
-    assert "this goes round in a circle: a.pgraph -> b.pgraph -> a.pgraph" in shown
+    assert "circular import: a.pgraph -> b.pgraph -> a.pgraph" in shown
     assert "folder/b.pgraph:1:8" in shown
     path = files(tmp_path, main=main('import "main.pgraph"', "y = x"))
     assert "main.pgraph -> main.pgraph" in message(path)

@@ -157,5 +157,5 @@ def test_the_command_line_names_the_reproducer(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(PASSES["cse"], "run", fails)
     output = call("print", model, "--dim", "N=2", "--at", "program", code=1).output
-    assert "broke a promise of its own: KeyError" in output
+    assert "internal error: KeyError" in output
     assert f"`popgraph opt {tmp_path}" in output

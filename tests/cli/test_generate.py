@@ -26,4 +26,4 @@ def test_tokens_are_printed(tmp_path: Path) -> None:
     ):
         assert CliRunner().invoke(app, [*start, *arguments]).output == expected
     wrong = CliRunner().invoke(app, [*start, "one"])
-    assert wrong.exit_code == 2 and "'one' is no list of integers such as 1,2,3" in wrong.output
+    assert wrong.exit_code == 2 and "'one' is not a list of integers such as 1,2,3" in wrong.output

@@ -117,4 +117,4 @@ def test_ir_of_lower_levels_is_told_of(tmp_path: Path, level: str) -> None:
 
 
 def test_one_form_at_a_time(tmp_path: Path) -> None:
-    assert "two forms" in info(NET, tmp_path, "--json", "--csv", code=2)
+    assert "exclude each other" in info(NET, tmp_path, "--json", "--csv", code=2)

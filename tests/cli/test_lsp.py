@@ -249,5 +249,5 @@ def test_a_renamed_text_has_no_mistakes_or_nothing_is_renamed() -> None:
             assert not checked(with_name(TIED, spans, name)).diagnostics
     assert done > 10 and refused > 5
     service.read(TIED.replace("Relu", "Rulu"))
-    with pytest.raises(PopgraphError, match="without mistakes"):
+    with pytest.raises(PopgraphError, match="with errors"):
         service.renamed(7, 5, "other")

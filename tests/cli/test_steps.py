@@ -106,7 +106,7 @@ def test_steps_of_strings_cannot_be_profiled(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(text)
     result = CliRunner().invoke(app, ["profile", str(tmp_path / "net.pgraph")])
     assert result.exit_code == 1
-    assert "input 'x' is string[3]: only tensors of numbers are made up" in result.output
+    assert "input 'x' is string[3]: only numeric tensors can be generated" in result.output
 
 
 def test_bench_times_models_with_host_steps(tmp_path: Path) -> None:

@@ -106,5 +106,5 @@ def test_what_does_not_verify_is_not_compiled(backend: str, shape: list[int]) ->
     set_type(value, tensor_type("i64", [2]))
     with pytest.raises(ModelError) as caught:
         popgraph.compile(module, backend=backend)
-    assert caught.value.what.startswith("the model breaks a rule of its operators: ")
+    assert caught.value.what.startswith("the model violates a rule of its operators: ")
     assert caught.value.where == "node 'y' (Relu)"

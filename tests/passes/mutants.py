@@ -582,7 +582,7 @@ def _seen_through(original: Any, turn: AffineMap) -> Any:
 
 
 def first_result_only(original: Any) -> Any:
-    return property(lambda self: original.fget(self)[:1])
+    return lambda operations: original(operations)[:1]
 
 
 def unturned(original: Any) -> Any:
@@ -607,7 +607,7 @@ def no_distance(original: Any) -> Any:
 
 
 def unshifted(original: Any) -> Any:
-    return lambda self, form, place: Index()
+    return lambda self, form, point: Index()
 
 
 def composed_turned(original: Any) -> Any:
@@ -1285,8 +1285,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-rows",
-        "only the first result leaves the nest",
-        f"{PASSES}.structured.fusion.fuse_rows:Group.results",
+        "only the first result leaves the fused operation",
+        f"{PASSES}.structured.fusion.join:read_elsewhere",
         first_result_only,
     ),
     Mutant(
@@ -1406,20 +1406,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "local memory begins where the first row would",
-        f"{PASSES}.structured.to_loops.fused.nest:NestLoops._start",
+        f"{PASSES}.structured.to_loops.fused:FusedLoops._start",
         unshifted,
     ),
     Mutant(
         "structured-to-loops",
-        "every iteration of a chain works on the first channels",
-        f"{PASSES}.structured.to_loops.fused.chain:part_stride",
+        "every iteration works on the first channels",
+        f"{PASSES}.structured.to_loops.fused:part_stride",
         no_distance,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "the halo of a local image is not cleared",
-        f"{PASSES}.structured.to_loops.fused.chain:halo_boxes",
+        f"{PASSES}.structured.to_loops.fused:halo_boxes",
         none_of_them,
         shows_in=separable_convolutions,
     ),

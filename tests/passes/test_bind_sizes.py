@@ -198,7 +198,7 @@ REACHED = {
     "chain": "tile.fused",
     "repeats": "pg.call_loop",
     "branches": "pg.call_cond",
-    "second": "tile.contract",
+    "second": "tile.reduce",
     "recurrent": "pg.call_loop",
     "scanned": "pg.call_loop",
 }

@@ -46,7 +46,7 @@ def lowered(network: Network, last: str, tuning: Tuning | None = None) -> Module
 
 def joined(module: ModuleOp) -> list[tile.FusedOp]:
     found = [op for op in module.walk() if isinstance(op, tile.FusedOp)]
-    return [op for op in found if isinstance(op.members[0], tile.ContractOp)]
+    return [op for op in found if tile.is_contraction(op.members[0])]
 
 
 HEADS_TOGETHER = Node("Transpose", (5,), (("perm", (0, 2, 1, 3)),))
@@ -66,7 +66,7 @@ def test_products_join(network: Network, local_bytes: int, step: int) -> None:
     tuning = Tuning(attention_scores_l2=0, attention_rows_l2=local_bytes / L2)
     (fused,) = joined(lowered(network, "fuse-attention", tuning))
     assert fused.steps.data[-1] == step
-    assert isinstance(fused.members[-1], tile.ContractOp)
+    assert tile.is_contraction(fused.members[-1])
     assert not joined(lowered(network, "structured-to-loops", tuning))
 
 

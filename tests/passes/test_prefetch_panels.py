@@ -14,7 +14,7 @@ from popgraph.backends.reference.bodies import Scope, Step
 from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp, PackOp, PrefetchOp
+from popgraph.dialects.tile import PackOp, PrefetchOp, is_contraction
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.prefetch_panels import Inserter, PrefetchPanels
@@ -29,7 +29,7 @@ def product(rows: int, terms: int, chunk: int) -> ModuleOp:
     """A product whose right factor is packed in three panels of 32 columns."""
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
     module = ContractSpec("f32", (rows, 96, terms), 2, lhs, rhs).module()
-    (op,) = (op for op in module.walk() if isinstance(op, ContractOp))
+    (op,) = (op for op in module.walk() if is_contraction(op))
     layout = AffineMap.from_callable(lambda n, k: (n // 32, k, n % 32))
     type_ = TensorType(f32, [96, terms], LayoutAttr.of(layout, [3, terms, 32]))
     pack = PackOp(op.rhs, type_)

@@ -182,7 +182,7 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
 
     module = graph_of([(shape, f64) for shape in (*shapes, sizes[:4])], build)
     compilation = Compilation()
-    found = next(op for op in module.walk() if isinstance(op, tile.ContractOp))
+    found = next(op for op in module.walk() if tile.is_contraction(op))
     text = contraction_text(found, (False, False))
     UseWinograd(TARGET, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
     assert any(isinstance(op, tile.TransformGradientTilesOp) for op in module.walk())
@@ -250,7 +250,7 @@ def test_rounding_stays_small(size: int, channels: int) -> None:
 
 
 def test_tiles_have_all_channels_of_the_image() -> None:
-    """A convolution of the first channels of a larger tensor is none of its tiles."""
+    """A convolution of the first channels of a larger tensor is not one of its tiles."""
     builder = Builder()
     generator = np.random.default_rng(0)
     before = generator.standard_normal((64, 64, 1, 1)).astype(np.float32)

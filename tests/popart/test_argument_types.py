@@ -76,8 +76,8 @@ OWN = {
 OTHERWISE = {
     ("TensorInfo()", "args"): "Can not create TensorInfo with args",
     ("InferenceSession.resetHostWeights", "modelProtoOrFilename"): "Cannot call resetHostWeights",
-    ("TrainingSession.resetHostWeights", "modelProtoOrFilename"): "Wrong is no kind of model",
-    ("Builder()", "modelProtoOrFilename"): "Wrong is no kind of model",
+    ("TrainingSession.resetHostWeights", "modelProtoOrFilename"): "cannot read a model from Wrong",
+    ("Builder()", "modelProtoOrFilename"): "cannot read a model from Wrong",
     ("InferenceSession()", "fnModel"): "InferenceSession(): the argument dataFlow is missing",
     ("TrainingSession()", "fnModel"): "TrainingSession(): the argument dataFlow is missing",
 }

@@ -115,7 +115,7 @@ def test_groups_are_those_of_processes_and_of_replicas_in_them(local: int, ranks
 
 def test_groups_that_processes_cannot_share() -> None:
     weight = GroupedWeight(np.zeros(1), 6, (1, 2))
-    with pytest.raises(UnsupportedError, match="do not take the same part of every process"):
+    with pytest.raises(UnsupportedError, match="do not divide evenly among processes"):
         replication_of({"w": weight}, StepPlan(replicas=3, ranks=2), (), ["w"], None)
 
 

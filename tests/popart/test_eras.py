@@ -241,7 +241,7 @@ def test_the_session_of_2018_has_the_names_of_2018() -> None:
 
 
 def test_an_unknown_era_is_told() -> None:
-    with pytest.raises(popart_exception, match="no era '2017'") as raised:
+    with pytest.raises(popart_exception, match="unknown era '2017'") as raised:
         compat.enable("2017")
     assert "2018-12, 2019-03, 2019-07, 2020-05, last" in str(raised.value)
 

@@ -413,7 +413,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a weight of two stages that is updated at once": (
         lambda: Deep(stages=(0, 1, 2), ipus=(0, 1, 0), shared=True),
-        "is read in several stages of a pipeline that updates it",
+        "but the pipeline updates it while batches are in flight",
     ),
     "recomputation": (
         lambda: inferred(

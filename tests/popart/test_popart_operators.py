@@ -508,7 +508,7 @@ def test_results_of_a_scan_whose_shape_only_the_session_knows(opset: int) -> Non
 
 
 def test_the_axes_of_the_results_of_a_scan_are_counted_from_the_front() -> None:
-    with pytest.raises(popart.popart_exception, match="counted from behind"):
+    with pytest.raises(popart.popart_exception, match="are negative"):
         scanned([np.ones((2, 3), np.float32)], lambda _, ids: ids, "c", scan_output_axes=[-1])
 
 

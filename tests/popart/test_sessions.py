@@ -787,7 +787,9 @@ def test_a_seed_that_was_read_continues_where_that_was(device: popart.DeviceInfo
     np.testing.assert_array_equal([step(), step()], following)
     session.setRandomSeed(3)
     assert session.getRandomSeed() == 3
-    with pytest.raises(popart.popart_exception, match="a seed is a number from 0 to 2\\^64 - 1"):
+    with pytest.raises(
+        popart.popart_exception, match="a seed must be an integer from 0 to 2\\^64 - 1"
+    ):
         session.setRandomSeed(-1)
 
 

@@ -21,7 +21,7 @@ def test_two_ranks_train_as_one_process_does() -> None:
     assert names == [name for name in vars(sessions) if name.startswith("test_")]
     for text in (
         "the step is planned for rank 0 of 4; this process is rank 0 of 2",
-        "ranks 0 and 1 have programs that tell each other different things",
+        "the programs of ranks 0 and 1 do not communicate the same tensors",
     ):
         assert told.count(text) == 2, told
 
@@ -85,7 +85,7 @@ def test_scripts_share_out_the_devices_of_a_pipeline_unchanged(tmp_path: Path) -
     assert (tmp_path / "trained.onnx").exists()
     more = mpirun(4, "-m", "popgraph.compat", "--mpi", script, **variables)
     assert more.returncode != 0
-    assert "3 devices of a pipeline cannot be shared out to 4 ranks" in more.stderr
+    assert "3 devices of a pipeline cannot be divided among 4 ranks" in more.stderr
 
 
 def test_scripts_share_out_replicas_unchanged(tmp_path: Path) -> None:

@@ -96,4 +96,4 @@ def test_numbers_that_are_none(option: str, tmp_path: Path) -> None:
     model.write_text(TEXT)
     done = CliRunner().invoke(app, ["scale", str(model), option, "fast"])
     assert done.exit_code == 2
-    assert "'fast' is none of" in done.output
+    assert "'fast' is not one of" in done.output

@@ -47,7 +47,7 @@ def test_a_fed_ratio_decides_and_its_gradient_is_that_of_what_is_kept(backend: s
 def test_a_ratio_that_the_host_may_write_is_read_in_every_step(backend: str) -> None:
     made = model(initializer=", float ratio = {0.5}")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UntrainedWeightsWarning)  # A setting is none of them.
+        warnings.simplefilter("error", UntrainedWeightsWarning)  # A setting is not one of them.
         step = popgraph.compile(made, backend=backend, options=options()).static
     assert step is not None
     x = {"x": np.ones(COUNT, np.float32)}

@@ -307,7 +307,7 @@ def test_shapes_that_fit_two_axes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("loss", "what", "hint"),
     [
-        ("mse", "`mse` does not say what it is the loss of", "`mse(y, target)`"),
+        ("mse", "`mse` needs the value to compute the loss of", "`mse(y, target)`"),
         ("cross_entropy(y)", "`cross_entropy` takes two tensors, y and labels", ""),
         ("mse(y, target, axis=1)", "`mse` does not take this", "it takes no options"),
         ("huber(y, target, beta=1)", "`huber` does not take this", "it takes delta"),
@@ -336,7 +336,7 @@ def test_a_def_of_a_text_goes_before_a_loss() -> None:
     ("loss", "hint"),
     [
         (print, "loss='mse'"),
-        (CLASSES, "all data are one argument: train(model, (x, labels), ...)"),
+        (CLASSES, "pass all data as one argument: train(model, (x, labels), ...)"),
         (type("CrossEntropyLoss", (), {})(), "loss='cross_entropy'"),
     ],
 )
@@ -408,7 +408,7 @@ def test_schedules_at_both_doors() -> None:
     assert decay == parse_schedule("exponential(0.5, 2)")
     with pytest.raises(PopgraphError) as caught:
         Trainer(net(""), "mse", "sgd", schedule="cosin(steps=1)")
-    assert caught.value.what == "there is no schedule 'cosin'"
+    assert caught.value.what == "there is not a schedule 'cosin'"
     assert caught.value.hint == (
         "did you mean 'cosine'? the schedules are constant, linear, cosine, step, exponential"
     )

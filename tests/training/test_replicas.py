@@ -104,7 +104,7 @@ def test_a_mistake_in_one_replica_ends_the_training() -> None:
 
 
 def test_what_replicas_do_not_go_together_with() -> None:
-    with pytest.raises(RunError, match="quick would replace it"):
+    with pytest.raises(RunError, match="quick would replace"):
         trained(replicas=2, quick=True)
     with pytest.raises(RunError, match="a batch of 16 samples does not divide into 6"):
         trained(replicas=3, accumulate=2)

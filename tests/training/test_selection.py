@@ -131,7 +131,7 @@ def test_patterns_decide_otherwise() -> None:
     [
         (
             Choice(freeze=("fc.wieght",)),
-            "no weight of the model is named like 'fc.wieght'\n  at: freeze\n"
+            "no weight matches the pattern 'fc.wieght'\n  at: freeze\n"
             "  try: did you mean 'fc.weight'?",
         ),
         (Choice(train_only=("fc.*", "%%%")), "like '%%%'\n  at: train_only\n  try: its weights"),
@@ -144,7 +144,7 @@ def test_a_pattern_that_names_nothing_is_an_error(choice: Choice, said: str) -> 
 
 
 def test_nothing_to_train_is_an_error() -> None:
-    with pytest.raises(ModelError, match="nothing is left to train"):
+    with pytest.raises(ModelError, match="no weights are left to train"):
         selected(choice=Choice(freeze=("*",))).check()
     selected().check()
 
@@ -213,6 +213,6 @@ def test_popgraph_train_tells_what_it_trains(tmp_path: Path) -> None:
     changed = {name for name in after if not np.array_equal(before[name], after[name])}
     assert changed == {"temperature", "onnx::MatMul_7"}
     result = CliRunner().invoke(app, [*arguments, "--train-only", "fd.*"])
-    assert result.exit_code == 1 and "no weight of the model is named like 'fd.*'" in result.output
+    assert result.exit_code == 1 and "no weight matches the pattern 'fd.*'" in result.output
     result = CliRunner().invoke(app, [*arguments, "--freeze", "*"])
-    assert result.exit_code == 1 and "nothing is left to train" in result.output
+    assert result.exit_code == 1 and "no weights are left to train" in result.output

@@ -77,9 +77,9 @@ def test_readers_of_a_weight_are_on_one_stage() -> None:
 @pytest.mark.parametrize(
     ("how", "text"),
     [
-        ({"stages": 2}, "2 stages are busy only with as many micro-batches, not with 1"),
+        ({"stages": 2}, "2 stages need as many micro-batches to keep busy, not 1"),
         ({"stages": 2, "accumulate": 4, "replicas": 2}, "replicas of a pipeline"),
-        ({"stages": 2, "accumulate": 4, "quick": True}, "quick would replace it"),
+        ({"stages": 2, "accumulate": 4, "quick": True}, "quick would replace"),
         ({"stages": 9, "accumulate": 16}, "the model does not divide into 9 stages"),
     ],
 )

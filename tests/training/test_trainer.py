@@ -213,7 +213,7 @@ def test_a_notebook_shows_a_row_for_each_epoch() -> None:
 def test_the_output_that_a_loss_is_of_may_be_named() -> None:
     two = LINEAR.replace("-> (y: f32[N, 3])", "-> (z: f32[N, 4], y: f32[N, 3])")
     two = two.replace("y = x @ w", "z = Neg(x)\n    y = x @ w")
-    with pytest.raises(PopgraphError, match="prediction='y' says of which"):
+    with pytest.raises(PopgraphError, match="select it by prediction='y'"):
         popgraph.train(two, (FEW, CLASSES), "cross_entropy", "SGD(0.1)")
     named = popgraph.train(two, (FEW, CLASSES), "cross_entropy", "SGD(0.1)", prediction="y")
     alone = popgraph.train(LINEAR, (FEW, CLASSES), "cross_entropy", "SGD(0.1)")
@@ -285,7 +285,7 @@ def test_a_history_becomes_a_table(tmp_path: Path) -> None:
         ({}, {"data": (FEW,)}, "the data are 1 arrays, and the model takes 2"),
         ({}, {"data": (FEW, CLASSES[:9])}, "different numbers of samples"),
         ({}, {"data": (FEW, CLASSES + 3)}, "out of range"),
-        ({}, {"data": iter(batches()), "epochs": 2}, "an iterator gives its batches once"),
+        ({}, {"data": iter(batches()), "epochs": 2}, "an iterator yields its batches once"),
         ({}, {"validation": 0.0}, "is 0 for validation"),
         ({}, {"epochs": 0}, "from 1 on"),
         ({}, {"patience": 1, "monitor": "val_f1"}, "no epoch has 'val_f1'"),
@@ -310,7 +310,7 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
     )
     with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
         popgraph.train(LINEAR, tuple((one, 0, 0) for one in FEW), **settings)
-    with pytest.raises(PopgraphError, match="a list is no array"):
+    with pytest.raises(PopgraphError, match="a list is not an array"):
         popgraph.train(LINEAR, ([[1.0], [1.0, 2.0]], [0, 1]), **settings)
     ragged = tuple((one[: 2 + number % 2], 0) for number, one in enumerate(FEW))
     with pytest.raises(PopgraphError, match=r"shapes: \(2,\) and \(3,\)\n  at: input 'x'"):

@@ -99,7 +99,7 @@ def test_names_types_and_symbols_are_sketched(tmp_path: Path) -> None:
 
 def test_what_is_no_model_has_no_sketch(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no model")
-    with pytest.raises(ModelError, match="no ONNX model"):
+    with pytest.raises(ModelError, match="not an ONNX model"):
         sketch_of(tmp_path / "broken.onnx")
 
 

@@ -141,7 +141,7 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
     """An operation whose loops that add up end at these sizes; the others keep their bounds."""
     made = op.clone()
     for inner in made.walk():
-        if isinstance(inner, tile.ReduceOp | tile.ContractOp | tile.ScatterOp):
+        if isinstance(inner, tile.ReduceOp | tile.ScatterOp):
             ends = {at: end.at(sizes) for at, end in running_of(inner).items()}
             domain = [
                 ends.get(at, size) if at >= inner.parallel_rank else size
@@ -195,15 +195,8 @@ def run_map(op: tile.MapOp, *memories: Array) -> tuple[Array, ...]:
     return stored(op, Body(op.body.block)(indices, [*read(indices), *tables]))
 
 
-def points(op: tile.ReduceOp) -> Iterator[Indices]:
-    """Every reduction index in order, each together with all parallel indices."""
-    parallel = grid(op.sizes[: op.parallel_rank])
-    for reduction in np.ndindex(*op.sizes[op.parallel_rank :]):
-        yield (*parallel, *reduction)
-
-
 def finished(
-    op: tile.ReduceOp | tile.ContractOp | tile.WinogradOp,
+    op: tile.ReduceOp | tile.WinogradOp,
     totals: Sequence[Any],
     memories: Sequence[Array],
 ) -> tuple[Array, ...]:
@@ -215,42 +208,32 @@ def finished(
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
-    count = len(op.inputs)
-    if prod(op.sizes[: op.parallel_rank]) == 0:
-        return empty(op)
-    read = Access(op, op.inputs, op.input_maps, memories[:count])
-    body = Body(op.body.block)
-    shape = op.sizes[: op.parallel_rank]
-    totals = [
-        np.full(shape, literal_value(initial, initial.type), numpy_dtype(initial.type))
-        for initial in op.initial
-    ]
-    for indices in points(op):
-        totals = body(indices, [*read(indices), *totals])
-    return finished(op, totals, memories[count:])
-
-
-def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
-    outer = op.sizes[: op.parallel_rank]
+    count, outer = len(op.inputs), op.sizes[: op.parallel_rank]
     if prod(outer) == 0:
         return empty(op)
-    read, body = Access(op, op.inputs, op.input_maps, memories[:2]), Body(op.body.block)
+    read, body = Access(op, op.inputs, op.input_maps, memories[:count]), Body(op.body.block)
+    start = [
+        np.full(outer, literal_value(initial, initial.type), numpy_dtype(initial.type))
+        for initial in op.initial
+    ]
     parallel = grid(outer)
 
-    def sums_of(*before: int) -> Any:
-        """The sums of the products, where the first loops of the reduction are at these indices."""
-        total: Any = np.zeros(outer, numpy_dtype(op.sum_type))
+    def fold(*before: int) -> list[Any]:
+        """The accumulators, where the first loops of the reduction are at these indices."""
+        totals: list[Any] = start
         for rest in np.ndindex(*op.sizes[op.parallel_rank + len(before) :]):
             indices = (*parallel, *before, *rest)
-            (total,) = body(indices, [*read(indices), total])
-        return total
+            totals = body(indices, [*read(indices), *totals])
+        return totals
 
-    count = len(op.operands) - len(op.block_inputs)
-    total = sums_of() if op.block is None else in_blocks(op, sums_of, memories[count:])
-    return finished(op, [total], memories[2:count])
+    last = len(op.operands) - len(op.block_inputs)
+    totals = fold() if op.block is None else [in_blocks(op, fold, memories[last:])]
+    return finished(op, totals, memories[count:last])
 
 
-def in_blocks(op: tile.ContractOp, sums_of: Callable[..., Any], memories: Sequence[Array]) -> Array:
+def in_blocks(
+    op: tile.ReduceOp, fold: Callable[..., list[Any]], memories: Sequence[Array]
+) -> Array:
     """The total of what a contraction makes of the sum of each block of terms."""
     assert op.block is not None
     body, outer = Body(op.block.block), op.sizes[: op.parallel_rank]
@@ -258,7 +241,7 @@ def in_blocks(op: tile.ContractOp, sums_of: Callable[..., Any], memories: Sequen
     total: Array = np.zeros(outer, numpy_dtype(op.total_type))
     for block in np.ndindex(*op.sizes[op.parallel_rank : op.blocked_rank]):
         indices = (*grid(outer), *block)
-        (added,) = body(indices, [sums_of(*block), *read(indices)])
+        (added,) = body(indices, [*fold(*block), *read(indices)])
         total = total + added
     return total
 
@@ -409,7 +392,6 @@ def run_finish_exchange(op: tile.FinishExchangeOp, memory: Array, *_: Array) -> 
 STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
-    tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.PositionsOp: run_positions,

@@ -1,4 +1,4 @@
-"""Rewrites the messages of ONNX models: element types, weights that become constants."""
+"""Rewrites ONNX models as protobuf messages: element types, weights to constants."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FIXED_POINT = frozenset(
     getattr(TensorProto, name)
     for name in ["INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "BOOL"]
 )
-"""The element types that PopART calls fixed-point."""
+"""Element types that PopART calls fixed-point."""
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """An element type, and the one that takes its place everywhere in a model."""
+    """An element type, and the type that replaces it throughout a model."""
 
     source: int
     target: int
@@ -85,7 +85,7 @@ class Conversion:
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and all that stand inside its nodes."""
+    """A graph and all of its subgraphs."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -110,7 +110,7 @@ def _declared(graph: GraphProto) -> Iterator[ValueInfoProto]:
 
 
 def make_constants(model: ModelProto, names: Iterable[str]) -> None:
-    """Turns weights into nodes that stand before all others."""
+    """Converts weights to Constant nodes at the beginning of the graph."""
     graph, names = model.graph, list(names)
     weights = {tensor.name: tensor for tensor in graph.initializer}
     for name in names:
@@ -134,19 +134,19 @@ def _constant(weight: TensorProto) -> NodeProto:
 
 
 def fixed_point_weights(model: ModelProto) -> list[str]:
-    """The weights of integers and truth values."""
+    """Names of integer and boolean weights."""
     return [one.name for one in model.graph.initializer if one.data_type in FIXED_POINT]
 
 
 def remove_unused_inputs(model: ModelProto) -> None:
-    """Takes away inputs and weights that no node reads, not even inside of a branch or loop."""
+    """Removes inputs and weights that no node reads, including nodes in subgraphs."""
     used = {name for graph in _graphs(model.graph) for node in graph.node for name in node.input}
     used |= {one.name for graph in _graphs(model.graph) for one in graph.output}
     keep_inputs(model.graph, lambda name: name in used)
 
 
 def keep_inputs(graph: GraphProto, wanted: Callable[[str], bool]) -> None:
-    """Leaves only those inputs and weights whose names are wanted."""
+    """Keeps only inputs and weights whose names satisfy a predicate."""
     for entries in (graph.input, graph.initializer):
         kept = [one for one in entries if wanted(one.name)]
         if len(kept) < len(entries):
@@ -155,7 +155,7 @@ def keep_inputs(graph: GraphProto, wanted: Callable[[str], bool]) -> None:
 
 
 def keep_nodes(graph: GraphProto, wanted: Callable[[NodeProto], bool]) -> None:
-    """Leaves only the wanted nodes."""
+    """Keeps only nodes that satisfy a predicate."""
     kept = [one for one in graph.node if wanted(one)]
     if len(kept) < len(graph.node):
         del graph.node[:]
@@ -163,7 +163,7 @@ def keep_nodes(graph: GraphProto, wanted: Callable[[NodeProto], bool]) -> None:
 
 
 def prepare_for_training(model: ModelProto) -> None:
-    """Gives every BatchNormalization the five outputs that it has in training."""
+    """Gives every BatchNormalization the five outputs of training mode."""
     taken = {name for node in model.graph.node for name in node.output}
     for node in model.graph.node:
         if node.op_type != "BatchNormalization":

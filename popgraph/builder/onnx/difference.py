@@ -1,4 +1,4 @@
-"""Compares two ONNX models up to their protobuf spelling, and locates the first difference."""
+"""Compares two ONNX models up to their protobuf encoding, and locates the first difference."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ _SORTED = {
     "functions": "name",
     "opset_import": "domain",
 }
-"""Lists whose order means nothing, and by what their items are told apart."""
+"""Lists without significant order, and the fields that identify their items."""
 
 
 def model_difference(first: ModelProto, second: ModelProto) -> str:
     """
-    The first difference of two models, with its place: `graph.node[3].attribute['axis'].i: 1, 2`.
+    The first difference of two models, with its path: `graph.node[3].attribute['axis'].i: 1, 2`.
 
-    Empty when they say the same. Elements of tensors are compared bit by bit, everything else that
-    a model can hold as well: names of nodes and values, declared types, doc strings, metadata. What
-    counts as spelling, and makes no difference, is:
+    Empty if the models are equivalent. Elements of tensors are compared bit by bit. Names of nodes
+    and values, declared types, doc strings and metadata are compared as well. The following are
+    differences in encoding only, and ignored:
 
-    - in which field a tensor keeps its elements, and the name of a tensor that is an attribute;
+    - the field with the elements of a tensor, and the name of a tensor that is an attribute;
     - the order of attributes, initializers, declared types, operator sets and functions;
-    - inputs and outputs at the end of a node's list that are not given;
-    - fields that are there, but empty, and the kind of an attribute that old files leave out;
-    - `ai.onnx` for the standard domain, and no operator sets for the first one;
-    - how a dimension says that nothing is known: not at all, empty, `?`, or negative;
-    - the last of several declarations of one value counts.
+    - trailing absent inputs and outputs of a node;
+    - present but empty fields, and an attribute's kind if missing, as in old files;
+    - `ai.onnx` for the standard domain, and no operator set instead of the first one;
+    - the encoding of an unknown dimension: missing, empty, `?`, or negative;
+    - all but the last of several declarations of one value.
     """
     return next(_differences("", _plain(first), _plain(second)), "")
 
 
 def _plain(model: ModelProto) -> ModelProto:
-    """The model in the one spelling that is compared."""
+    """The model in the canonical encoding that is compared."""
     plain = ModelProto()
     plain.CopyFrom(model)
     if not plain.opset_import:
@@ -66,7 +66,7 @@ def _plain(model: ModelProto) -> ModelProto:
 
 
 def _respell(message: Any) -> None:
-    """Brings a message and all within it into that spelling."""
+    """Converts a message and all nested ones to that encoding."""
     if rule := _RULES.get(type(message)):
         rule(message)
     for field, value in message.ListFields():
@@ -127,7 +127,7 @@ def _attribute(attribute: AttributeProto) -> None:
 
 
 def _tensor(tensor: TensorProto) -> None:
-    """The elements as bytes, one element after the other."""
+    """Stores the elements as raw bytes."""
     tensor.ClearField("data_location")
     if tensor.data_type == TensorProto.STRING or tensor.data_type not in dtypes.BY_ONNX:
         return

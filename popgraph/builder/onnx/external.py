@@ -1,4 +1,4 @@
-"""External tensor data: finds it, checks its path, and maps it into memory."""
+"""External tensor data: resolves files, checks their paths, and maps them into memory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the elements of a tensor stand: a file, as the model names it, and a part of it."""
+    """The location of a tensor's elements: a file, as named in the model, offset and length."""
 
     location: str
     path: Path
@@ -53,17 +53,17 @@ class Place:
 
 @dataclass(frozen=True)
 class DataPlaces:
-    """Where else the data of a model may stand, and the places where it was found."""
+    """Further locations for the data of a model, and the locations actually used."""
 
     folder: Path
-    """A folder, in or below which files are read; names are relative to it."""
+    """A folder whose files may be read; names are relative to it."""
     files: Collection[Path] = ()
-    """Files that may be read although they stand elsewhere."""
+    """Files outside the folder that may be read."""
     found: dict[str, Place] = field(default_factory=dict)
-    """By the names of tensors."""
+    """Locations by tensor name."""
 
     def names(self, location: str, path: Path) -> bool:
-        """Whether the name of a file, relative to the folder, is that of `path`."""
+        """Whether the name of a file, relative to the folder, refers to `path`."""
         return (self.folder / location).resolve() == path.resolve()
 
     def path(self, location: str) -> Path:
@@ -77,7 +77,7 @@ class DataPlaces:
 
 
 class ExternalData:
-    """The files that hold the elements of a model's large tensors: beside it, or at `places`."""
+    """Resolves the files with a model's large tensors, beside the model or at `places`."""
 
     def __init__(
         self, folder: Path | None, store: WeightStore, places: DataPlaces | None = None
@@ -87,7 +87,7 @@ class ExternalData:
         self._places = places
 
     def resolve(self, proto: ModelProto) -> None:
-        """Puts every tensor that stands in a file in the store, to be mapped when it is used."""
+        """Registers every external tensor in the store, to be mapped on first use."""
         for tensor in _tensors(proto):
             if tensor.data_location == TensorProto.EXTERNAL:
                 self._resolve_tensor(tensor)
@@ -124,7 +124,7 @@ class ExternalData:
         tensor.external_data.add(key=IN_STORE, value=key)
 
     def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:
-        """File, offset and length; `ModelError` unless they lie within the model's folder."""
+        """File, offset and length; ModelError if the file is outside the model's folder."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         where = f"tensor {tensor.name!r}"
@@ -143,7 +143,7 @@ class ExternalData:
         if offset < 0 or length < 0 or offset + length > size:
             raise ModelError(
                 f"the external data file {location!r} has {size} bytes; bytes "
-                f"{entries.get('offset', 0)} to +{entries.get('length', 'end')} are wanted",
+                f"{entries.get('offset', 0)} to +{entries.get('length', 'end')} are required",
                 where,
                 "the file was not copied whole, or belongs to another model",
             )
@@ -152,7 +152,7 @@ class ExternalData:
         return path, offset, length
 
     def _path(self, location: str) -> Path:
-        """The file in the model's folder, else that at one of the other places."""
+        """The file in the model's folder, otherwise at one of the further locations."""
         if self._places is None:
             assert self.folder is not None, "a model without a folder has places"
             return beside(self.folder, location)
@@ -169,7 +169,7 @@ def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None
         return ModelError(
             f"the external data file {location!r} is outside the model's folder",
             where,
-            "a model may only read files beside itself; move the file there",
+            "a model may only read files in its own folder; move the file there",
         )
     wrong = "is missing" if isinstance(error, Missing) else f"cannot be read: {error}"
     return ModelError(
@@ -180,7 +180,7 @@ def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None
 
 
 def _unrecognised(location: str, name: str, error: Unreadable, places: DataPlaces) -> ModelError:
-    """In the words of PopART and of ONNX, whose programs look for either."""
+    """The error message of PopART and ONNX, which programs match."""
     if isinstance(error, Outside):
         wrong = "but it is outside the working directory, and this program did not write it"
     else:
@@ -195,7 +195,7 @@ def _unrecognised(location: str, name: str, error: Unreadable, places: DataPlace
 
 @contextmanager
 def _refusing(name: str, path: Path) -> Iterator[None]:
-    """The error for a file that was there a moment ago."""
+    """Converts an error for a file that disappeared."""
     try:
         with reading():
             yield
@@ -208,7 +208,7 @@ def _refusing(name: str, path: Path) -> Iterator[None]:
 def _mapping(
     path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str
 ) -> Callable[[], Array]:
-    """Maps the file when the tensor is first used."""
+    """A function that maps the file when the tensor is first used."""
 
     def load() -> Array:
         if prod(shape) == 0:

@@ -1,4 +1,4 @@
-"""Weights in files of their own, as PopART's `saveInitializersExternally` writes them."""
+"""Weights in separate files, as written by PopART's `saveInitializersExternally`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from popgraph.support.errors import ModelError
 from popgraph.support.writing import append_to, write_file
 
 _WRITTEN: set[Path] = set()
-"""The files that this process wrote: its own models may have them read, wherever they stand."""
+"""Files written by this process; its own models may read them from any folder."""
 
 
 def data_places() -> DataPlaces:
-    """Where PopART looks for the data of models: in files relative to the working directory."""
+    """PopART's locations of external data: files relative to the working directory."""
     return DataPlaces(Path.cwd(), frozenset(_WRITTEN))
 
 
 def save_externally(model: ModelProto, ids: Sequence[str], filename: str) -> dict[str, Place]:
-    """Writes weights to a file, one after the other; where each of them stands then."""
+    """Writes weights to a file in sequence; returns their locations."""
     path = Path(filename)
     if not path.absolute().parent.exists():
         raise ModelError(
@@ -66,14 +66,14 @@ def _refused(what: str) -> ModelError:
 
 
 def exported(module: ModuleOp, store: WeightStore, places: Mapping[str, Place]) -> ModelProto:
-    """The message of a module, with the data of its weights but for those that stand in files."""
+    """Exports a module, with some weights stored externally at `places`."""
     message = export_model(module, store)
     mark(message, places)
     return message
 
 
 def mark(model: ModelProto, places: Mapping[str, Place]) -> None:
-    """Takes the data of weights out of a model and says where they stand."""
+    """Replaces the data of weights in a model by their external locations."""
     for tensor in model.graph.initializer:
         if tensor.name in places:
             for name in PAYLOAD:
@@ -90,7 +90,7 @@ def mark(model: ModelProto, places: Mapping[str, Place]) -> None:
 
 
 def overwrite(places: Mapping[str, Place], data: Mapping[str, bytes]) -> None:
-    """Puts new data into the files where weights stand; what else stands there stays."""
+    """Overwrites the data of weights in their files; other contents are kept."""
     for path in dict.fromkeys(place.path for place in places.values()):
         content = bytearray(path.read_bytes())
         for id, place in places.items():
@@ -100,13 +100,13 @@ def overwrite(places: Mapping[str, Place], data: Mapping[str, bytes]) -> None:
 
 
 def append(data: Mapping[str, bytes], places: Mapping[str, Place]) -> None:
-    """Adds data to the ends of files, which may be too large to be written anew."""
+    """Appends data to files, which may be too large to rewrite."""
     for id, content in data.items():
         append_to(places[id].path, content)
 
 
 def copy_weights(places: Mapping[str, Place], location: str) -> dict[str, Place]:
-    """Copies the data of weights to another file; where each of them stands then."""
+    """Copies the data of weights to another file; returns the new locations."""
     path = Path(location)
     found: dict[str, Place] = {}
     parts: list[bytes] = []

@@ -17,7 +17,7 @@ from popgraph.support.reading import Unreadable, opened, reading, rest_of
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
 THE_BYTES = "the bytes given"
-"""Where mistakes are in a model that is no file."""
+"""The location in errors about a model without a file."""
 
 
 def read_message(model: str | Path | bytes, weights: Marking | None = None) -> ModelProto:
@@ -30,12 +30,12 @@ def read_message(model: str | Path | bytes, weights: Marking | None = None) -> M
 
 
 def where_of(path: Path) -> str:
-    """How messages name a file."""
+    """The name of a file for messages."""
     return f"file {str(path)!r}"
 
 
 def content_of(path: Path, where: str, *, mapped: bool = False) -> tuple[memoryview, State]:
-    """The content of a file, and the state in which it was read."""
+    """The content of a file, and the file state when it was read."""
     try:
         file, state = opened(path)
         with reading(), file:
@@ -52,7 +52,7 @@ def content_of(path: Path, where: str, *, mapped: bool = False) -> tuple[memoryv
 
 
 def parsed(content: memoryview, where: str, weights: Marking | None = None) -> ModelProto:
-    """The message; `weights` hears of large weights, and may put others in their place."""
+    """Parses a model; `weights` receives large weights and may replace them by markers."""
     slim = None
     if weights is not None and len(content) > LARGE_MODEL:
         slim = without_weights(content, weights)
@@ -60,7 +60,7 @@ def parsed(content: memoryview, where: str, weights: Marking | None = None) -> M
         proto = ModelProto.FromString(slim or bytes(content))
     except DecodeError as error:
         raise ModelError(
-            "this is no ONNX model, or only a part of one",
+            "not an ONNX model, or a truncated one",
             where,
             "check that the file was copied whole, and that it is not a Git LFS pointer",
         ) from error
@@ -69,14 +69,14 @@ def parsed(content: memoryview, where: str, weights: Marking | None = None) -> M
 
 
 def check(proto: ModelProto, where: str) -> None:
-    """ModelError for what parses and is no model all the same."""
+    """ModelError for a message that parses but is not a model."""
     if not proto.HasField("graph") or (not proto.opset_import and proto.ir_version >= 3):
         missing = "opset import" if proto.HasField("graph") else "graph"
         raise ModelError(
-            f"the model has no {missing}", where, "this is no ONNX model, or only a part of one"
+            f"the model has no {missing}", where, "not an ONNX model, or a truncated one"
         )
 
 
 def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
-    """The graphs that an attribute holds."""
+    """The graphs in an attribute."""
     return [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]

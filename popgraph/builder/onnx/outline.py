@@ -1,4 +1,4 @@
-"""The outline of an ONNX model: its nodes and edges as its file names them, without any IR."""
+"""The outline of an ONNX model: nodes and edges as named in its file, without building IR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.support import dtypes
 
 @dataclass(frozen=True)
 class OutlineNode:
-    """A node, and the graphs inside it by the names of their attributes."""
+    """A node, with its subgraphs by attribute name."""
 
     op_type: str
     domain: str
@@ -27,18 +27,18 @@ class OutlineNode:
 
 @dataclass(frozen=True)
 class Outline:
-    """A graph: nothing of it is checked."""
+    """A graph, unchecked."""
 
     inputs: tuple[str, ...]
-    """Without those that an initializer gives."""
+    """Inputs without an initializer."""
     outputs: tuple[str, ...]
     nodes: tuple[OutlineNode, ...]
     types: dict[str, str]
-    """Those of tensors that the model says itself."""
+    """Declared tensor types."""
 
 
 def outline_of(path: Path) -> Outline:
-    """The outline of a model in a file; ModelError when it is none."""
+    """The outline of a model file; ModelError if it is not a model."""
     return _graph(read_message(path, lambda rest, elements: b"").graph)
 
 

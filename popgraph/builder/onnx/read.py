@@ -48,13 +48,11 @@ def import_model(
     places: DataPlaces | None = None,
 ) -> ModuleOp:
     """
-    The module of an ONNX model: a file, its bytes or a message.
+    Imports an ONNX model from a file, bytes or a message.
 
-    If `mapped`, large weights are those of the file itself, for as long as nobody writes to it.
-
-    Everything in the message survives; weights that stand in files beside the model are read when
-    they are needed; `places` are others where they may stand. `ModelError` for whatever is no
-    valid model.
+    If `mapped`, large weights are memory-mapped from the file, which must not be modified then. The
+    import is lossless. External data are read on demand, beside the model or at `places`.
+    ModelError if the model is not valid.
     """
     proto, folder = _load(model, store, mapped)
     try:
@@ -85,7 +83,7 @@ def _import(
 def _load(
     model: str | Path | bytes | ModelProto, store: WeightStore, mapped: bool
 ) -> tuple[ModelProto, Path | None]:
-    """The message, large weights being in the store, and the folder in which it stands."""
+    """The message, with large weights in the store, and the folder of its file."""
     if isinstance(model, ModelProto):
         check(model, "the model given")
         return model, None
@@ -101,7 +99,7 @@ def _load(
         return parsed(content, where, kept), path.parent
     if not isinstance(model, bytes | bytearray | memoryview):
         raise ModelError(
-            f"{type(model).__name__} is no kind of model",
+            f"cannot read a model from {type(model).__name__}",
             hint="give a path, a .pgraph text, bytes, a ModelProto, a Builder or an IR module",
         )
     return parsed(memoryview(bytes(model)), THE_BYTES, kept), None
@@ -149,7 +147,7 @@ def _spelled(key: FunctionKey) -> str:
 
 
 def _check_calls(proto: ModelProto) -> None:
-    """`ModelError` when functions call each other without an end, or nearly so."""
+    """ModelError if functions are recursive, or expand to too many nodes."""
     called = {_key(one): [_key(node) for node in _nodes(one)] for one in proto.functions}
     sizes = _sizes(called)
     total = sum(sizes.get(_key(node), 0) for node in _nodes(proto.graph))
@@ -157,7 +155,7 @@ def _check_calls(proto: ModelProto) -> None:
     if total > most:
         count = f"{total:,}" if total < 10**12 else "more than 10^12"
         raise ModelError(
-            f"its functions unfold into {count} nodes, where {most:,} are the limit",
+            f"its functions expand to {count} nodes; the limit is {most:,}",
             f"function {_spelled(max(sizes, key=lambda key: sizes[key]))}",
             "functions that call others several times each multiply: write loops as Loop; "
             f"{MODELS}=10 in the environment allows ten times as much",
@@ -170,7 +168,7 @@ def _key(one: NodeProto | FunctionProto) -> FunctionKey:
 
 
 def _sizes(called: Mapping[FunctionKey, Sequence[FunctionKey]]) -> dict[FunctionKey, int]:
-    """How many nodes a call of each function becomes."""
+    """The number of nodes that a call of each function expands to."""
     sizes = dict[FunctionKey, int]()
     for first in called:
         path = {first: iter(called[first])} if first not in sizes else {}
@@ -197,7 +195,7 @@ def _recursion(path: list[FunctionKey], key: FunctionKey) -> ModelError:
 
 
 def _nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """The nodes of a body and of the graphs inside them."""
+    """The nodes of a body and of its subgraphs."""
     for node in body.node:
         yield node
         for attribute in node.attribute:

@@ -1,4 +1,4 @@
-"""Initializers that hold several values one after the other, of which nodes see one."""
+"""Stacked initializers: arrays with several values of a weight; nodes read the first."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from popgraph.support.arrays import Array
 
 
 class StackedModel:
-    """A model as its bytes say it, before any shape is inferred from its initializers."""
+    """A model as parsed, before shapes are inferred from its initializers."""
 
     def __init__(self, content: bytes) -> None:
         self._proto = ModelProto.FromString(content)
 
     @property
     def notes(self) -> list[tuple[str, str]]:
-        """The properties of the model."""
+        """The metadata properties of the model."""
         return [(one.key, one.value) for one in self._proto.metadata_props]
 
     def arrays(self, names: Iterable[str]) -> Mapping[str, Array]:
-        """The initializers of these names that there are."""
+        """The initializers with these names, if they exist."""
         wanted = set(names)
         found = (one for one in self._proto.graph.initializer if one.name in wanted)
         return {one.name: np.asarray(numpy_helper.to_array(one)) for one in found}
 
     def with_firsts(self, names: Iterable[str]) -> bytes:
-        """The model in which these initializers are the first of the values that they hold."""
+        """The model with the first value of each of these initializers."""
         firsts = {name: array[0] for name, array in self.arrays(names).items()}
         graph, store = self._proto.graph, WeightStore()
         for tensor in graph.initializer:

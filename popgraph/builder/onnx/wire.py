@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from onnx import GraphProto, ModelProto, TensorProto
 
 LARGE = 1 << 12
-"""Bytes of a tensor's elements from which on they are worth to be left out of the message."""
+"""Minimal bytes of a tensor that is worth extracting from the message."""
 
 _GRAPH = ModelProto.GRAPH_FIELD_NUMBER
 _INITIALIZER = GraphProto.INITIALIZER_FIELD_NUMBER
@@ -18,14 +18,14 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 Marking: TypeAlias = Callable[[bytes, memoryview], bytes | None]
 """
-Of the rest of a tensor's message and its elements: what is to stand in their place.
+Called with the rest of a tensor's message and its elements; returns their replacement.
 
-None when they are to stay.
+None keeps the elements in the message.
 """
 
 
 class _Field(NamedTuple):
-    """One field of a message: it is the bytes `start` to `end`, its value those from `value` on."""
+    """A field of a message at bytes `start` to `end`; its value starts at `value`."""
 
     number: int
     kind: int
@@ -36,9 +36,9 @@ class _Field(NamedTuple):
 
 def without_weights(data: memoryview, mark: Marking) -> bytes | None:
     """
-    The model's bytes without the large `raw_data` of its initializers, for protobuf to parse.
+    The model's bytes without large `raw_data` of initializers, for protobuf to parse.
 
-    None for whatever is not plainly well formed: that is for protobuf to judge.
+    None if anything is irregular; protobuf then reports the error.
     """
     try:
         return _replaced(data, _GRAPH, lambda graph: _graph(graph, mark))
@@ -51,7 +51,7 @@ def _graph(data: memoryview, mark: Marking) -> bytes:
 
 
 def _tensor(data: memoryview, mark: Marking) -> bytes:
-    """A tensor, its elements left out if they are many and stand in one piece."""
+    """A tensor, without its elements if they are large and stored as one `raw_data` field."""
     fields = list(_fields(data))
     raw = [field for field in fields if field.number == _RAW]
     others = {field.number for field in fields}
@@ -66,7 +66,7 @@ def _tensor(data: memoryview, mark: Marking) -> bytes:
 
 
 def _replaced(data: memoryview, number: int, change: Callable[[memoryview], bytes]) -> bytes:
-    """A message with every field of one number changed."""
+    """A message with every field of one number replaced."""
     parts, done = list[bytes](), 0
     for field in _fields(data):
         if field.number == number:
@@ -79,7 +79,7 @@ def _replaced(data: memoryview, number: int, change: Callable[[memoryview], byte
 
 
 def _fields(data: memoryview) -> Iterator[_Field]:
-    """The fields of a message; ValueError when it ends too early or has groups."""
+    """The fields of a message; ValueError if it is truncated or has groups."""
     place, size = 0, len(data)
     while place < size:
         start = place
@@ -103,7 +103,7 @@ def _fields(data: memoryview) -> Iterator[_Field]:
 
 
 def _read_varint(data: memoryview, place: int) -> tuple[int, int]:
-    """A number and the place behind it."""
+    """A varint and the position after it."""
     value = shift = 0
     while True:
         if place >= len(data) or shift > 63:

@@ -12,9 +12,9 @@ from popgraph.dialects.program import WeightStore
 
 def export_model(module: ModuleOp, store: WeightStore) -> ModelProto:
     """
-    The model; equal to the one that was imported where no pass has changed it.
+    Exports a module; the result equals the imported model unless passes changed it.
 
-    The elements of all tensors stand in the message itself, also of those that were read from
-    files beside the model (as `onnx.load` does it).
+    All tensors are stored in the message itself, also those read from external files (as
+    `onnx.load` does).
     """
     return write_model(model_of(module), store)

@@ -1,1 +1,1 @@
-"""The operators that a builder offers: opset versions, ai.graphcore's, enums, tensor infos."""
+"""The operators of a builder: opset versions, `ai.graphcore`, enums, tensor infos."""

@@ -1,4 +1,4 @@
-"""The arguments of PopART's functions, which are refused as its binding refuses them."""
+"""Checks the arguments of PopART's functions as its pybind11 binding does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 CONTEXTS = ("debugContext", "debugPrefix", "debugName", "debug_context", "name")
-"""What PopART calls a node's name, in one method so and in another so; all of them take all."""
+"""PopART's parameter names for a node's debug context; every method accepts all of them."""
 
 Test: TypeAlias = Callable[[object], bool]
-"""Whether a value is of a kind."""
+"""Whether a value has a certain kind."""
 
 _T = TypeVar("_T", bound=Callable[..., Any])
 _STORED = {bool: bool, int: int, float: float}
-"""What numbers become when they are stored, as C++ stores them."""
+"""The C++ conversions of numbers when they are stored."""
 
 
 def incompatible_arguments(
@@ -35,7 +35,7 @@ def incompatible_arguments(
     named: Mapping[str, object],
     hint: str = "",
 ) -> TypeError:
-    """What PopART says when something is called with what it does not take."""
+    """The TypeError that pybind11 raises for arguments that fit no overload."""
     kind = "constructor" if name == "__init__" else "function"
     form = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
     given = ", ".join(map(repr, args))
@@ -47,7 +47,7 @@ def incompatible_arguments(
 
 
 def evaluated(signature: Signature, names: dict[str, Any]) -> Signature:
-    """A signature whose annotations are no texts."""
+    """A signature with evaluated annotations."""
     parameters = [
         one.replace(annotation=resolved(one.annotation, names))
         for one in signature.parameters.values()
@@ -57,9 +57,9 @@ def evaluated(signature: Signature, names: dict[str, Any]) -> Signature:
 
 def bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
     """
-    Arguments by name; a TypeError if there are too many, or of types other than annotated.
+    Binds arguments to names; TypeError if there are too many, or if types differ.
 
-    An argument that PopART calls by a keyword of Python ends in `_` here: `**{"lambda": 0.1}`.
+    A parameter whose PopART name is a Python keyword ends in `_` here: `**{"lambda": 0.1}`.
     """
     named = {f"{one}_" if iskeyword(one) else one: value for one, value in named.items()}
     context = next((one for one in CONTEXTS if one in signature.parameters), None)
@@ -75,7 +75,7 @@ def bound(signature: Signature, args: Sequence[Any], named: Mapping[str, Any]) -
 def overloaded(
     name: str, forms: Sequence[Signature], args: Sequence[Any], named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments by name, of the first form of a method that takes them."""
+    """Arguments by name, for the first overload that accepts them."""
     for form in forms:
         try:
             return bound(form, args, named).arguments
@@ -86,10 +86,10 @@ def overloaded(
 
 def typed(thing: _T) -> _T:
     """
-    Makes a function, or the constructor and the public methods of a class, check its arguments.
+    Decorator: checks arguments of a function, or of a class's constructor and public methods.
 
-    They are compared with annotations as PopART's binding compares them with C++, and so is what
-    the fields of a dataclass are set to.
+    They are converted and checked against annotations as PopART's binding does for C++, and so are
+    assignments to the fields of a dataclass.
     """
     if not isinstance(thing, type):
         return _checking(thing, thing.__name__)  # type: ignore[return-value]
@@ -127,11 +127,11 @@ def _checking(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 @dataclass
 class _Plan:
-    """What a function's arguments are compared with."""
+    """Precomputed checks of a function's arguments."""
 
     function: Callable[..., Any]
     name: str
-    """The name of the method; one function may be two methods."""
+    """The name of the method; one function may implement two methods."""
 
     @cached_property
     def signature(self) -> Signature:
@@ -139,7 +139,7 @@ class _Plan:
 
     @cached_property
     def asks(self) -> bool:
-        """Whether there is anything to compare."""
+        """Whether any argument has to be checked."""
         parameters = self.signature.parameters.values()
         return any(one.name != "self" and one.annotation not in _OPEN for one in parameters)
 
@@ -150,19 +150,19 @@ class _Plan:
 
     @cached_property
     def named_places(self) -> list[str]:
-        """The names of arguments that have places."""
+        """The names of positional arguments."""
         kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         return [one.name for one in self.signature.parameters.values() if one.kind in kinds]
 
     @cached_property
     def positional(self) -> list[tuple[int, Test]]:
-        """What can fail, by place."""
+        """Tests of positional arguments that can fail, by position."""
         tests = [(place, self.tests[name]) for place, name in enumerate(self.named_places)]
         return [(place, test) for place, test in tests if test is not anything]
 
     @cached_property
     def rest(self) -> Test:
-        """What further arguments are compared with."""
+        """The test of variadic arguments."""
         for one in self.signature.parameters.values():
             if one.kind is Parameter.VAR_POSITIONAL:
                 return self.tests[one.name]
@@ -189,11 +189,11 @@ class _Plan:
 
 
 _OPEN = (Parameter.empty, "Any", "object", Any, object)
-"""Annotations that say nothing."""
+"""Annotations without constraints."""
 
 
 def _test(parameter: Parameter) -> Test:
-    """The test of a parameter, which takes its own default."""
+    """The test of a parameter, which also accepts its default."""
     if parameter.name in CONTEXTS and parameter.default == "":
         return _is_context
     kind = parameter.annotation
@@ -210,11 +210,11 @@ def _is_context(value: object) -> bool:
 
 
 _CONTEXT_KINDS = ("str", "bytes", "DebugContext", "DebugInfo", "SourceLocation")
-"""What a debug context is made of; sessions have the classes."""
+"""Class names of debug contexts; sessions define the classes."""
 
 
 def _check_fields(kind: type) -> None:
-    """Makes attributes of a dataclass refuse what their annotations do not say."""
+    """Makes attributes of a dataclass reject values that violate their annotations."""
     tests: dict[str, tuple[Test, Callable[[Any], Any] | None]] = {}
 
     def known() -> dict[str, tuple[Test, Callable[[Any], Any] | None]]:
@@ -240,7 +240,7 @@ def anything(value: object) -> bool:
 
 
 def resolved(annotation: object, names: dict[str, Any]) -> Any:
-    """The value of an annotation, given names; Any if it cannot be evaluated."""
+    """Evaluates an annotation; Any if that fails."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -252,10 +252,10 @@ def resolved(annotation: object, names: dict[str, Any]) -> Any:
 @cache
 def admits(kind: Any) -> Test:
     """
-    The test of an annotation, as pybind11 converts arguments.
+    The test of an annotation, with the conversions of pybind11.
 
-    `int` takes objects with `__index__`, `float` objects with `__float__`, `bool` objects with
-    `__bool__`, lists any sequence; an enumeration or a class takes its own members only.
+    `int` accepts objects with `__index__`, `float` those with `__float__`, `bool` those with
+    `__bool__`, and lists any sequence. Enumerations and classes accept their own members only.
     """
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -280,7 +280,7 @@ def _instance(kind: type) -> Test:
 
 
 def _can_be_asked_for(kind: type) -> bool:
-    """Whether `isinstance` knows the class; protocols it does not."""
+    """Whether `isinstance` supports the class; some protocols do not."""
     try:
         isinstance(None, kind)
     except TypeError:

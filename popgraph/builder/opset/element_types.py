@@ -1,4 +1,4 @@
-"""Element types by the names that PopART, NumPy and Python have for them."""
+"""Looks up element types by their names in PopART, NumPy and Python."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from popgraph.support.errors import CallError
 
 
 def dtype_row(name: str) -> DType:
-    """The row of an element type that PopART names; TypeError when there is none."""
+    """The element type with this PopART name; TypeError if there is none."""
     if name not in dtypes.BY_POPART:
         known = ", ".join(dtypes.BY_POPART)
         raise TypeError(f"{name!r} is not a data type of tensors; known are {known}")
@@ -17,7 +17,7 @@ def dtype_row(name: str) -> DType:
 
 
 def named_row(kind: object) -> DType:
-    """The row of an element type as PopART, NumPy or Python name it."""
+    """The element type with this PopART, NumPy or Python name."""
     if isinstance(kind, DataType):
         return dtype_row(kind.name)
     if isinstance(kind, str) and kind in DataType.__members__:

@@ -1,4 +1,4 @@
-"""PopART's enumerations, with its numbering, and groups of replicas."""
+"""PopART's enumerations with its numbering, and groups of replicas."""
 
 from __future__ import annotations
 
@@ -19,68 +19,68 @@ class PopartEnum(Enum):
 
 
 class AccumulateOuterFragmentSchedule(PopartEnum):
-    """How the outer fragment of gradient accumulation is scheduled."""
+    """Schedule of the outer fragment of gradient accumulation."""
 
     Scheduler, Serial, OverlapCycleOptimized, OverlapMemoryOptimized = range(4)
 
 
 class AdamMode(PopartEnum):
-    """Which member of the Adam family."""
+    """Member of the Adam family."""
 
     Adam, AdamNoBias, AdaMax, Lamb, LambNoBias = range(5)
 
 
 class AdaptiveMode(PopartEnum):
-    """Which adaptive optimizer."""
+    """Kind of adaptive optimizer."""
 
     AdaGrad, RMSProp, CenteredRMSProp, AdaDelta = range(4)
 
 
 class AnchorReturnTypeId(PopartEnum):
-    """Which batches of an anchor come back."""
+    """The batches of an anchor that are returned."""
 
     Final, EveryN, All, Sum = range(4)
 
 
 class AutodiffStitchStrategy(PopartEnum):
-    """How forward values reach the backward graph."""
+    """Source of forward values in the backward graph."""
 
     RecomputeMinimal, RecomputeAllNonInputs, AddFwdOutputs, SafeAddFwdOutputs = range(4)
 
 
 class BatchSerializationBatchSchedule(PopartEnum):
-    """In which order serialised batches run."""
+    """Order of serialized batches."""
 
     Scheduler, Isomorphic, OverlapOnIo, OverlapOnCompute = range(4)
 
 
 class BatchSerializationMethod(PopartEnum):
-    """How a batch is cut."""
+    """Implementation of batch serialization."""
 
     UnrollDynamic, UnrollStatic, Loop = range(3)
 
 
 class BatchSerializationTransformContext(PopartEnum):
-    """When batches are serialised."""
+    """Point at which batches are serialized."""
 
     Forward, Backward = range(2)
     Fwd, Bwd = range(2)
 
 
 class CollectiveOperator(PopartEnum):
-    """What replicas make of the tensors that they have."""
+    """Reduction of replicas' tensors in a collective."""
 
     Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, SquareAdd, Local = range(9)
 
 
 class CommGroupType(PopartEnum):
-    """Which replicas form a group."""
+    """Grouping of replicas."""
 
     All, Consecutive, Orthogonal, Ungrouped = range(4)
 
 
 class DataType(PopartEnum):
-    """The element types."""
+    """Element types."""
 
     (
         UINT8, INT8, FLOAT8_143, FLOAT8_152, UINT16, INT16, INT32, INT64, UINT32, UINT64,
@@ -89,19 +89,19 @@ class DataType(PopartEnum):
 
 
 class DeviceConnectionType(PopartEnum):
-    """When a session attaches to its device."""
+    """Point at which a session attaches to its device."""
 
     Always, OnDemand, Never = range(3)
 
 
 class DeviceSelectionCriterion(PopartEnum):
-    """Which of several free devices is taken."""
+    """Choice among free devices."""
 
     First, Random = range(2)
 
 
 class DeviceType(PopartEnum):
-    """What runs the program."""
+    """Kind of device."""
 
     IpuModel, Cpu, Ipu, OfflineIpu, Sim = range(5)
 
@@ -110,25 +110,25 @@ class DeviceType(PopartEnum):
 
 
 class ExchangeStrategy(PopartEnum):
-    """When a stream's data moves."""
+    """Point at which the data of a stream moves."""
 
     JustInTime, OverlapInnerLoop, OverlapLoops, OverlapStep = range(4)
 
 
 class ExecutionPhaseIOSchedule(PopartEnum):
-    """When a phase's data is loaded."""
+    """Point at which the data of a phase is loaded."""
 
     Preload, OnDemand = range(2)
 
 
 class ExecutionPhaseSchedule(PopartEnum):
-    """How phases interleave."""
+    """Interleaving of phases."""
 
     Interleaving, Batch, BatchClusteredIO = range(3)
 
 
 class GradientTensorTrackingMethod(PopartEnum):
-    """Which gradients automatic loss scaling watches."""
+    """Gradients that automatic loss scaling tracks."""
 
     (
         AllNonViewChangingGradientTensors,
@@ -138,97 +138,97 @@ class GradientTensorTrackingMethod(PopartEnum):
 
 
 class InitType(PopartEnum):
-    """What `init` fills with."""
+    """Contents of a tensor created by `init`."""
 
     NoInit, Zero = range(2)
 
 
 class Instrumentation(PopartEnum):
-    """What the cycle counters measure."""
+    """Scope of cycle counters."""
 
     Outer, Inner = range(2)
 
 
 class IrSerializationFormat(PopartEnum):
-    """The text form of the IR."""
+    """Serialization format of the IR."""
 
     JSON = 0
 
 
 class MeanReductionStrategy(PopartEnum):
-    """When the mean over replicas and micro-batches is taken."""
+    """Point at which the mean over replicas and micro-batches is taken."""
 
     Running, Post = range(2)
 
 
 class MergeVarUpdateType(PopartEnum):
-    """Whether updates of variables are merged."""
+    """Merging of variable updates."""
 
     Off, All, AutoLoose, AutoTight = range(4)
 
 
 class PatternsLevel(PopartEnum):
-    """Which rewrites are on."""
+    """Sets of enabled patterns."""
 
     NoPatterns, Minimal, Default, All = range(4)
 
 
 class RecomputationType(PopartEnum):
-    """What is recomputed in the backward pass."""
+    """Activations that the backward pass recomputes."""
 
     NoRecompute, Standard, NormOnly, Pipeline, RecomputeAll = range(5)
 
 
 class RecomputeType(PopartEnum):
-    """Whether one operation is recomputed."""
+    """Recomputation of one operation."""
 
     Undefined, Checkpoint, Recompute, Recomputed = range(4)
 
 
 class RecoveryAction(PopartEnum):
-    """What helps after a device error."""
+    """Recovery from a device error."""
 
     IPU_RESET, LINK_RESET, PARTITION_RESET, FULL_RESET = range(4)
 
 
 class ReductionType(PopartEnum):
-    """How a loss becomes one number."""
+    """Reduction of a loss to a scalar."""
 
     Sum, Mean, NoReduction = range(3)
 
 
 class ReplicatedStreamMode(PopartEnum):
-    """Whether replicas share an input."""
+    """Sharing of an input by replicas."""
 
     Broadcast, Replicate = range(2)
 
 
 class ReplicatedTensorSharding(PopartEnum):
-    """Whether a tensor is spread over replicas."""
+    """Sharding of a tensor over replicas."""
 
     Off, On = range(2)
 
 
 class SGDAccumulatorAndMomentum(PopartEnum):
-    """Whether SGD keeps gradient sum and velocity in one tensor."""
+    """Storage of SGD's gradient sum and velocity: one tensor or two."""
 
     Combined, Separate = range(2)
 
 
 class ScatterReduction(PopartEnum):
-    """How colliding scatter elements combine."""
+    """Combination of scattered elements with the same index."""
 
     Sum, Max, Min, Mul, NoReduction = range(5)
 
 
 class SubgraphCopyingStrategy(PopartEnum):
-    """When subgraph inputs are copied."""
+    """Point at which subgraph inputs are copied."""
 
     OnEnterAndExit, JustInTime = range(2)
 
 
 class SyncPattern(PopartEnum):
-    """How IPUs wait for each other."""
+    """Synchronization between IPUs."""
 
     Full, SinglePipeline, ReplicaAndLadder = range(3)
 
@@ -237,43 +237,43 @@ class SyncPattern(PopartEnum):
 
 
 class SyntheticDataMode(PopartEnum):
-    """What replaces the host's data."""
+    """Replacement of the host's data."""
 
     Off, Zeros, RandomNormal, RandomUniform = range(4)
 
 
 class TensorRemapType(PopartEnum):
-    """Which passes get a new layout."""
+    """Passes that get a new layout."""
 
     FwdBwdReverse, FwdBwd, Fwd = range(3)
 
 
 class TensorStorage(PopartEnum):
-    """Where a tensor lives."""
+    """Storage of a tensor."""
 
     OnChip, OffChip = range(2)
 
 
 class TileSet(PopartEnum):
-    """Which tiles."""
+    """Set of tiles."""
 
     Compute, IO = range(2)
 
 
 class VariableRetrievalMode(PopartEnum):
-    """Which replicas return a variable."""
+    """Replicas that return a variable."""
 
     OnePerGroup, AllReduceReplicas, AllReplicas = range(3)
 
 
 class VirtualGraphMode(PopartEnum):
-    """How operations are placed on IPUs."""
+    """Placement of operations on IPUs."""
 
     Off, Manual, Auto, ExecutionPhases = range(4)
 
 
 class WeightDecayMode(PopartEnum):
-    """Whether decay enters the gradient or the update."""
+    """Weight decay in the gradient or in the update."""
 
     Decay, L2Regularization = range(2)
 
@@ -281,7 +281,7 @@ class WeightDecayMode(PopartEnum):
 @typed
 @dataclass
 class CommGroup:
-    """Which replicas form a group, and how many of them."""
+    """Grouping of replicas, and the size of groups."""
 
     type: CommGroupType = CommGroupType.All
     replicaGroupSize: int = 0

@@ -1,4 +1,4 @@
-"""The frame of `ai.graphcore` operators: a signature and a rule of types make a method of each."""
+"""The framework of `ai.graphcore` methods: built from a signature and a type rule each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REDUCTIONS = {"Mean": "Mean", "Sum": "Sum", "NoReduction": "None"}
 SCATTER_REDUCTIONS = {"NoReduction": "none"}
 
 Results: TypeAlias = Attribute | Sequence[Attribute]
-"""The types of the results; `UNKNOWN` until the model is compiled."""
+"""Types of the results; `UNKNOWN` until the model is compiled."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -31,7 +31,7 @@ _NO_ATTRIBUTES = ("self", "args", "num_outputs", *CONTEXTS)
 
 
 class CustomNodeSink(Protocol):
-    """What these operators need of a builder."""
+    """The part of a builder that these operators need."""
 
     def add_custom_node(
         self,
@@ -48,7 +48,7 @@ class CustomNodeSink(Protocol):
     def isInitializer(self, id: str) -> bool: ...
 
     def _errors(self) -> AbstractContextManager[None]:
-        """Within it, errors become those of the builder's API."""
+        """Converts errors inside the block to those of the builder's API."""
         ...
 
     def refuses(
@@ -57,7 +57,7 @@ class CustomNodeSink(Protocol):
 
 
 class Operands:
-    """What rules of types ask about the inputs, `args`, of a node."""
+    """Queries of type rules about the inputs, `args`, of a node."""
 
     def __init__(self, builder: CustomNodeSink) -> None:
         self._builder = builder
@@ -69,14 +69,14 @@ class Operands:
         return static_shape(self._type(args, place))
 
     def _shaped(self, args: Sequence[str], shape: Sequence[int] | None, like: int = 0) -> Attribute:
-        """The element type of an argument, the first by default, with another shape, if known."""
+        """The element type of argument `like`, with another shape."""
         type_ = self._type(args, like)
         if not isinstance(type_, TensorType | UnrankedTensorType):
             return UNKNOWN
         return tensor_type(type_.element_type, shape)
 
     def _refuses(self, op_type: str, args: Sequence[str], attributes: Mapping[str, object]) -> bool:
-        """Whether a session will not take the operator as it is."""
+        """Whether a session will reject the operator."""
         given = {name: value for name, value in attributes.items() if value is not None}
         return self._builder.refuses(op_type, DOMAIN, args, given)
 
@@ -115,7 +115,7 @@ class Operands:
         results: Results,
         context: object,
     ) -> list[str]:
-        """A node; attributes that are None are left out."""
+        """Adds a node; attributes that are None are omitted."""
         types = [results] if isinstance(results, Attribute) else results
         given = {name: value for name, value in attributes.items() if value is not None}
         return self._builder.add_custom_node(op_type, DOMAIN, args, given, types, context)
@@ -125,10 +125,10 @@ def one_result(
     op_type: str, results: int = 1
 ) -> Callable[[Callable[_P, Results]], Callable[_P, str]]:
     """
-    Makes a method of an operator's signature and rule; it returns the id of the first result.
+    Builds a method from an operator's signature and rule; it returns the id of the first result.
 
-    The signature is PopART's: every parameter is an attribute of the node, of the kind that its
-    annotation says. The body is the rule: it tells the types of the results.
+    The signature is PopART's: every parameter is an attribute of the node, with the kind of its
+    annotation. The body is the rule: it returns the types of the results.
     """
 
     def method_of(rule: Callable[_P, Results]) -> Callable[_P, str]:
@@ -140,7 +140,9 @@ def one_result(
 def all_results(
     op_type: str, results: int | None = None
 ) -> Callable[[Callable[_P, Results]], Callable[_P, list[str]]]:
-    """The same; the method returns the ids of all results, whose number a call may say."""
+    """
+    Like `one_result`, but the method returns the ids of all results; a call may give their number.
+    """
 
     def method_of(rule: Callable[_P, Results]) -> Callable[_P, list[str]]:
         return checked(_adding(op_type, rule, results, lambda ids: ids, "list[str]"))
@@ -151,7 +153,7 @@ def all_results(
 def elementwise(
     op_type: str, rule: Callable[_P, Results], doc: str | None = None
 ) -> Callable[_P, str]:
-    """A method called as the operator, which takes the arguments of a rule that others share."""
+    """A method named like the operator, with the arguments of a shared rule."""
     method = _adding(op_type, rule, 1, lambda ids: ids[0], "str")
     method.__name__, method.__doc__ = op_type.lower(), doc
     return checked(method)
@@ -164,7 +166,7 @@ def _adding(
     returned: Callable[[list[str]], _R],
     annotation: str,
 ) -> Callable[_P, _R]:
-    """The method that adds the node, as if written out."""
+    """The method that adds the node."""
     signature = inspect.signature(rule)
 
     @wraps(rule)
@@ -209,9 +211,9 @@ def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def without_operands(method: Callable[_P, _R]) -> Callable[_P, _R]:
     """
-    Gives the first parameter, `args`, the default that PopART's binding has: no operands.
+    Gives the first parameter, `args`, the default of PopART's binding: no operands.
 
-    Python has no defaults in front of parameters that must be given.
+    In Python, a parameter with a default cannot precede one without.
     """
 
     @wraps(method)
@@ -224,7 +226,7 @@ def without_operands(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _attributes(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, object]:
-    """The attributes of the node: every parameter but those that are none; no empty defaults."""
+    """The attributes of the node: all parameters that are attributes, without empty defaults."""
     return {
         name.rstrip("_"): _value(parameter.annotation, given[name])
         for name, parameter in signature.parameters.items()
@@ -237,7 +239,7 @@ def _is_empty_default(parameter: inspect.Parameter, value: object) -> bool:
 
 
 def _value(annotation: str, value: Any) -> object:
-    """What ONNX holds for an argument: numbers for members of enumerations, names of reductions."""
+    """Converts an argument to its ONNX attribute: enumeration members to integers or names."""
     if annotation == "float":
         return float(value)
     if annotation == "ReductionType":

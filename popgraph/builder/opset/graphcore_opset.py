@@ -60,7 +60,7 @@ class AiGraphcoreOpset1(Operands):
         reduction: ReductionType = ReductionType.Mean,
         debugContext: object = "",
     ) -> Results:
-        """lambda * |x|, summed up or averaged over all elements."""
+        """lambda * |x|, summed or averaged over all elements."""
         return self._reduced(args, reduction, self._shape(args))
 
     @one_result("Nll")
@@ -72,7 +72,7 @@ class AiGraphcoreOpset1(Operands):
         inputIsLogProbability: bool = False,
         debugContext: object = "",
     ) -> Results:
-        """-log of the probability that each row gives its label: args are probabilities, labels."""
+        """-log p[label] of each row; args are probabilities, labels."""
         return self._reduced(args, reduction, self._shape(args, 1))
 
     @one_result("IdentityLoss")
@@ -121,21 +121,21 @@ class AiGraphcoreOpset1(Operands):
         top_paths: int = 1,
         debug_context: object = "",
     ) -> Results:
-        """The likeliest rows of labels: logarithms of their probabilities, lengths, labels."""
+        """The most likely label sequences: log probabilities, lengths, labels."""
         shape = self._shape(args)
         found = None if shape is None else (shape[1], top_paths)
         whole = None if found is None or shape is None else (*found, shape[0])
         return [self._shaped(args, found), tensor_type("u32", found), tensor_type("u32", whole)]
 
-    # one tensor in, one like it out
+    # unary, same shape
 
     nop = elementwise("Nop", _like, "y = x.")
     detach = elementwise("Detach", _like, "y = x, through which no gradient flows back.")
     gelu = elementwise("Gelu", _like, "Gaussian error linear unit, by its tanh approximation.")
     geluerf = elementwise("GeluErf", _like, "Gaussian error linear unit.")
     swish = elementwise("Swish", _like_or_nothing, "x * sigmoid(x).")
-    round = elementwise("Round", _like, "To the nearest whole number.")
-    nearbyint = elementwise("NearbyInt", _like, "To the nearest whole number, halves to even.")
+    round = elementwise("Round", _like, "To the nearest integer.")
+    nearbyint = elementwise("NearbyInt", _like, "To the nearest integer, halves to even.")
     expm1 = elementwise("Expm1", _like, "exp(x) - 1.")
     log1p = elementwise("Log1p", _like, "log(x + 1).")
     bitwisenot = elementwise("BitwiseNot", _like_or_nothing)
@@ -153,7 +153,7 @@ class AiGraphcoreOpset1(Operands):
         """(x + increment) mod modulus."""
         return self._type(args)
 
-    # replicas
+    # collectives
 
     @checked
     def replicatedallreduce(
@@ -163,7 +163,7 @@ class AiGraphcoreOpset1(Operands):
         commGroup: CommGroup | None = None,
         debugContext: object = "",
     ) -> str:
-        """One tensor made of those that the replicas of a group have, for each of them."""
+        """Reduces a tensor over the replicas of a group; each gets the result."""
         given = _collective(collectiveOperator, commGroup)
         return self._add("ReplicatedAllReduce", args, given, self._type(args), debugContext)[0]
 
@@ -175,13 +175,13 @@ class AiGraphcoreOpset1(Operands):
         commGroup: CommGroup | None = None,
         debugContext: object = "",
     ) -> str:
-        """The same, of which each replica gets a share: as many of the elements, in a row."""
+        """Reduces a tensor over the replicas of a group; each gets an equal shard of the result."""
         given = _collective(collectiveOperator, commGroup)
         return self._add("ReplicatedReduceScatter", args, given, UNKNOWN, debugContext)[0]
 
     @one_result("Reverse")
     def reverse(self, args: list[str], dimensions: list[int], debugContext: object = "") -> Results:
-        """The elements of some axes in reverse order."""
+        """Reverses the elements along some axes."""
         return self._type(args)
 
     @one_result("ShapedDropout")
@@ -212,7 +212,7 @@ class AiGraphcoreOpset1(Operands):
 
     @checked
     def abort(self, args: list[str] = [], debugContext: object = "") -> None:
-        """Ends a session's step with an error if args[0] is not 0, or if there is no argument."""
+        """Aborts the session's step with an error if args[0] is not 0, or without arguments."""
         self._refuses("Abort", args, {})
         self._add("Abort", args, {}, [], debugContext)
 
@@ -228,10 +228,10 @@ class AiGraphcoreOpset1(Operands):
     def tensorremap(
         self, args: list[str], remap_type: int | TensorRemapType = 0, debugPrefix: object = ""
     ) -> Results:
-        """y = x, laid out anew; here memory has one layout."""
+        """y = x in a new layout; has no effect here, where memory has one layout."""
         return self._type(args)
 
-    # two tensors in
+    # binary
 
     atan2 = elementwise("Atan2", _broadcasting, "The angle of (x, y): args are y, x.")
     fmod = elementwise("Fmod", _broadcasting, "The remainder with the sign of the dividend.")
@@ -253,7 +253,7 @@ class AiGraphcoreOpset1(Operands):
 
     @one_result("CopyVarUpdate")
     def copyvarupdate(self, args: list[str], debugContext: object = "") -> Results:
-        """Gives the variable args[0] the value args[1] at the end of the step."""
+        """Assigns args[1] to the variable args[0] at the end of the step."""
         if len(args) != 2:
             raise CallError("copyvarupdate should have two args.")
         if not self._builder.isInitializer(args[0]):
@@ -262,7 +262,7 @@ class AiGraphcoreOpset1(Operands):
 
     @one_result("SplineWeighting")
     def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:
-        """Rows times weights, mixed for each row: args are rows, weights, basis, numbers."""
+        """Matmul of rows with interpolated weights: args are rows, weights, basis, indices."""
         rows, weights = self._shape(args), self._shape(args, 1)
         if rows is None or weights is None:
             return UNKNOWN
@@ -272,14 +272,16 @@ class AiGraphcoreOpset1(Operands):
     def splinebasis(
         self, args: list[str] = [], degree: int = 1, debugContext: object = ""
     ) -> Results:
-        """B-splines at points, and which weights they belong to: args say knots and openness."""
+        """
+        B-spline bases at points and the indices of their weights; further args: knots, openness.
+        """
         shape = self._shape(args)
         result = None if shape is None else (shape[0], (degree + 1) ** shape[1])
         return [self._shaped(args, result), tensor_type("i32", result)]
 
     @one_result("Bucketize")
     def bucketize(self, args: list[str] = [], right: int = 0, debugContext: object = "") -> Results:
-        """Between which boundaries, args[1], each element stands."""
+        """The index of each element's interval between boundaries args[1]."""
         return tensor_type("i32", self._shape(args))
 
     @all_results("Sort", 2)
@@ -291,7 +293,7 @@ class AiGraphcoreOpset1(Operands):
         stable: int = 0,
         debugContext: object = "",
     ) -> Results:
-        """The elements in order, and where they stood."""
+        """Sorts elements; returns values and their original indices."""
         return [self._type(args), tensor_type("i32", self._shape(args))]
 
     # shapes
@@ -300,7 +302,7 @@ class AiGraphcoreOpset1(Operands):
     def groupedgather(
         self, args: list[str] = [], axis: int = 0, group_size: int = 1, debugContext: object = ""
     ) -> Results:
-        """Gather in each group along the first axis, by indices of its own."""
+        """Gathers within each group along the first axis, with its own indices."""
         data, indices = self._shape(args), self._shape(args, 1)
         if data is None or indices is None:
             return UNKNOWN
@@ -311,12 +313,15 @@ class AiGraphcoreOpset1(Operands):
     def sequenceslice(
         self, args: list[str], zeroUnused: int = 0, debugContext: object = ""
     ) -> Results:
-        """Rows of args[0] put into args[1]: how many, from where and to where say the others."""
+        """
+        Copies row sequences of args[0] into args[1]; then lengths, source and target
+        offsets.
+        """
         return self._type(args, 1)
 
     @checked
     def reshape(self, args: list[str] | str, shape: list[int], debugContext: object = "") -> str:
-        """The same elements in another shape; one dimension may be -1."""
+        """Reshapes; one dimension may be -1."""
         args = [args] if isinstance(args, str) else args
         refused = self._refuses("Reshape", args, {"shape": shape})
         whole = None if refused else self._shape(args)
@@ -368,7 +373,7 @@ class AiGraphcoreOpset1(Operands):
         batch_axis: int | str = -1,
         debugContext: object = "",
     ) -> str:
-        """A new tensor: of zeros, or of anything."""
+        """A new tensor, of zeros or uninitialized."""
         row = dtypes.BY_POPART[_member(DataType, data_type).name]
         if isinstance(batch_axis, str):
             batch_axis, debugContext = -1, batch_axis
@@ -389,7 +394,7 @@ class AiGraphcoreOpset1(Operands):
         noOverlap: int = 0,
         debugContext: object = "",
     ) -> Results:
-        """A slice whose offsets, args[1], are known at run time only."""
+        """A slice whose offsets, args[1], are runtime values."""
         whole = self._shape(args)
         result = None
         if whole is not None:
@@ -406,7 +411,7 @@ class AiGraphcoreOpset1(Operands):
         noOverlap: int = 0,
         debugContext: object = "",
     ) -> Results:
-        """args[0] with args[2] put in at the offsets args[1]."""
+        """args[0] with args[2] written at the offsets args[1]."""
         return self._type(args)
 
     dynamiczero = elementwise("DynamicZero", Operands._placed)
@@ -429,7 +434,7 @@ class AiGraphcoreOpset1(Operands):
     def groupnormalization(
         self, args: list[str], num_groups: int, epsilon: float = 1e-5, debugContext: object = ""
     ) -> Results:
-        """Normalizes groups of channels: the result, the means, the inverse deviations."""
+        """Group normalization: the result, the means, the inverse standard deviations."""
         shape = self._shape(args)
         statistics = self._shaped(args, shape and (shape[0] * num_groups,))
         return [self._type(args), statistics, statistics]
@@ -438,7 +443,7 @@ class AiGraphcoreOpset1(Operands):
     def lstm(
         self, args: list[str], outputFullSequence: int = 1, debugContext: object = ""
     ) -> Results:
-        """The outputs of all steps of an LSTM, or of the last one, and the cells at the end."""
+        """The outputs of an LSTM (all steps or the last), and the final cell state."""
         x, weights = self._shape(args), self._shape(args, 1)
         output = state = None
         if x is not None and weights is not None and len(x) == len(weights) == 3:
@@ -454,7 +459,7 @@ class AiGraphcoreOpset1(Operands):
         keepdims: int = 1,
         debugContext: object = "",
     ) -> Results:
-        """The medians, and where they stand; of no axes, every element is its own."""
+        """Medians and their indices; without axes, every element is its own median."""
         shape = self._shape(args)
         result = None
         if shape is not None:
@@ -475,7 +480,7 @@ class AiGraphcoreOpset1(Operands):
         enable_index_broadcast: int = 1,
         debugContext: object = "",
     ) -> Results:
-        """Collects the rows args[0] into `axis_size` places, by the indices args[1]."""
+        """Reduces rows args[0] into `axis_size` slots, by indices args[1]."""
         return self._collected(args, axis_size, axis, enable_index_broadcast, 1)
 
     @without_operands
@@ -490,13 +495,13 @@ class AiGraphcoreOpset1(Operands):
         enable_index_broadcast: int = 1,
         debugContext: object = "",
     ) -> Results:
-        """The same for each of `group_size` groups along the first axis."""
+        """Like `scatterreduce`, for each of `group_size` groups along the first axis."""
         return self._collected(args, axis_size, axis, enable_index_broadcast, group_size)
 
     def _collected(
         self, args: list[str], axis_size: int, axis: int, broadcast: int, group_size: int
     ) -> Results:
-        """The initial values' type, if there are any; else the data's, or the indices' shape."""
+        """The type of the initial values, otherwise from the data and the shape of the indices."""
         if len(args) > 2:
             return self._type(args, 2)
         shape, indices = self._shape(args), self._shape(args, 1)
@@ -526,7 +531,7 @@ class AiGraphcoreOpset1(Operands):
         enableConvDithering: list[int] = [],
         debugContext: object = "",
     ) -> list[str]:
-        """Convolutions side by side; each has data, weights and perhaps a bias."""
+        """Parallel convolutions; each has data, weights and optionally a bias."""
         if not args:
             raise CallError(
                 f"MultiConvOp '{debugContext}' has no input tensors. Provide at least one set of "
@@ -566,7 +571,7 @@ class AiGraphcoreOpset1(Operands):
     def call(
         self, args: list[str], num_outputs: int, callee: Any, debugContext: object = ""
     ) -> list[str]:
-        """The outputs of another graph, a builder made by `createSubgraphBuilder`."""
+        """The outputs of another graph, from a builder made by `createSubgraphBuilder`."""
         types = [callee.type_of(id) for id in callee.getOutputTensorIds()]
         counts = {
             "inputs": (len(args), len(callee.called_inputs())),
@@ -604,18 +609,18 @@ def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
     try:
         return enum(value)
     except ValueError:
-        raise CallError(f"{value} is no {enum.__name__}") from None
+        raise CallError(f"{value} is not a {enum.__name__}") from None
 
 
 def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:
-    """Fills in the one dimension that is -1."""
+    """Infers the dimension that is -1."""
     known = shapes.prod(size for size in shape if size != -1)
     rest = shapes.prod(whole) // known if known else 0
     return tuple(rest if size == -1 else size for size in shape)
 
 
 def _collective(combine: CollectiveOperator | None, group: CommGroup | None) -> dict[str, object]:
-    """The attributes of a collective; those left out mean the sum, and all replicas."""
+    """The attributes of a collective; the defaults are the sum over all replicas."""
     return {
         "__collectiveOperator": None if combine is None else int(combine),
         GROUP: None if group is None else [int(group.type), group.replicaGroupSize],

@@ -1,4 +1,4 @@
-"""What PopART's builder checks of convolutions and pools when a node is added."""
+"""PopART's builder checks of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def _numbers(attributes: Mapping[str, object], name: str) -> Sequence[int]:
 
 
 def _added(pads: Sequence[int], axes: int) -> Sequence[int]:
-    """What is added to each axis, at both of its ends."""
+    """The total padding of each axis."""
     return [low + high for low, high in zip(pads[:axes], pads[axes:], strict=True)] or [0] * axes
 
 
 def _outputs(axis: tuple[int, ...], rounded: Callable[[float], int] = math.floor) -> int:
-    """How many places a window has along an axis."""
+    """The output size of a window along an axis."""
     size, kernel, stride, dilation, spread, padded, behind = axis
     room = (size - 1) * spread + padded - dilation * (kernel - 1)
     return 1 + rounded(room / stride) + behind
@@ -94,7 +94,7 @@ def _check_axes(axes: int, pads: Sequence[int], attributes: Mapping[str, object]
 def _check_room(
     sizes: Shape, kernel: Sequence[int], pads: Sequence[int], attributes: Mapping[str, object]
 ) -> None:
-    """Whether the window fits into the padded input at all."""
+    """Checks that the window fits into the padded input."""
     axes = len(sizes)
     if len(kernel) != axes or attributes.get("auto_pad", "NOTSET") not in ("", "NOTSET"):
         return
@@ -110,7 +110,7 @@ def _check_room(
 
 
 PER_END = ("pads", "outPads")
-"""Parameters that have a number for both ends of every axis."""
+"""Parameters with a number for both ends of every axis."""
 
 Parameters = Mapping[str, Sequence[Sequence[int]]]
 
@@ -118,7 +118,7 @@ Parameters = Mapping[str, Sequence[Sequence[int]]]
 def check_sets(
     args: Sequence[Sequence[str]], given: Mapping[str, Sequence[object]], name: str
 ) -> None:
-    """Each convolution has its operands, and a set of every parameter; errors are PopART's."""
+    """Checks the operands and parameter sets of each convolution, with PopART's errors."""
     for ids in args:
         if len(ids) < 2:
             raise CallError(
@@ -141,7 +141,7 @@ def check_sets(
 def checked_parameters(
     args: Sequence[Sequence[str]], of: Sequence[Sequence[Shape | None]], given: Parameters
 ) -> dict[str, list[int] | None]:
-    """The parameters of all convolutions, whose operands have shapes, one after the other."""
+    """Flattens the parameters of all convolutions."""
     for place, (ids, found) in enumerate(zip(args, of, strict=True)):
         own = {name: sets[place] for name, sets in given.items() if sets}
         check_window("Conv", ids, found, own)

@@ -1,4 +1,4 @@
-"""The `.pgraph` language: `parse` and `load` give the document that a text means."""
+"""The `.pgraph` language: `parse` and `load` compile a text to a document."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    """Imports a name when it is first used: other models than texts need no parser."""
+    """Imports a name on first use: other models need no parser."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,1 +1,1 @@
-"""The folder on the module path of processes that a program starts; `import popart` finds this."""
+"""The folder on the module path of child processes, where `import popart` finds these stubs."""

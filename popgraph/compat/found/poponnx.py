@@ -1,4 +1,4 @@
-"""`import poponnx` in a process that a program of PopART has started."""
+"""`import poponnx` in a child process of a PopART program."""
 
 from popgraph.compat.children import enable_here
 

@@ -1,4 +1,4 @@
-"""PopART's module `popart`: the names of `popgraph.popart`, and nothing else."""
+"""PopART's module `popart`: exactly the names of `popgraph.popart`."""
 
 from __future__ import annotations
 

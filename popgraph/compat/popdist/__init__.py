@@ -1,4 +1,4 @@
-"""PopDist's module `popdist`: which part of a distributed job this process is."""
+"""PopDist's module `popdist`: the position of this process in a distributed job."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ def init() -> None:
 
 
 def isPopdistEnvSet() -> bool:
-    """Whether the process was started as one of several that know of each other."""
+    """Whether the process was started as part of a distributed job."""
     return is_launched() and not sessions_are_split()
 
 
 def getNumInstances() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return job().size
 
 
 def getInstanceIndex() -> int:
-    """The number of this one."""
+    """The index of this process."""
     return job().rank
 
 
 def getNumTotalReplicas() -> int:
-    """How many replicas all processes have: one each."""
+    """The number of replicas of all processes: one each."""
     return job().size
 
 
 def getNumLocalReplicas() -> int:
-    """How many replicas this process has."""
+    """The number of replicas of this process."""
     return 1
 
 
 def getReplicaIndexOffset() -> int:
-    """The number that the first replica of this process has among all."""
+    """The global index of this process's first replica."""
     return job().rank
 
 
@@ -80,17 +80,17 @@ getGlobalReplicaOffset = getReplicaIndexOffset
 
 
 def getNumIpusPerReplica() -> int:
-    """How many IPUs a replica has; this machine stands for as many as are wanted."""
+    """The number of IPUs per replica; any number is accepted."""
     return 1
 
 
 def checkNumIpusPerReplica(numIpus: int) -> bool:
-    """Whether a replica may have so many IPUs."""
+    """Whether a replica may have this number of IPUs."""
     return numIpus > 0
 
 
 def getDeviceId(numIpusPerReplica: int = 1) -> int:
-    """The device of this process; each has one of its own."""
+    """The device of this process."""
     return 0
 
 
@@ -100,7 +100,7 @@ def execute_on_instances(
     *args: Given.args,
     **named: Given.kwargs,
 ) -> Result | None:
-    """What a function gives on some of the processes, while all others wait; on these, None."""
+    """Runs a function on some processes while all others wait; returns None on these."""
     result = function(*args, **named) if getInstanceIndex() in instances else None
     barrier()
     return result

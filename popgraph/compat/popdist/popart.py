@@ -8,7 +8,7 @@ from popgraph.popart.api.options import SessionOptions
 
 
 def configureSessionOptions(options: SessionOptions) -> None:
-    """Makes the replica of this process one of those of all."""
+    """Configures this process as one replica of the job."""
     here = job()
     options.enableDistributedReplicatedGraphs = here.size > 1
     options.enableReplicatedGraphs, options.replicatedGraphCount = False, 1
@@ -16,5 +16,5 @@ def configureSessionOptions(options: SessionOptions) -> None:
 
 
 def getDevice(numIpus: int = 1) -> DeviceInfo:
-    """Some IPUs, whose work this machine does."""
+    """IPUs emulated by this machine."""
     return DeviceManager().acquireAvailableDevice(numIpus)

@@ -1,4 +1,4 @@
-"""The job that a program sees: all ranks, or its own process where ranks share its sessions."""
+"""The job of a program: all ranks, or a single process if ranks split its sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from popgraph.support.ranks.world import world
 
 
 def sessions_are_split() -> bool:
-    """With `--mpi` a program is one, of whose sessions ranks run parts."""
+    """Whether `--mpi` is set: the program is one, and ranks run parts of its sessions."""
     from popgraph.engine.shares import steps_are_split
 
     return steps_are_split()

@@ -1,4 +1,4 @@
-"""PopONNX's module `poponnx`: `popart` by its old name, and what only the old one had."""
+"""PopONNX's module `poponnx`: `popart` by its old name, plus the names that only it had."""
 
 from __future__ import annotations
 

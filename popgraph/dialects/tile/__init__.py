@@ -24,7 +24,6 @@ from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, contraction
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
@@ -32,12 +31,12 @@ from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
     MapOp,
-    ReduceOp,
     ScatterOp,
     Structured,
     TopKOp,
     YieldOp,
 )
+from popgraph.dialects.tile.structured.reduce import Blocks, ReduceOp, contraction, is_contraction
 from popgraph.dialects.tile.structured.selection import (
     CompressOp,
     OrderOp,
@@ -53,7 +52,6 @@ from popgraph.dialects.tile.structured.winograd import (
 
 STRUCTURED = (
     AssembleOp,
-    ContractOp,
     ElementOp,
     FinishExchangeOp,
     FusedOp,
@@ -126,7 +124,6 @@ __all__ = [
     "PrefetchAheadAttr",
     "PrefetchNextAttr",
     "PrefetchOp",
-    "ContractOp",
     "ConvertOp",
     "DotOp",
     "ElementOp",
@@ -169,4 +166,5 @@ __all__ = [
     "WinogradOp",
     "YieldOp",
     "contraction",
+    "is_contraction",
 ]

@@ -50,7 +50,7 @@ def is_linear(op: Operation) -> bool:
     return type(op) in LINEAR and type(op.results[0].type) is IndexType
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Access:
     """An access to memory: `stored` is None for a load."""
 
@@ -134,7 +134,7 @@ class MarkedLoops:
         self._ranges: dict[SSAValue, range] = {}
         self._nests: list[Nest] = []
         self._nest_of: dict[Operation, Nest] = {}
-        self._done: dict[Operation, list[Operation]] = {}
+        self._done: dict[Operation, list[Operation | Access]] = {}
         self._find((block,))
         self._promote()
 
@@ -182,9 +182,9 @@ class MarkedLoops:
                 nest.is_plain = False
             self.depends.update(dict.fromkeys(inner.results, counters))
 
-    def done(self, loop: Operation) -> list[Operation]:
+    def done(self, loop: Operation) -> list[Operation | Access]:
         """
-        The operations of a marked loop that are written in each iteration, in their order.
+        What each iteration of a marked loop does, in order: operations, and accesses of registers.
 
         The others are written where their results are needed: index arithmetic, and all values in
         loops that change nothing else than registers.
@@ -195,7 +195,7 @@ class MarkedLoops:
             stores = [each.op for each in nest.accesses if each.stored is not None]
             is_plain = nest.is_plain and all(map(self.registers.__contains__, stores))
             found = self._done[loop] = [
-                op
+                self.registers.get(op, op)
                 for op in _body(loop).ops
                 if not (self._is_value(op) if is_plain else waits(op)) and type(op) is not YIELD
             ]

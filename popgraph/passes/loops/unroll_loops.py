@@ -14,6 +14,7 @@ from popgraph.passes.loops.editor import Editor, copy_of
 from popgraph.passes.loops.marked import (
     LOADS,
     Access,
+    Form,
     MarkedLoops,
     is_linear,
     is_pure,
@@ -91,18 +92,22 @@ class Unrolling:
 
         Beside marked loops, index arithmetic waits until it is needed, as when emitters write it.
         """
-        writer, beside = self.writer, any(op in self.marked.steps for op in block.ops)
-        for op in list(block.ops):
-            if op in self.marked.steps:
+        writer, steps, operations = self.writer, self.marked.steps, list(block.ops)
+        beside = any(op.regions and op in steps for op in operations)
+        for op in operations:
+            if not op.regions:
+                if type(op) is memref.AllocaOp and op.memref in self.registers:
+                    writer.drop(op)
+                elif beside and waits(op):
+                    writer.wait(op)
+                else:
+                    writer.keep(op)
+            elif op in steps:
                 self._unroll(op)
                 self.loads.clear()  # Others may write what these have loaded.
                 writer.drop(op)
             elif op in self.marked.around:
                 self._around(op)
-            elif type(op) is memref.AllocaOp and op.memref in self.registers:
-                writer.drop(op)
-            elif beside and waits(op):
-                writer.wait(op)
             else:
                 writer.keep(op)
 
@@ -163,7 +168,10 @@ class Unrolling:
             for old, new in zip(arguments, carried, strict=True):
                 self.values[self._key(old)] = new
             for inner in done:
-                self._iterate(inner)
+                if isinstance(inner, Access):
+                    self._access(inner)
+                else:
+                    self._iterate(inner)
             carried = list(map(self._value, operands_of(last)))
         for result, new in zip(op.results, carried, strict=True):
             if result in self.marked.depends:
@@ -173,12 +181,11 @@ class Unrolling:
 
     def _iterate(self, op: Operation) -> None:
         """An operation in one iteration of the marked loops around it."""
-        if op in self.marked.steps:
-            self._unroll(op)
-        elif access := self.marked.registers.get(op):
-            self._access(access)
-        elif op.regions:
-            self._clone(op)
+        if op.regions:
+            if op in self.marked.steps:
+                self._unroll(op)
+            else:
+                self._clone(op)
         elif is_pure(op):
             self._value(op.results[0])
         else:
@@ -186,7 +193,7 @@ class Unrolling:
 
     def _access(self, access: Access) -> None:
         """An access to a register."""
-        slots, at = self.registers[access.memory], self._index(access.index).constant
+        slots, at = self.registers[access.memory], self._constant(self.marked.form(access.index))
         if access.stored is None:
             self.values[self._key(access.op.results[0])] = slots[at]
         else:
@@ -212,8 +219,8 @@ class Unrolling:
     # Values
 
     def _key(self, old: SSAValue) -> object:
-        counters = self.marked.depends[old]
-        return (old, *map(self.counters.__getitem__, counters)) if counters else old
+        """By what the value of one in marked loops is found, in these iterations."""
+        return (old, *map(self.counters.__getitem__, self.marked.depends[old]))
 
     def _value(self, old: SSAValue) -> SSAValue:
         """The value of one in marked loops, for these iterations; pure ones are written now."""
@@ -260,11 +267,8 @@ class Unrolling:
 
     def _index(self, old: SSAValue) -> Index:
         """An index as a sum of what does not depend on the counters of marked loops."""
-        form, counters = self.marked.form(old), self.counters
-        constant = form.constant
-        for counter, factor in form.counters.items():
-            constant += counters[counter] * factor
-        terms: dict[SSAValue, int] = {}
+        form = self.marked.form(old)
+        constant, terms = self._constant(form), dict[SSAValue, int]()
         for other, factor in form.others.items():
             value = self._value(other)
             if (number := constant_of(value)) is not None:
@@ -272,3 +276,10 @@ class Unrolling:
             else:
                 terms[value] = factor
         return Index(constant, terms)
+
+    def _constant(self, form: Form) -> int:
+        """The constant part of an index, for these iterations."""
+        constant = form.constant
+        for counter, factor in form.counters.items():
+            constant += self.counters[counter] * factor
+        return constant

@@ -1,1 +1,1 @@
-"""PopART's Builder: its calls, annotations, names, and what it refuses."""
+"""PopART's Builder: its calls, annotations, names and checks."""

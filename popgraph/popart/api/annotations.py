@@ -1,4 +1,4 @@
-"""PopART's node attributes, and the contexts that set them for a stretch of calls."""
+"""PopART's node attributes, and the context managers that set them for several nodes."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ _KINDS = {
     "STRING": "a string",
     "STRINGS": "a string vector",
 }
-"""How PopART calls the kinds of attributes."""
+"""PopART's names for the kinds of attributes."""
 
 
 @runtime_checkable
 class Location(Protocol):
-    """Where an IPU keeps a tensor; sessions have the class."""
+    """The storage location of a tensor on an IPU; sessions define the class."""
 
     def serialize(self) -> list[int]:
-        """The numbers of which the note consists."""
+        """The location as the integers of an attribute."""
 
 
 def _forms(kind: object, default: object) -> tuple[Signature, Signature]:
-    """The forms of a method that annotates nodes, and of one that is a context manager."""
+    """Signatures of a method that annotates nodes, and of one that is a context manager."""
     by_place = Parameter.POSITIONAL_OR_KEYWORD
     value = Parameter("value", by_place, default=default, annotation=kind)
     ids = Parameter("nodeOutputNames", by_place, annotation=NodeIds)
@@ -76,7 +76,9 @@ def _of_node(
     args: Sequence[Any],
     named: Mapping[str, Any],
 ) -> tuple[NodeIds, Any]:
-    """The outputs of a node, as a list or alone, and one more argument: name, type, default."""
+    """
+    The outputs of a node, as a list or a single one, and one more argument: name, type, default.
+    """
     by_place = Parameter.POSITIONAL_OR_KEYWORD
     rest = []
     if more is not None:
@@ -91,19 +93,19 @@ def _of_node(
 
 
 _LOCATION_NUMBERS = 6
-"""Storage, tiles that load, tiles that store, sharding, kind and size of the group: 0 for each."""
+"""Storage, load tiles, storage tiles, sharding, group kind, group size: all 0."""
 
 _PLACE = _forms(int, 0)
 _RECOMPUTE = _forms(RecomputeType, RecomputeType.Undefined)
 _LOCATIONS = _forms(Location | list[int], [0] * _LOCATION_NUMBERS)
 
 _SERIALIZED = ("input_channels", "reducing_dim", "output_channels", "none")
-"""Along what a matrix product may be cut into parts."""
+"""Dimensions along which a matmul may be serialized."""
 
 
 @typed
 class _OnTop(AbstractContextManager[None], Generic[_T]):
-    """Puts an entry on a stack for as long as it is open."""
+    """Keeps an entry on a stack while it is open."""
 
     def __init__(self, stack: list[_T], entry: _T) -> None:
         self._stack, self._entry = stack, entry
@@ -117,7 +119,7 @@ class _OnTop(AbstractContextManager[None], Generic[_T]):
 
 @typed
 class AttributeContextManager(_OnTop[Mapping[str, object]]):
-    """Every node gets an attribute; of several contexts, the innermost counts."""
+    """Sets an attribute on every new node; the innermost of several contexts wins."""
 
     def __init__(self, stack: list[Mapping[str, object]], name: str, value: object) -> None:
         super().__init__(stack, {name: value})
@@ -125,7 +127,7 @@ class AttributeContextManager(_OnTop[Mapping[str, object]]):
 
 @typed
 class KeyValueContextManager(_OnTop[Mapping[str, object]]):
-    """Every node gets pairs `key=value` in one attribute, beside those of the contexts around."""
+    """Adds `key=value` pairs to an attribute of every new node; nested contexts accumulate."""
 
     def __init__(
         self, stack: list[Mapping[str, object]], name: str, values: Mapping[str, object]
@@ -143,7 +145,7 @@ class KeyValueContextManager(_OnTop[Mapping[str, object]]):
 
 @typed
 class NameContextManager(_OnTop[str]):
-    """Every name begins with `scope/`."""
+    """Prefixes every name with `scope/`."""
 
 
 @typed
@@ -151,8 +153,8 @@ class Annotations(ABC):
     """
     The part of a builder that annotates nodes.
 
-    A node is addressed by the ids of its outputs. The same methods, called without ids, are
-    context managers: every node made inside gets the annotation.
+    A node is addressed by the ids of its outputs. The same methods, called without ids, are context
+    managers: every node added inside gets the annotation.
     """
 
     weights: WeightStore
@@ -188,7 +190,7 @@ class Annotations(ABC):
         return attributeName in self.getAllNodeAttributeNames(nodeOutputNames)
 
     def getAllNodeAttributeNames(self, nodeOutputNames: NodeIds) -> list[str]:
-        """The attributes of a node, its graphs among them."""
+        """The attributes of a node, including graphs."""
         op = self._node_of(nodeOutputNames)
         return sorted({*self._held(op), *op.graphs()})
 
@@ -223,7 +225,7 @@ class Annotations(ABC):
         return list(self._of_kind(attributeName, nodeOutputNames, "STRINGS"))
 
     def _of_kind(self, name: str, ids: NodeIds, kind: str) -> Any:
-        """An attribute that must be of this kind of ONNX."""
+        """An attribute, which must have this ONNX kind."""
         op = self._node_of(ids)
         if kind_of_attribute(self._attribute(op, name)) != kind:
             raise popart_exception(
@@ -236,7 +238,7 @@ class Annotations(ABC):
     def _check_operator(
         self, call: str, ids: NodeIds, operators: tuple[str, ...], words: str
     ) -> None:
-        """Refuses a hint for what is not one of these operators, which PopART has words for."""
+        """Rejects a hint for other operators, with PopART's message."""
         found = self._node_of(ids).op_type
         if found not in operators:
             raise popart_exception(
@@ -244,7 +246,7 @@ class Annotations(ABC):
             )
 
     def _node_of(self, ids: NodeIds) -> OnnxOp:
-        """The node that has these outputs, and no others."""
+        """The node with exactly these outputs."""
         names = [ids] if isinstance(ids, str) else list(ids)
         owner = self.value_of(names[0]).owner if names and self._has(names[0]) else None
         outputs = set(filter(None, owner.output_names)) if isinstance(owner, OnnxOp) else set()
@@ -272,7 +274,7 @@ class Annotations(ABC):
         return held[name]
 
     def _add(self, op: OnnxOp, name: str, value: object) -> None:
-        """Gives a node an attribute that it does not have yet."""
+        """Adds an attribute that a node does not have yet."""
         if name in self._held(op) or name in op.graphs():
             raise popart_exception(
                 f"Node already has attribute {name}.", op.where(), "removeNodeAttribute comes first"
@@ -287,15 +289,15 @@ class Annotations(ABC):
         with as_popart_errors():
             set_attribute(op, name, value, self.weights)
 
-    # annotations for a stretch of calls
+    # annotations of several nodes
 
     @property
     def _current(self) -> Mapping[str, object]:
-        """What new nodes get."""
+        """The attributes of new nodes."""
         return {name: value for one in self._open for name, value in one.items()}
 
     def annotate(self, op: OnnxOp) -> None:
-        """Puts what the open contexts say on a new node."""
+        """Sets the attributes of the open contexts on a new node."""
         for name, value in self._current.items():
             self._set(op, name, from_python(name, value, None, self.weights))
 
@@ -321,7 +323,7 @@ class Annotations(ABC):
         return self._during(name, value)
 
     def virtualGraph(self, *args: Any, **named: Any) -> Any:
-        """On which IPU nodes run."""
+        """Sets the IPU of nodes."""
         return self._note("virtualGraph", IPU, _PLACE, args, named)
 
     def executionPhase(self, *args: Any, **named: Any) -> Any:
@@ -334,18 +336,18 @@ class Annotations(ABC):
         return self._during(PRIORITY, float(value))
 
     def outputTensorLocation(self, *args: Any, **named: Any) -> Any:
-        """Where an IPU keeps what nodes compute; by default on the chip."""
+        """Sets the storage location of nodes' results; on chip by default."""
         return self._note("outputTensorLocation", LOCATION, _LOCATIONS, args, named)
 
     def commGroup(self, type: int = 0, groupSize: int = 0) -> AttributeContextManager:
-        """Which replicas work together on nodes that are collective."""
+        """Sets the group of replicas of collective nodes."""
         return self._during(GROUP, [int(type), groupSize])
 
     def recomputeOutput(self, *args: Any, **named: Any) -> Any:
         return self._note("recomputeOutput", RECOMPUTE, _RECOMPUTE, args, named)
 
     def recomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> None:
-        """Whether nodes are computed again for gradients: `f(ids, value=Recompute)`."""
+        """Sets the recomputation of nodes in the backward pass: `f(ids, value=Recompute)`."""
         given = ("value", RecomputeType, RecomputeType.Recompute)
         ids, value = _of_node("recomputeOutputInBackwardPass", given, args, named)
         self._annotate(RECOMPUTE, ids, value)
@@ -386,7 +388,7 @@ class Annotations(ABC):
     # hints for one node
 
     def setAvailableMemoryProportion(self, *args: Any, **named: Any) -> None:
-        """How much of a tile's memory nodes may take: `f(ids, availableMemoryProportion)`."""
+        """Sets the fraction of a tile's memory for nodes: `f(ids, availableMemoryProportion)`."""
         given = ("availableMemoryProportion", float, Parameter.empty)
         ids, proportion = _of_node("setAvailableMemoryProportion", given, args, named)
         if not 0 < proportion <= 1:
@@ -442,7 +444,9 @@ class Annotations(ABC):
 
 
 def _plain(value: object) -> object:
-    """What ONNX can hold of an argument: the number of an enumeration's member, of a location."""
+    """
+    Converts an argument to an ONNX attribute value: enumeration members and locations to integers.
+    """
     if isinstance(value, PopartEnum):
         return int(value)
     return value.serialize() if isinstance(value, Location) else value

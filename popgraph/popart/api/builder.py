@@ -66,15 +66,17 @@ class Builder(Annotations, ModelSource):
         y = builder.aiOnnx.matmul([x, w])
         builder.addOutputTensor(y)
 
-    The first of `aiOnnx` (the newest version), `aiOnnxOpset11` ... that is used decides on the
-    version of the operators. `Builder(model)` goes on with a model: a file, its bytes or a message.
+    The first use of `aiOnnx` (the newest opset), `aiOnnxOpset11` ... sets the opset of the model.
+    `Builder(model)` extends an existing model: a path, bytes or a ModelProto.
     """
 
     DEFAULT_OPSET: ClassVar[int] = LAST_OPSET
-    """The version of ai.onnx behind `aiOnnx`, unless another one is chosen first."""
+    """The opset of `aiOnnx`, unless another one is chosen first."""
 
     _REFUSES_EARLY: ClassVar[bool] = True
-    """Whether a call fails that gives an operator what it does not take; else a session does."""
+    """
+    Whether an operator with invalid operands fails in the call; otherwise a session rejects it.
+    """
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class Builder(Annotations, ModelSource):
         self._version: int | None = None
         self._external: dict[str, Place] = {}
         self._debug_ids: dict[str, int] = {}
-        """By the id of a tensor, the number of the call that made it."""
+        """By tensor id, the number of the call that created it."""
         self.weights = WeightStore() if builderCore is None else builderCore.weights
         self._draft: Draft = (
             Draft.empty(self.weights, self._names(), self.DEFAULT_OPSET)
@@ -105,14 +107,14 @@ class Builder(Annotations, ModelSource):
 
     @classmethod
     def of(cls, module: ModuleOp, weights: WeightStore) -> Builder:
-        """A builder that goes on with a module, which is spent, and puts its weights there."""
+        """A builder that continues with a module, which it takes over together with its weights."""
         builder = cls()
         builder.weights = weights
         builder.take(module)
         return builder
 
     def _names(self) -> Names:
-        """How tensors of a new graph are named."""
+        """The naming scheme of a new graph."""
         return Names()
 
     # operator sets
@@ -123,7 +125,7 @@ class Builder(Annotations, ModelSource):
         self._fix_opset(int(opsets["ai.onnx"]), f"aiOnnxOpset{opsets['ai.onnx']}")
 
     def _fix_opset(self, version: int, asked: str) -> None:
-        """The first version that is used is the version of the model."""
+        """Fixes the opset version of the model at the first one used."""
         root = self._root
         if not FIRST_OPSET <= version <= LAST_OPSET:
             raise ValueError(
@@ -146,7 +148,7 @@ class Builder(Annotations, ModelSource):
         return self if self._parent is None else self._parent._root
 
     def aiOnnxOpset(self, version: int) -> Opset:
-        """The operators of a version of ai.onnx; newer ones than PopART's are an extension."""
+        """The operators of a version of ai.onnx; versions newer than PopART's are an extension."""
         self._fix_opset(version, f"aiOnnxOpset{version}")
         self._draft.writer.opsets[""] = version
         return onnx_opset(version)(self)
@@ -187,7 +189,7 @@ class Builder(Annotations, ModelSource):
     def addInputTensor(self, *args: Any, **named: Any) -> str:
         """
         An input: `addInputTensor("FLOAT", [2, 3])` or `addInputTensor(TensorInfo(...))`, then
-        optionally `InputSettings` and a name.
+        optional `InputSettings` and a name.
         """
         given = overloaded("addInputTensor", _INPUTS, args, named)
         info, settings = given.get("tensorInfo"), given.get("settings", InputSettings())
@@ -202,7 +204,7 @@ class Builder(Annotations, ModelSource):
         return id
 
     def addUntypedInputTensor(self, debugContext: object = "") -> str:
-        """An input of a subgraph whose type follows from the call."""
+        """An input of a subgraph whose type is that of the call's operand."""
         if self._parent is None:
             raise popart_exception(
                 "Can not add untyped tensors to the top-level graph. Use "
@@ -219,7 +221,7 @@ class Builder(Annotations, ModelSource):
         return id
 
     def addInputTensorFromParentGraph(self, tensorId: str) -> None:
-        """Makes a tensor of the graph around this one usable here."""
+        """Makes a tensor of the parent graph available in this subgraph."""
         if self._parent is None or not self._parent._draft.writer.has_value(tensorId):
             raise popart_exception(
                 f"Failed to add unrecognised Tensor {tensorId} from higher scope, Currently, a "
@@ -229,7 +231,7 @@ class Builder(Annotations, ModelSource):
         self._draft.add_from_parent(tensorId)
 
     def addInitializedInputTensor(self, *args: Any, **named: Any) -> str:
-        """A weight: its first value, which is copied, perhaps `VariableSettings`, and a name."""
+        """A weight: its initial value, which is copied, optional `VariableSettings`, and a name."""
         given = overloaded("addInitializedInputTensor", _WEIGHTS, args, named)
         name = _text(given.get("debugContext", "")) or "init_input"
         settings = given.get("variableSettings", VariableSettings())
@@ -240,7 +242,7 @@ class Builder(Annotations, ModelSource):
         return id
 
     def addOutputTensor(self, outputName: str) -> None:
-        """Makes a tensor an output of the graph; in a subgraph it may be several of them."""
+        """Makes a tensor an output of the graph; in a subgraph, it may be several outputs."""
         self._draft.add_output(outputName, repeated=self._parent is not None)
 
     # nodes
@@ -254,7 +256,7 @@ class Builder(Annotations, ModelSource):
         outputs: int,
         debugContext: object,
     ) -> list[str]:
-        """A node of ONNX; what the methods of `aiOnnx` call."""
+        """Adds an ONNX node; called by the methods of `aiOnnx`."""
         given = {
             name: value.graph() if isinstance(value, Builder) else value
             for name, value in attributes.items()
@@ -274,7 +276,7 @@ class Builder(Annotations, ModelSource):
         domain: str = "",
         result_types: Sequence[Attribute] | None = None,
     ) -> list[str]:
-        """A node of ONNX as ONNX means it, or of another domain."""
+        """Adds a node with standard ONNX semantics, or of another domain."""
         ids = [self._draft.names.new(op_type, index) for index in range(outputs)]
         return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
 
@@ -287,7 +289,7 @@ class Builder(Annotations, ModelSource):
         result_types: Sequence[Attribute],
         debugContext: object,
     ) -> list[str]:
-        """A node of another domain; its maker says the types of its results."""
+        """Adds a node of another domain, with given result types."""
         self._root._draft.writer.opsets.setdefault(domain, 1)
         count = len(result_types)
         return self.plain_node(op_type, args, attributes, count, debugContext, domain, result_types)
@@ -295,7 +297,7 @@ class Builder(Annotations, ModelSource):
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
-        """Whether a session will not take the node: then nobody needs to know its types."""
+        """Whether a session will reject the node, so that its types do not matter."""
         return self._draft.refuses(op_type, domain, args, attributes)
 
     def named_node(
@@ -308,7 +310,7 @@ class Builder(Annotations, ModelSource):
         result_types: Sequence[Attribute] | None = None,
         debugContext: object = "",
     ) -> list[str]:
-        """A node whose outputs have these ids."""
+        """Adds a node with these output ids."""
         label = _text(debugContext)
         if not domain and not self._draft.refuses_early:
             narrow = self._draft.to_narrow(op_type, args)
@@ -326,7 +328,7 @@ class Builder(Annotations, ModelSource):
         return list(ids)
 
     def _note_call(self, context: object, ids: Sequence[str], values: Mapping[str, Json]) -> None:
-        """Gives a call a number, and tells it to the file of debug infos, if there is one."""
+        """Numbers a call, and records it in the debug info file, if one is open."""
         number = new_id()
         self._root._debug_ids |= dict.fromkeys(ids, number)
         infos = being_written()
@@ -347,7 +349,7 @@ class Builder(Annotations, ModelSource):
         numOutputs: int = 1,
         name: str = "",
     ) -> list[str]:
-        """A node of any domain."""
+        """Adds a node of any domain."""
         attributes = {key: _custom_attribute(key, value) for key, value in attributes.items()}
         self._root._draft.writer.opsets.setdefault(domain, opVersion)
         types = [UNKNOWN] * numOutputs
@@ -362,31 +364,34 @@ class Builder(Annotations, ModelSource):
         *,
         debugPrefix: object = "",
     ) -> str:
-        """Reshape to a shape that is known now; whole numbers may come out of a division."""
+        """
+        Reshapes to a constant shape; float dimensions, such as quotients, are converted to
+        integers.
+        """
         debugContext = debugContext or debugPrefix
         label = f"{_text(debugContext)}_const"
         held = aiOnnx.constant(np.array(shape).astype(np.int64), debugContext=label)
         return str(aiOnnx.reshape([args[0], held], debugContext=debugContext))
 
     def checkpointOutput(self, nodeOutputNames: NodeIds) -> list[str]:
-        """Identities of the tensors, which are kept for the backward pass."""
+        """Adds identities of tensors that are checkpoints for the backward pass."""
         ids = [nodeOutputNames] if isinstance(nodeOutputNames, str) else list(nodeOutputNames)
         made = [str(self.aiOnnx.identity([id])) for id in ids]
         for id in made:
             self._annotate(RECOMPUTE, id, RecomputeType.Checkpoint)
         return made
 
-    # questions
+    # queries
 
     def value_of(self, id: str) -> SSAValue:
         return self._draft.value_of(id)
 
     def type_of(self, id: str) -> Attribute:
-        """The type of a tensor, as far as it is known."""
+        """The type of a tensor, if known."""
         return self.value_of(id).type
 
     def _shown_type(self, id: str) -> Attribute:
-        """The type of a tensor; of a weight of groups of replicas that of its array."""
+        """The type of a tensor; for a weight with replica groups, the type of its array."""
         return self._draft.grouped.get(id) or self.type_of(id)
 
     def getTensorShape(self, id: str) -> list[int | str]:
@@ -422,11 +427,11 @@ class Builder(Annotations, ModelSource):
         return list(self._draft.outputs)
 
     def getValueTensorIds(self) -> list[str]:
-        """What the nodes compute."""
+        """The results of nodes."""
         return self._draft.computed()
 
     def getTrainableTensorIds(self) -> list[str]:
-        """Weights of floating-point numbers."""
+        """Floating-point weights."""
         return [id for id in self._draft.initialized if self._is_float(id)]
 
     def _is_float(self, id: str) -> bool:
@@ -448,15 +453,15 @@ class Builder(Annotations, ModelSource):
         self._draft.writer.name = name
 
     def createSubgraphBuilder(self) -> Builder:
-        """A builder of a graph that a node of this one will hold (`call`, `logical_if`, `loop`)."""
+        """A builder of a subgraph for a node of this graph (`call`, `logical_if`, `loop`)."""
         return self._createSubgraphBuilder()
 
     def _createSubgraphBuilder(self) -> Builder:
-        """PopART's core of one, which here is a builder itself."""
+        """PopART's core of a builder, which is a builder itself here."""
         return type(self)(builderCore=self)
 
     def embedReplicationFactor(self, replicationFactor: int) -> None:
-        """Says in the model for how many replicas its weights are."""
+        """Records in the model the number of replicas of its weights."""
         if replicationFactor < 1:
             raise popart_exception(
                 f"there cannot be {replicationFactor} replicas", "embedReplicationFactor"
@@ -466,15 +471,15 @@ class Builder(Annotations, ModelSource):
     # the model
 
     def graph(self) -> Graph:
-        """The graph so far; the builder can go on."""
+        """A copy of the graph so far."""
         return self._draft.graph()
 
     def called_graph(self) -> Graph:
-        """The graph so far, which is to be called: what it takes from around it are inputs."""
+        """A copy of the graph so far, to be called: tensors of the parent graph become inputs."""
         return self._draft.called_graph()
 
     def called_inputs(self) -> list[str]:
-        """The ids of what a call brings."""
+        """The ids of the operands of a call."""
         return self._draft.called_inputs
 
     def module(self) -> ModuleOp:
@@ -488,7 +493,9 @@ class Builder(Annotations, ModelSource):
             return bytes(message.SerializeToString())
 
     def saveInitializersExternally(self, ids: Sequence[str], filename: str) -> None:
-        """Writes weights to a file, which models then name: for models of more than 2 GB."""
+        """
+        Writes weights to a file, which the model then refers to; for models of more than 2 GB.
+        """
         with as_popart_errors():
             message = exported(self.module(), self.weights, self._external)
             self._external |= save_externally(message, ids, str(filename))
@@ -500,17 +507,17 @@ class Builder(Annotations, ModelSource):
             write_file(filename, [content])
 
     def to_pgraph(self) -> pgraph.Listing:
-        """The model so far as `.pgraph` text, all weights written out."""
+        """The model so far as `.pgraph` text, with all weights."""
         return pgraph.Listing.of(self.module(), self.weights)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows; large weights are only named."""
+        """The model in a notebook; large weights are only named."""
         if not self._draft.outputs:
             return f"<pre>{escape(repr(self))}: no outputs yet</pre>"
         return pgraph.Listing.of(self.module(), self.weights, whole=False)._repr_html_()
 
     def take(self, module: ModuleOp) -> None:
-        """Takes over a model's graph, so that calls can go on with it; the module is spent."""
+        """Takes over a model's graph to continue with."""
         self._draft = Draft.continuing(module, self.weights, self._names())
         self._version = self._draft.writer.opsets.get("")
 
@@ -521,7 +528,7 @@ def _text(context: object) -> str:
 
 
 def _method(op: OnnxOp) -> str:
-    """What PopART calls the method that adds a node."""
+    """PopART's name of the method that adds a node."""
     if not op.domain:
         opset = max(FIRST_OPSET, op.since_version)
         return f"popart::AiOnnxOpset{opset}::{method_name(op.op_type)}"
@@ -532,7 +539,7 @@ def _method(op: OnnxOp) -> str:
 
 
 def _form(**parameters: object) -> Signature:
-    """A form of a method: parameters with annotations, and a debug context."""
+    """A signature: parameters with annotations, and a debug context."""
     kind = Parameter.POSITIONAL_OR_KEYWORD
     found = [Parameter(name, kind, annotation=one) for name, one in parameters.items()]
     return Signature([*found, Parameter("debugContext", kind, default="", annotation=str)])
@@ -552,9 +559,10 @@ _WEIGHTS = (
 
 
 def _custom_attribute(name: str, value: object) -> object:
-    """A word or a number, or a list of words or of numbers; anything else is refused."""
+    """A string or number, or a list of strings or of numbers; anything else is rejected."""
     if isinstance(value, list | tuple):
-        # NumPy's whole numbers stand in lists only, as in all releases of PopART but its last.
+        # Integers of NumPy are accepted in lists only, as in all releases of PopART except the
+        # last.
         found = [int(one) if isinstance(one, np.integer) else one for one in value]
         kinds = {str if isinstance(one, str) else float for one in found if _is_plain(one)}
         if len(kinds) > 1 or not all(map(_is_plain, found)):

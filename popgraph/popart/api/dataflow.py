@@ -20,8 +20,8 @@ _NO_PERIOD = "A return period should not be supplied for this anchor return type
 
 class AnchorReturnType:
     """
-    Which values of an anchor a step returns: `"All"`, `"Final"`, `"Sum"`, or every Nth with
-    `AnchorReturnType("EveryN", N)`. Case does not matter.
+    The values of an anchor that a step returns: `"All"`, `"Final"`, `"Sum"`, or every Nth with
+    `AnchorReturnType("EveryN", N)`. Case is ignored.
     """
 
     @typed
@@ -81,12 +81,12 @@ class AnchorReturnType:
 
     @property
     def kept(self) -> Kept:
-        """The values that come back."""
+        """The values that are returned."""
         last, summed = AnchorReturnTypeId.Final, AnchorReturnTypeId.Sum
         return Kept(self._period, last=self._id is last, summed=self._id is summed)
 
     def prefix(self, step: StepPlan) -> Shape:
-        """The dimensions before the tensor's own."""
+        """The leading dimensions of the anchor's array."""
         return self.kept.axes(step)
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class AnchorReturnType:
 
 @typed
 class DataFlow:
-    """How many batches a step has, and which tensors it returns."""
+    """The number of batches per step, and the tensors to return."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class DataFlow:
         return self._anchors[id]
 
     def only(self, ids: Iterable[str]) -> DataFlow:
-        """The same flow with fewer anchors."""
+        """The same data flow with fewer anchors."""
         fewer = copy(self)
         fewer._anchors = {id: self._anchors[id] for id in ids}
         return fewer

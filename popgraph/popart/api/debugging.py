@@ -1,6 +1,6 @@
 """
-PopART's names for where things were made and what went wrong: the places of calls in the user's
-program, and what is noted from `initializePoplarDebugInfo` to `closePoplarDebugInfo`.
+PopART's debug information: source locations of calls, and the entries recorded between
+`initializePoplarDebugInfo` and `closePoplarDebugInfo`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMN = IntAttr(0)
 
 
 def caller() -> FrameType | None:
-    """The innermost caller outside of this package, if there is one."""
+    """The innermost caller outside of this package, if any."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
         frame = frame.f_back
@@ -35,14 +35,14 @@ def caller() -> FrameType | None:
 
 
 def place_of_call() -> FileLineColLoc | None:
-    """Its line."""
+    """The source location of that caller."""
     frame = caller()
     return None if frame is None else _place(frame.f_code.co_filename, frame.f_lineno)
 
 
 @lru_cache(4096)
 def _place(file: str, line: int) -> FileLineColLoc:
-    """Made once: what builds a model calls the same lines again and again."""
+    """Cached, because programs call the builder from the same lines repeatedly."""
     return FileLineColLoc(_text(file), IntAttr(line), COLUMN)
 
 
@@ -57,14 +57,14 @@ _IDS = count(1)
 
 
 def new_id() -> int:
-    """The number of a layer's entry; no other has it in this process."""
+    """A process-wide unique number of an entry."""
     return next(_IDS)
 
 
 @typed
 @dataclass(frozen=True)
 class SourceLocation:
-    """A place in a program."""
+    """A source location in a program."""
 
     functionName: str = ""
     fileName: str = ""
@@ -72,7 +72,7 @@ class SourceLocation:
 
 
 def location_of_call() -> SourceLocation | None:
-    """The line outside of this package that called it, if there is one."""
+    """The source location of the innermost caller outside of this package, if any."""
     frame = caller()
     if frame is None:
         return None
@@ -82,16 +82,16 @@ def location_of_call() -> SourceLocation | None:
 @dataclass
 class DebugInfos:
     """
-    The entries, in the form that Poplar gives them: `contexts`, and a table of texts.
+    The debug info entries in Poplar's format: `contexts`, and a string table.
 
-    An entry has a number, the layer that made it, a name and a place if they are known, the number
-    of the entry of the layer above if there is one, and the values that the layer tells.
+    An entry has a number and a layer. Optional are a name, a location, the number of the parent
+    entry, and values of the layer.
     """
 
     path: Path
     format: str
     made_by: dict[str, int] = field(default_factory=dict)
-    """By the id of a tensor, the last entry of what made it."""
+    """By tensor id, the latest entry of its creation."""
     _contexts: list[tuple[dict[str, Json], Mapping[str, Json]]] = field(default_factory=list)
     _texts: dict[str, int] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ class DebugInfos:
         parent: int | None = None,
         location: SourceLocation | None = None,
     ) -> int:
-        """Adds an entry, whose values may still change; its number."""
+        """Adds an entry, whose values may still change; returns its number."""
         entry: dict[str, Json] = {"id": number or new_id(), "layer": layer}
         if name:
             entry["name"] = name
@@ -128,7 +128,7 @@ class DebugInfos:
         return {"contexts": contexts, "stringTable": list[Json](self._texts)}
 
     def add_call(self, context: object, values: Mapping[str, Json], number: int) -> None:
-        """Adds an entry of a builder's call, which may have a DebugContext, or a name."""
+        """Adds an entry for a builder call, with its DebugContext or name."""
         above = getattr(context, "debugInfo", None)
         self.add(
             "popartbuilder",
@@ -144,14 +144,14 @@ _open: list[DebugInfos] = []
 
 
 def being_written() -> DebugInfos | None:
-    """Where entries go, if anybody wants them."""
+    """The open debug info file, if any."""
     return _open[-1] if _open else None
 
 
 @typed
 class DebugContext:
     """
-    A name for what is built; a plain string does as well.
+    A name for graph elements; a plain string works as well.
 
     `DebugContext()`, `(name)`, `(name, location)` and `(debugInfo, name)` are accepted.
     """
@@ -167,7 +167,7 @@ class DebugContext:
         self.debugInfo = next((one for one in given if isinstance(one, DebugInfo)), debugInfo)
         self.loc = next((one for one in given if isinstance(one, SourceLocation)), loc)
         self.location = location_of_call() if self.loc is None else self.loc
-        """The line that made it, unless another one is given."""
+        """The line that created it, unless another one is given."""
 
     def _key(self) -> tuple[object, ...]:
         return self.name, self.debugInfo, self.loc
@@ -182,7 +182,7 @@ class DebugContext:
 @typed
 @dataclass(eq=False)
 class DebugInfo:
-    """What is noted about a layer of a program, for the file of `initializePoplarDebugInfo`."""
+    """Information about a layer of a program, for the file of `initializePoplarDebugInfo`."""
 
     debugContext: DebugContext | str = ""
     layer: str = ""
@@ -206,7 +206,7 @@ class DebugInfo:
         )
 
     def setValue(self, name: str, value: str | list[str]) -> bool:
-        """Notes a value; whether it is written."""
+        """Sets a value; returns whether it will be written."""
         self.values[name] = value if isinstance(value, str) else list[Json](value)
         return being_written() is not None
 
@@ -216,7 +216,7 @@ class DebugInfo:
 
 @typed
 class OutOfMemoryError:
-    """Whether a compilation ran out of the memory of tiles: it did if there is a message."""
+    """Whether a compilation exceeded the memory of tiles: true if there is a message."""
 
     def __init__(self, message: str = "", summary: str | None = None, hint: str = "") -> None:
         self._message, self._summary, self.hint = message, summary, hint
@@ -243,13 +243,13 @@ class OutOfMemoryError:
 
 
 class NumIOTiles(int):
-    """How many tiles of an IPU move data; `NumIOTiles()` is 0."""
+    """The number of IO tiles of an IPU; `NumIOTiles()` is 0."""
 
 
 @typed
 def initializePoplarDebugInfo(filename: str, format: str = "json") -> None:
     """
-    Notes what builders, `DebugInfo`s and sessions make, until `closePoplarDebugInfo`.
+    Records builder calls, `DebugInfo`s and sessions until `closePoplarDebugInfo`.
 
     The file is JSON, or CBOR if `format` is "cbor".
     """

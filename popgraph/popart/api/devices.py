@@ -1,4 +1,4 @@
-"""PopART's devices and device manager, all of which are this machine."""
+"""PopART's devices and device manager; this machine emulates all devices."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DeviceInfo:
     """
     A device; also a context manager that detaches at its end.
 
-    `backend` ("c", or "reference" for NumPy) and `threads` are ours; where they are not given, the
-    environment's `POPGRAPH_BACKEND` and `POPGRAPH_THREADS` decide.
+    `backend` ("c", or "reference" for NumPy) and `threads` are extensions; their defaults are the
+    environment's `POPGRAPH_BACKEND` and `POPGRAPH_THREADS`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DeviceInfo:
 
     @property
     def ipu(self) -> Ipu | None:
-        """The machine behind the device; a CPU has none, and stands for itself."""
+        """The IPU model of the device; None for a CPU."""
         if self._type is DeviceType.Cpu:
             return None
         generation = IPUS.get(self._version, MK2)
@@ -99,7 +99,7 @@ class DeviceInfo:
 
     @property
     def runs(self) -> bool:
-        """Whether steps can run; programs are only compiled for a device that is not there."""
+        """Whether steps can run; for an offline device, programs are only compiled."""
         return self._connection is not DeviceConnectionType.Never
 
     def attach(self) -> bool:
@@ -137,20 +137,20 @@ _VERSIONS = {
     DeviceType.Sim: "<unknown-sim>",
     DeviceType.OfflineIpu: "<offline-ipu>",
 }
-"""What PopART says of devices that have no driver."""
+"""PopART's version strings of devices without a driver."""
 
 
 @typed
 class DeviceManager:
     """
-    Finds and makes devices.
+    Finds and creates devices.
 
-    Programs written for IPUs are to run anywhere, so whoever asks for IPUs gets devices that say
-    they are, and this machine does their work.
+    Programs written for IPUs should run anywhere: a request for IPUs returns devices that report to
+    be IPUs, while this machine executes their programs.
     """
 
     def _check_connection(self, connectionType: DeviceConnectionType) -> None:
-        """A device to which nothing may be connected is no hardware."""
+        """Rejects connection type Never for hardware devices."""
         if connectionType is DeviceConnectionType.Never:
             raise popart_exception(
                 "Trying to acquire a hardware device when connectionType is "
@@ -189,7 +189,7 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> DeviceInfo:
-        """Some IPUs, whose work this machine does."""
+        """IPUs emulated by this machine."""
         self._check_connection(connectionType)
         return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
@@ -199,13 +199,13 @@ class DeviceManager:
         pattern: SyncPattern = SyncPattern.Full,
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo:
-        """One IPU, whose work this machine does; every number is one."""
+        """One IPU emulated by this machine; any id is accepted."""
         self._check_connection(connectionType)
         return _ipu(1, 0, connectionType, id)
 
     tryAcquireAvailableDevice = acquireAvailableDevice
     tryAcquireDeviceById = acquireDeviceById
-    """There is always a device here. Programs replace the methods that try by the others."""
+    """There is always a device here. Programs replace the `try...` methods by these."""
 
     def enumerateDevices(
         self,
@@ -215,17 +215,17 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         tilesPerIPU: int = 0,
     ) -> list[DeviceInfo]:
-        """The one device there is."""
+        """The only device."""
         if deviceType is DeviceType.Ipu:
             return [_ipu(numIpus, tilesPerIPU, connectionType)]
         return [DeviceInfo(deviceType, numIpus, tilesPerIPU or _FEW_TILES)]
 
     def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
-        """Nothing here keeps anyone waiting."""
+        """No effect: attaching never waits here."""
 
 
 def _some_ipus(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
-    """IPUs come in powers of two."""
+    """Checks that the number of IPUs is a power of two, as PopART does."""
     if count < 1 or count & (count - 1):
         raise popart_exception(
             f"You have attempted to acquire {count} IPUs. The number of IPUs requested "

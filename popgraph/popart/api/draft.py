@@ -1,4 +1,4 @@
-"""The draft of a graph: what a builder has written so far, and the model that it began with."""
+"""The draft of a graph: the nodes written by a builder, and the model that it began with."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _LOG = log_of("builder")
 
 
 UNBOUNDED = 2**31 - 1
-"""How many operands an operator takes, by its schema, that takes any number."""
+"""The maximal operand count in schemas of variadic operators."""
 
 
 class Draft:
     """
-    A graph that is being built, whose tensors are ids.
+    A graph under construction, whose tensors are ids.
 
-    `inputs` are the ids of inputs and weights in the order in which they were added, `initialized`
-    those of weights alone. `base` is the model that this goes on with, if there is one.
+    `inputs` are the ids of inputs and weights in the order of their addition, `initialized` only
+    those of weights. `base` is the model that the draft continues, if any.
     """
 
     def __init__(self, writer: GraphWriter, names: Names, base: Model | None = None) -> None:
@@ -57,16 +57,16 @@ class Draft:
         self.initialized: list[str] = []
         self.outputs: list[str] = []
         self.called_inputs: list[str] = []
-        """The inputs of a call of this graph: its own, and tensors of the graph around it."""
+        """The operands of a call of this graph: its own inputs, and tensors of the parent graph."""
         self.notes: dict[str, str] = {}
-        """What the model says of its tensors: properties of the model."""
+        """Metadata of the model about its tensors."""
         self.refuses_early = True
-        """Whether a node that does not take its inputs is refused when it is added."""
+        """Whether a node with invalid operands is rejected when it is added."""
         self.grouped: dict[str, Attribute] = {}
-        """The types of the arrays of weights that groups of replicas have apart."""
+        """The array types of weights with replica groups."""
         self._home = Region(writer.block)
         self._nodes = 0
-        """How many nodes were added."""
+        """The number of nodes added."""
 
     @classmethod
     def empty(cls, weights: WeightStore, names: Names, opset: int) -> Draft:
@@ -74,7 +74,7 @@ class Draft:
 
     @classmethod
     def continuing(cls, module: ModuleOp, weights: WeightStore, names: Names) -> Draft:
-        """The graph of a model, so that calls can go on with it; the module is spent."""
+        """A draft that continues the graph of a model and takes over its module."""
         base = model_of(module)
         functions = {key: one.clone() for key, one in base.functions.items()}
         name = base.graph.graph_name.text
@@ -91,7 +91,7 @@ class Draft:
         return draft
 
     def inner(self) -> Draft:
-        """A graph inside of this one, which sees its tensors."""
+        """A draft of a subgraph, which sees the tensors of this graph."""
         names = type(self.names)(self.names)
         found = Draft(self.writer.subgraph(names.new("subgraph")), names)
         found.refuses_early, found.notes = self.refuses_early, self.notes
@@ -107,16 +107,16 @@ class Draft:
         return id
 
     def add_from_parent(self, id: str) -> None:
-        """A tensor of the graph around this one, for which a call may bring another."""
+        """Makes a tensor of the parent graph an operand of calls."""
         if id not in self.called_inputs:
             self.called_inputs.append(id)
 
     def add_weight(self, stem: str, array: Array, grouped: bool = False) -> str:
         """
-        A weight with its first value, which is copied.
+        Adds a weight with a copy of its initial value.
 
-        If `grouped`, the array may have an axis for the groups of replicas: how many there are is
-        only known when a session is made, and until then the shape that nodes see is not.
+        If `grouped`, the array may have a leading axis for groups of replicas. The number of groups
+        is only known when a session is created; until then, nodes see an unknown shape.
         """
         id = self.names.new(stem)
         with as_popart_errors():
@@ -130,7 +130,7 @@ class Draft:
         return id
 
     def add_output(self, id: str, repeated: bool = False) -> None:
-        """What a node makes of a graph inside of it may be several of its results: `repeated`."""
+        """Adds an output. A subgraph may return a tensor several times: `repeated`."""
         self.value_of(id)
         if id in self.outputs and not repeated:
             raise popart_exception(f"{id} already an output")
@@ -148,7 +148,7 @@ class Draft:
         result_types: Sequence[Attribute] | None,
         label: str,
     ) -> OnnxOp:
-        """A node whose outputs have these ids."""
+        """Adds a node with these output ids."""
         self._check_results(op_type, domain, len(ids))
         self._check_operands(op_type, domain, args)
         if not domain:
@@ -187,7 +187,7 @@ class Draft:
         return owner
 
     def _inferred_anyway(self, op: OnnxOp) -> list[SSAValue]:
-        """The results of a node that a session will refuse, with the types that PopART infers."""
+        """Infers the types of a node that a session will reject, as PopART does."""
         if isinstance(op, SchemaOp):
             inference = self.writer.inference
             types = types_if_admitted(op, inference.known, inference.store, inference.opsets)
@@ -196,7 +196,7 @@ class Draft:
         return list(op.results)
 
     def to_narrow(self, op_type: str, args: Sequence[str]) -> set[int]:
-        """Which operands are places that must have 32 bits, as what they stand beside has."""
+        """The operands that are i64 indices, where other operands of the same type are i32."""
         values = [self.writer.value(id) if self.writer.has_value(id) else None for id in args]
         return _to_narrow(self._class(op_type), values)
 
@@ -207,7 +207,7 @@ class Draft:
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
-        """Whether a session will refuse the node; if nobody waits for one, that is an error."""
+        """Whether a session will reject the node; raises the error if the builder is strict."""
         self._check_operands(op_type, domain, args)
         said = complaint(self.seen(op_type, domain, args, attributes))
         if said is not None and self.refuses_early:
@@ -260,14 +260,14 @@ class Draft:
         return int(self._class(op_type, domain).SCHEMA.since_version)
 
     def _operands(self, op_type: str, domain: str) -> tuple[int, int]:
-        """How many operands an operator takes, at least and at most."""
+        """Minimal and maximal number of operands."""
         if domain:
             return OPERANDS.get(op_type, (0, UNBOUNDED)) if domain == DOMAIN else (0, UNBOUNDED)
         schema = self._class(op_type, domain).SCHEMA
         return schema.min_input, schema.max_input
 
     def _check_results(self, op_type: str, domain: str, count: int) -> None:
-        """No more results than an operator of ONNX has."""
+        """Checks the number of results of an ONNX operator."""
         schema = None if domain else self._class(op_type).SCHEMA
         if schema is not None and count > schema.max_output:
             raise popart_exception(
@@ -276,7 +276,7 @@ class Draft:
             )
 
     def _check_operands(self, op_type: str, domain: str, args: Sequence[str]) -> None:
-        """As many operands as the operator takes, each of them a tensor that there is."""
+        """Checks the number of operands, and that all of them exist."""
         least, most = self._operands(op_type, domain)
         if least and not least <= len(args) <= most:
             shown = "inf" if most >= UNBOUNDED else most
@@ -314,7 +314,7 @@ class Draft:
         return self.writer.value(id)
 
     def computed(self) -> list[str]:
-        """The ids of what nodes compute."""
+        """The ids of all results of nodes."""
         nodes = (op for op in self.writer.block.ops if isinstance(op, OnnxOp))
         return [name for op in nodes for name in op.output_names if name]
 
@@ -338,7 +338,7 @@ class Draft:
         return Graph(self.writer.name, self.writer.inputs, infos, copied, self._declared(), rest)
 
     def called_graph(self) -> Graph:
-        """A copy of the graph so far, in which tensors of the graph around it are inputs."""
+        """A copy of the graph so far, with tensors of the parent graph as inputs."""
         graph = self.graph()
         infos = {info.text: info for info in graph.inputs}
         for place, id in enumerate(self.called_inputs):
@@ -355,7 +355,7 @@ class Draft:
         return graph
 
     def _declared(self) -> list[ValueInfoAttr]:
-        """What the model says about inner values: what nobody can infer from its nodes."""
+        """Declarations of inner values whose types cannot be inferred from nodes."""
         base = None if self.base is None else self.base.graph.value_infos
         infos = {} if base is None else {info.text: info for info in base}
         for op in self.writer.block.ops:
@@ -381,20 +381,20 @@ class Draft:
 
 
 def _in_words_of_popart(error: TypeMismatchError, node: Node) -> TypeMismatchError:
-    """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
+    """The error with PopART's message, if there is one; ONNX's message becomes the hint."""
     said = complaint(node)
     return TypeMismatchError(said, error.where, error.what) if said else error
 
 
 _FINDERS = {("", "ArgMax"): 0, ("", "ArgMin"): 0, ("", "TopK"): 1}
-"""Which output of an operator is places."""
+"""The output of an operator that is an index."""
 
 
 def _to_narrow(kind: type[SchemaOp], operands: Sequence[SSAValue | None]) -> set[int]:
     """
-    Which operands are places that stand where others of one type with them have 32 bits.
+    Operands that are i64 indices, while other operands of the same type variable are i32.
 
-    ONNX gives places 64 bits, and PopART 32, so programs for PopART compare them with labels.
+    ONNX's indices have 64 bits and PopART's 32, and PopART programs compare them with labels.
     """
     formals = kind.SCHEMA.inputs
     types = [formals[min(at, len(formals) - 1)].type_str for at in range(len(operands))]

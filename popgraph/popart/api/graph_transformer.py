@@ -1,4 +1,4 @@
-"""PopART's `GraphTransformer`, which rewrites ONNX models, and what PopART says of what is none."""
+"""PopART's `GraphTransformer`, which rewrites ONNX models, and its errors for invalid models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.support.errors import ModelError
 
 @contextmanager
 def reading_model(source: object) -> Iterator[None]:
-    """Within it, a model is read; one that is none is PopART's error, and so is any other."""
+    """Converts errors while a model is read to PopART's."""
     with as_popart_errors():
         missing = isinstance(source, str) and not Path(source).exists()
         try:
@@ -41,7 +41,7 @@ def reading_model(source: object) -> Iterator[None]:
 
 
 def _shown(source: object) -> str:
-    """The first bytes of what is no model, as Python prints bytes."""
+    """The first bytes of an invalid model, as Python prints bytes."""
     given = source.encode() if isinstance(source, str) else source
     if not isinstance(given, bytes):
         return type(source).__name__
@@ -59,11 +59,10 @@ def _conversion(source: str, target: str) -> Callable[[GraphTransformer], None]:
 @typed
 class GraphTransformer:
     """
-    Rewrites a model, a file or its bytes; `getModelProto` gives what it has become.
+    Rewrites a model, given as a file or bytes; `getModelProto` returns the result.
 
-    Conversions change the element types of weights, constants and declared values, those of graphs
-    inside of nodes, too, where PopART refuses. What an operator's attributes say, such as the type
-    that Cast makes, stays.
+    Conversions change the element types of weights, constants and declared values, including those
+    in subgraphs, which PopART rejects. Types in attributes, such as that of Cast, are kept.
     """
 
     def __init__(self, modelProtoOrFilename: str | bytes | Path) -> None:
@@ -88,7 +87,7 @@ class GraphTransformer:
     convertUINT8ToINT32 = _conversion("UINT8", "INT32")
 
     def convertINT64ToINT32(self, clip: bool = False) -> None:
-        """Numbers that do not fit are an error, unless `clip`, which takes the nearest."""
+        """Values out of range are an error, or with `clip` are clamped."""
         self._convert("INT64", "INT32", clip)
 
     def convertInitializersToConstants(self, ids: Sequence[str]) -> None:
@@ -105,6 +104,6 @@ class GraphTransformer:
         conversions.prepare_for_training(self._model)
 
     def saveInitializersExternally(self, ids: Sequence[str], filename: str) -> None:
-        """Writes weights to a file, which the model then names."""
+        """Writes weights to a file, which the model then refers to."""
         with as_popart_errors():
             mark(self._model, save_externally(self._model, ids, filename))

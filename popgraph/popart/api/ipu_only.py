@@ -1,4 +1,4 @@
-"""What sessions of PopART do with executables and streams that only an IPU has."""
+"""Session methods for executables and streams that only exist on IPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.popart.exceptions import popart_exception, poplar_exception
 
 @typed
 class IpuOnly(ABC):
-    """Methods of a session that are refused here in the words in which PopART refuses them."""
+    """Session methods that are rejected here, with the messages of PopART."""
 
     @property
     @abstractmethod
@@ -50,10 +50,10 @@ class IpuOnly(ABC):
 
 @typed
 class TrainingOnly:
-    """The same of sessions that train."""
+    """The same for training sessions."""
 
     def updateEngineCache(self) -> None:
-        """Cached kernels are looked up whenever they are needed."""
+        """No effect: cached kernels are looked up on demand."""
 
     def connectStreamToCallback(
         self, streamHandle: str, callback: Callable[[object], None], index: int = 0

@@ -1,4 +1,4 @@
-"""PopART's logger: `getLogger("session").setLevel("INFO")`, and notices of deprecated names."""
+"""PopART's logger: `getLogger("session").setLevel("INFO")`, and deprecation notices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from popgraph.support.logs import MODULES, level_of, log_of
 
 @typed
 class Logger:
-    """The log of a module, or of all."""
+    """The log of a module, or of all modules."""
 
     def __init__(self, name: str) -> None:
         self._name, self._log = name, log_of(name)
 
     def setLevel(self, level: str) -> None:
-        """What is less important is not written; the level of all is that of every module."""
+        """Sets the minimal level; the level of "all" applies to every module."""
         self._log.setLevel(level_of(level))
         for module in MODULES if self._name == "all" else ():
             log_of(module).setLevel(logging.NOTSET)
@@ -40,11 +40,11 @@ class Logger:
 
 @typed
 def getLogger(name: str = "all") -> Logger:
-    """The log of a module, or of all."""
+    """The log of a module, or of all modules."""
     return Logger(name)
 
 
 def deprecated(notice: str) -> None:
-    """Tells whoever called the caller to use another name, in PopART's words."""
+    """Warns the caller's caller of a deprecated name, with PopART's message."""
     log_of("popart").warning("%s", notice)
     warnings.warn(notice, DeprecationWarning, stacklevel=3)

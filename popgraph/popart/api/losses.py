@@ -1,4 +1,4 @@
-"""PopART's loss objects of old programs, as operators appended to the graph."""
+"""PopART's former loss objects, expanded to operators."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ from popgraph.support.shapes import prod
 @typed
 class Loss(ABC):
     """
-    A loss by the names of its tensors. Its output is one value per sample, under the name that
-    the user chose; what is trained is the sum over all samples and all losses.
+    A loss with the names of its tensors.
+
+    Its output has one value per sample, under the user's name. The trained value is the sum over
+    all samples and all losses.
     """
 
     def __init__(self, inputs: Sequence[str], output: str, reduction: ReductionType) -> None:
@@ -33,7 +35,7 @@ class Loss(ABC):
         self._replicas = 1
 
     def virtualGraph(self, value: int) -> None:
-        """On which IPU the loss is computed."""
+        """Sets the IPU of the loss."""
         self._places["virtualGraph"] = value
 
     def pipelineStage(self, value: int) -> None:
@@ -44,7 +46,7 @@ class Loss(ABC):
 
     @contextmanager
     def placed(self, builder: Builder) -> Iterator[None]:
-        """Within it, nodes run where the loss is to be computed."""
+        """Within it, nodes are placed like the loss."""
         with ExitStack() as places:
             for method, value in self._places.items():
                 places.enter_context(getattr(builder, method)(value))
@@ -57,7 +59,7 @@ class Loss(ABC):
         return self._output
 
     def shared_by(self, replicas: int) -> None:
-        """Of how many replicas a mean is that of all samples."""
+        """Sets the number of replicas over which a mean is taken."""
         self._replicas = replicas
 
     def trained(self, builder: Builder) -> str:
@@ -70,9 +72,9 @@ class Loss(ABC):
 
     def _scaled(self, builder: Builder, id: str, factor: float, counted: str | None = None) -> None:
         """
-        The output under its own name: `id`, times a factor, divided for a mean.
+        Writes the output: `id` times a factor, divided for a mean.
 
-        `counted` is the number of samples that a mean divides by, where not all of them count.
+        `counted` is the divisor of a mean, if some samples are ignored.
         """
         if self._reduction is ReductionType.Mean:
             shape = static_shape(builder.type_of(id))
@@ -91,18 +93,18 @@ class Loss(ABC):
         return self._number(builder, ops.reduceprod([ops.shape([id])], keepdims=0))
 
     def _number(self, builder: Builder, id: str) -> str:
-        """A tensor in the type of the loss."""
+        """Casts a tensor to the type of the loss."""
         return str(builder.aiOnnx.cast([id], TensorInfo(self._dtype(builder), []).data_type()))
 
     def _dtype(self, builder: Builder) -> np.dtype[np.generic]:
-        """The type of the loss; single precision where the builder does not know it."""
+        """The type of the loss; f32 if unknown."""
         is_known = isinstance(builder.type_of(self._inputs[0]), TensorType)
         return np.dtype(builder.getTensorDtypeString(self._inputs[0]) if is_known else "float32")
 
 
 @typed
 class NllLoss(Loss):
-    """`NllLoss(probabilities, labels, output)`: -log of the probability of each label."""
+    """`NllLoss(probabilities, labels, output)`: -log p[label]."""
 
     def __init__(
         self,
@@ -132,7 +134,7 @@ class NllLoss(Loss):
         return str(builder.aiGraphcore.nllloss(self._inputs, none, self._ignored))
 
     def _counted(self, builder: Builder) -> str | None:
-        """How many samples are not ignored, but at least 1, as the modern loss counts them."""
+        """max(1, number of samples that are not ignored), as in the current operator."""
         if self._ignored is None:
             return None
         ops, one = builder.aiOnnx, np.ones((), self._dtype(builder))
@@ -174,7 +176,7 @@ class L1Loss(Loss):
 
 
 def _summed(builder: Builder, id: str, axes: Sequence[int]) -> str:
-    """The sums over some axes, which later versions of the operator have as an input."""
+    """Sums over some axes, which are an input of later versions of ReduceSum."""
     ops = builder.aiOnnx
     if not axes:
         return id
@@ -200,7 +202,7 @@ AnyLoss: TypeAlias = str | Loss | Sequence[str | Loss]
 
 
 def append_losses(builder: Builder, losses: Sequence[str | Loss]) -> list[str]:
-    """Adds the losses to a graph; their outputs."""
+    """Adds the losses to a graph; returns their outputs."""
     for loss in losses:
         if isinstance(loss, Loss):
             with loss.placed(builder):
@@ -209,7 +211,7 @@ def append_losses(builder: Builder, losses: Sequence[str | Loss]) -> list[str]:
 
 
 def final_loss(builder: Builder, losses: Sequence[str | Loss], outputs: Sequence[str]) -> str:
-    """The one number that is trained: the sum of all losses over all samples."""
+    """The trained scalar: the sum of all losses over all samples."""
     if len(losses) == 1 and isinstance(losses[0], str):
         return losses[0]
     sums = [_sum(builder, *one) for one in zip(losses, outputs, strict=True)]
@@ -217,7 +219,7 @@ def final_loss(builder: Builder, losses: Sequence[str | Loss], outputs: Sequence
 
 
 def _sum(builder: Builder, loss: str | Loss, output: str) -> str:
-    """What a loss adds to the one number that is trained."""
+    """The term of a loss in the trained scalar."""
     if isinstance(loss, str):
         return builder.aiGraphcore.identityloss([output], ReductionType.Sum)
     with loss.placed(builder):

@@ -34,11 +34,11 @@ RESERVED_PREFIXES = {
     for which in ("default", "specific")
     for name in _OF_OPTIMIZERS.split()
 }
-"""The function that tells each reserved prefix, and the prefix."""
+"""Functions that return reserved prefixes -> the prefix."""
 
 
 class Names:
-    """The names taken in one graph, and in those around and inside it."""
+    """The names taken in a graph, its parents and its subgraphs."""
 
     def __init__(self, parent: Names | None = None) -> None:
         self._parent = parent
@@ -52,7 +52,7 @@ class Names:
         self._taken.add(name)
 
     def new(self, stem: str, output: int | None = None) -> str:
-        """`scope/stem`, `scope/stem:0` for an operator's output, `.../1` when that is taken."""
+        """`scope/stem`, `scope/stem:0` for an operator's output; `.../1` if taken."""
         base = self.scoped(stem) if output is None else f"{self.scoped(stem)}:{output}"
         name, count = base, 0
         while self.is_taken(name):

@@ -1,4 +1,4 @@
-"""Nodes of ONNX as PopART takes them: it knows forms that ONNX's own operators do not."""
+"""ONNX nodes as PopART accepts them, including forms that ONNX does not have."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
 
 _INDEXED = frozenset(["Gather", "GatherElements", "Scatter", "ScatterElements"])
-"""Operators that find places by their second operand."""
+"""Operators whose second operand is an index tensor."""
 
 _UNSIGNED = element_types.to_ir(dtypes.BY_POPART["UINT32"])
 _INT64 = dtypes.BY_POPART["INT64"]
 
 SCANS_OF_POPART = (9, 10, 11)
-"""The opsets of PopART that have the operator; those of later opsets mean what ONNX means."""
+"""PopART's opsets with its own semantics of Scan; later opsets follow ONNX."""
 
 
 class NodeWriter(Protocol):
-    """What writing nodes needs of a builder."""
+    """The part of a builder that writes nodes."""
 
     @property
     def aiOnnx(self) -> Any: ...
@@ -59,7 +59,7 @@ def popart_node(
     outputs: int,
     context: object,
 ) -> list[str]:
-    """Adds what the methods of `aiOnnx` of this version ask for."""
+    """Adds the node of an `aiOnnx` method of this version."""
     if op_type in _INDEXED:
         args = _with_signed_indices(builder, args, context)
         if op_type.startswith("Scatter"):
@@ -76,7 +76,7 @@ def popart_node(
 def _with_signed_indices(
     builder: NodeWriter, args: Sequence[str], context: object
 ) -> Sequence[str]:
-    """PopART's indices may be UINT32, which ONNX's are never."""
+    """Casts UINT32 indices, which PopART allows and ONNX does not."""
     type_ = builder.type_of(args[1]) if len(args) > 1 else None
     if not isinstance(type_, TensorType) or type_.element_type != _UNSIGNED:
         return args
@@ -87,7 +87,7 @@ def _with_signed_indices(
 def _with_updates_of_indices(
     builder: NodeWriter, version: int | None, args: Sequence[str], context: object
 ) -> Sequence[str]:
-    """PopART scatters as many updates as there are indices; ONNX wants no more to be given."""
+    """Slices updates to the shape of the indices: PopART ignores the rest, ONNX rejects it."""
     if len(args) != 3:
         return args
     indices, updates = (static_shape(builder.type_of(id)) for id in args[1:])
@@ -108,13 +108,13 @@ def _with_updates_of_indices(
 
 
 SLICE_HAS_INPUTS = 10
-"""The version of ai.onnx since which the bounds of Slice are inputs, no attributes."""
+"""The version of ai.onnx in which the bounds of Slice became inputs."""
 
 
 def _transposed_convolution(
     builder: NodeWriter, args: Sequence[str], attributes: Mapping[str, Any], context: object
 ) -> list[str]:
-    """An `output_shape` with batch and channels only repeats what the pads make of the input."""
+    """Drops an `output_shape` with batch and channels if it only repeats the inferred shape."""
     told = list(attributes.get("output_shape") or ())
     shape = static_shape(builder.type_of(args[0])) if args else None
     if shape is None or len(told) != len(shape):
@@ -141,7 +141,7 @@ def _loop(
     outputs: int,
     context: object,
 ) -> list[str]:
-    """A Loop whose trip count and whose body's counter are INT64, as ONNX has them."""
+    """A Loop with an INT64 trip count and body counter, as ONNX requires."""
     type_ = builder.type_of(args[0]) if args and args[0] else None
     if isinstance(type_, TensorType):
         row = element_types.from_ir(type_.element_type)
@@ -157,7 +157,7 @@ def _loop(
 
 
 def _count_widely(body: Graph, opset: int) -> None:
-    """Gives the body its counter in 64 bits, cast to the type that its nodes expect."""
+    """Gives the body an i64 counter, cast to the type that its nodes expect."""
     counter = body.block.args[0] if body.block.args else None
     if counter is None or not isinstance(counter.type, TensorType):
         return
@@ -184,10 +184,10 @@ def _scan(
     debugContext: object,
 ) -> list[str]:
     """
-    A Scan as PopART means it, by an operator whose meaning is ONNX's.
+    A Scan with PopART's semantics, expressed by ONNX's.
 
-    A scanned vector gives pieces of one element, where ONNX gives scalars. What the body makes of
-    the pieces is joined along its own scanned axis, where ONNX puts a new axis before it.
+    A scanned vector yields slices of one element, where ONNX yields scalars. PopART concatenates
+    results along an existing axis, where ONNX inserts a new axis.
     """
     states = len(args) - int(attributes["num_scan_inputs"])
     scanned = [_with_an_axis(builder, id) for id in args[states:]]
@@ -200,12 +200,12 @@ def _scan(
 
 
 def _from_front(attributes: Mapping[str, Any]) -> dict[str, object]:
-    """With axes of ONNX's results, which have one axis more than the body's: none is negative."""
+    """The attributes of Scan for ONNX, whose stacked results have one more axis."""
     axes = attributes.get("scan_output_axes") or ()
     if any(axis < 0 for axis in axes):
         raise popart_exception(
-            f"the axes {list(axes)} of the results of Scan are counted from behind",
-            hint="count them from the front: how many axes there are is not known yet",
+            f"the axes {list(axes)} of the results of Scan are negative",
+            hint="use non-negative axes: the rank is not known yet",
         )
     return dict(attributes)
 
@@ -218,7 +218,7 @@ def _with_an_axis(builder: NodeWriter, id: str) -> str:
 
 
 def _joined(builder: NodeWriter, id: str, axis: int) -> str:
-    """The results of all turns behind one another along an axis, those of scalars as a vector."""
+    """Merges the stacked axis into the next one; scalars become a vector."""
     shape = static_shape(builder.type_of(id))
     if shape is None:
         return _joined_unseen(builder, id, axis)
@@ -229,7 +229,7 @@ def _joined(builder: NodeWriter, id: str, axis: int) -> str:
 
 
 def _joined_unseen(builder: NodeWriter, id: str, axis: int) -> str:
-    """The same by what the shape will be: results of graphs are not always known here."""
+    """Does the same with a runtime shape, if the static one is unknown."""
     onnx = builder.aiOnnx
     shape = onnx.shape([id])
     before = [_places(onnx, shape, 0, axis)] if axis else []
@@ -239,7 +239,7 @@ def _joined_unseen(builder: NodeWriter, id: str, axis: int) -> str:
 
 
 def _places(onnx: Any, shape: str, start: int, end: int) -> str:
-    """Some numbers of a shape, by the Slice of the opset."""
+    """A slice of a shape, with the Slice of the opset."""
     if onnx.version < 10:
         return str(onnx.slice([shape], ends=[end], starts=[start], axes=[0]))
     bounds = [onnx.constant(np.array([at], np.int64)) for at in (start, end, 0)]

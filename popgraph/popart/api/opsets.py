@@ -18,14 +18,14 @@ from popgraph.popart.exceptions import as_popart_errors, popart_exception
 from popgraph.support.names import closest
 
 FIRST_OPSET = 6
-"""PopART's oldest; operators of older sets are as they were in this one."""
+"""PopART's oldest opset; operators of earlier ones have the same form."""
 LAST_OPSET = max(schema.since_version for schema in SCHEMAS if not schema.domain)
 
 POPART_OPSETS = {f"AiOnnxOpset{version}": version for version in range(FIRST_OPSET, 12)}
-"""The operator sets that PopART has, by its names of their classes."""
+"""PopART's operator sets by class name."""
 
 _PREFIXED = {"And", "If", "Not", "Or", "Xor"}
-"""Operators whose plain name is a word of Python, and Xor to match."""
+"""Operators that are Python keywords, and Xor by analogy."""
 
 
 _KEEPING = "LogSumExp Max Mean Min Prod Sum"
@@ -35,16 +35,19 @@ OVER_NO_AXES: dict[str, tuple[str, int]] = {
     "ReduceLogSum": ("Log", 1),
     "ReduceSumSquare": ("Mul", 2),
 }
-"""What reductions with `axes=[]` do, which ONNX cannot say: an operator, its one input so often."""
+"""
+Reductions with `axes=[]`, which ONNX cannot express: an operator and the number of times that its
+operand repeats.
+"""
 
 
 Method: TypeAlias = Callable[..., Any]
 Schema: TypeAlias = Any
-"""ONNX's description of one version of an operator."""
+"""ONNX's schema of one version of an operator."""
 
 
 class NodeSink(Protocol):
-    """What a set of operators needs of a builder."""
+    """The part of a builder that operator sets need."""
 
     def add_node(
         self,
@@ -74,13 +77,13 @@ class Opset:
 
 
 class AiOnnxMl(Opset):
-    """Those of ai.onnx.ml, of which PopART's builder has none."""
+    """The operators of ai.onnx.ml; PopART's builder has none."""
 
     VERSION = 1
 
 
 class OnnxOpset(Opset):
-    """Those of ai.onnx, which tell in which version there is what they lack."""
+    """The operators of ai.onnx; errors about missing ones name the versions that have them."""
 
     def __getattr__(self, name: str) -> Any:
         schemas = [] if name.startswith("_") else _forms(name)
@@ -94,19 +97,19 @@ class OnnxOpset(Opset):
 
 
 def _chosen(version: int) -> str:
-    """How a builder is told the version of the operators."""
+    """A hint for choosing the operator version."""
     return f"Builder(opsets={{'ai.onnx': {version}}}) chooses"
 
 
 @cache
 def _forms(method: str) -> list[Schema]:
-    """The versions of the operator of a method, in their order."""
+    """The versions of a method's operator, in order."""
     found = [one for one in SCHEMAS if not one.domain and method_name(one.name) == method]
     return sorted((one for one in found if not is_removed(one)), key=lambda one: one.since_version)
 
 
 def _other_form(name: str, schema: Schema, args: Sequence[Any], named: Mapping[str, Any]) -> str:
-    """The nearest version of an operator that takes such arguments, as a line of an error."""
+    """The closest version of an operator with these arguments, as a line of an error."""
     forms = _forms(name)
     near = sorted(forms, key=lambda one: abs(one.since_version - schema.since_version))
     for form in near:
@@ -136,16 +139,16 @@ def _returns_list(schema: Schema) -> bool:
 
 
 def _counts_outputs(schema: Schema) -> bool:
-    """Whether a call must say how many outputs it wants."""
+    """Whether a call must specify the number of outputs."""
     return bool(schema.min_output != schema.max_output)
 
 
 def _default(schema: Schema, attribute: Any) -> object:
-    """What the signature shows for an attribute that may be left out; None and [] leave it out."""
+    """The default of an attribute in the signature; None and [] omit it."""
     value = attribute.default_value
     kind = attribute.type.name
     if kind in ("INTS", "FLOATS", "STRINGS"):
-        # No axes at all is not the same as an empty list of them.
+        # A missing list of axes means all axes; an empty list means none.
         return None if schema.name.startswith("Reduce") else []
     if value.name:
         return {"INT": value.i, "FLOAT": float(str(np.float32(value.f)))}.get(
@@ -158,7 +161,7 @@ def signature_of(schema: Schema) -> Signature:
     """
     PopART's order: args, num_outputs, required attributes, the others, each in alphabetical order.
 
-    `auto_pad`, which PopART leaves out, is an extension and must be named.
+    `auto_pad`, which PopART lacks, is an extension and keyword-only.
     """
     parameters = []
     if schema.inputs:
@@ -190,7 +193,7 @@ def signature_of(schema: Schema) -> Signature:
 
 
 def _annotation(name: str, attribute: Any, *, optional: bool = False) -> object:
-    """What a call may give for an attribute; element types have names as well as numbers."""
+    """The annotation of an attribute; element types may be names or numbers."""
     kind = None if name in _TYPES else _ANNOTATIONS.get(attribute.type.name)
     return Any if kind is None else kind | None if optional else kind
 
@@ -260,7 +263,7 @@ def _method(schema: Schema) -> Method:
 
 
 def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object]:
-    """The attributes to write: what stands for "not given" is left out."""
+    """The attributes to write, without those that mean "not given"."""
     result = {}
     for name, value in given.items():
         if name == "is_value_sparse":
@@ -282,7 +285,7 @@ def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object
 
 
 def _schemas_of(version: int) -> list[Schema]:
-    """The operators that are new in a version (in the first: all of them, in their last form)."""
+    """The operators that are new in a version; for the first version, all in their latest form."""
     newest: dict[str, Schema] = {}
     for schema in SCHEMAS:
         if schema.domain or is_removed(schema) or schema.since_version > version:
@@ -297,7 +300,7 @@ def _schemas_of(version: int) -> list[Schema]:
 
 @cache
 def onnx_opset(version: int) -> type[Opset]:
-    """The class `AiOnnx<version>`; each inherits from the one before it."""
+    """The class `AiOnnx<version>`; each inherits from the previous one."""
     parent = OnnxOpset if version == FIRST_OPSET else onnx_opset(version - 1)
     methods: dict[str, object] = {
         method_name(schema.name): _method(schema) for schema in _schemas_of(version)

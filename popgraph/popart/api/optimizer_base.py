@@ -1,6 +1,6 @@
 """
-What PopART's optimizers have in common: numbers by name, for all or for particular weights, checks,
-and which may replace which.
+The base of PopART's optimizers: named hyperparameters, global or for specific weights, their
+checks, and the rules of replacement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from popgraph.popart.exceptions import (
 @typed
 class OptimizerValue:
     """
-    A number that is baked into the program (`isConst`) or sent to it by the host.
+    A number that is constant in the program (`isConst`), or written by the host.
 
     `OptimizerValue(0.1)`, `OptimizerValue(0.1, False)` and `OptimizerValue((0.1, False))`.
     """
@@ -56,7 +56,7 @@ class OptimizerValue:
         return ours.Scalar(self._value, self._constant)
 
     def validate_replacement(self, new: OptimizerValue) -> None:
-        """A constant must stay what it is, and what is none may not become one."""
+        """A constant must keep its value, and a variable may not become a constant."""
         if self._constant != new._constant:
             raise popart_exception("Can not replace a constant value with a non constant value.")
         if self._constant and self._value != new._value:
@@ -77,7 +77,7 @@ class OptimizerValue:
 @typed
 @dataclass
 class OptimizerValueMap:
-    """One hyper-parameter: its default, and its values for particular weights."""
+    """A hyperparameter: its default, and its values for specific weights."""
 
     default: OptimizerValue
     specifics: dict[str, OptimizerValue] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class OptimizerValueMap:
         return bool(self.specifics) if id is None else id in self.specifics
 
     def insertSpecific(self, id: str, value: OptimizerValue) -> None:
-        """Gives one weight a value of its own, once."""
+        """Sets the value for one weight, once."""
         if id in self.specifics:
             raise popart_exception(
                 f"Attempt to insert specific value for optimization Tensor {id}failed as there is "
@@ -118,7 +118,7 @@ class OptimizerValueMap:
 
 @contextmanager
 def explained(before: str, kind: type[popart_exception] = popart_exception) -> Iterator[None]:
-    """Puts something before the text of an error."""
+    """Prefixes the message of an error."""
     try:
         yield
     except popart_exception as error:
@@ -128,7 +128,7 @@ def explained(before: str, kind: type[popart_exception] = popart_exception) -> I
 @typed
 @dataclass(init=False)
 class ClipNormSettings:
-    """The gradients of these weights together are shrunk to at most this norm."""
+    """Clips the global norm of the gradients of these weights."""
 
     weightIds: list[str]
     maxNorm: float
@@ -162,9 +162,9 @@ def values_from_dict(
     values: Mapping[Any, object], known: Sequence[str], where: str, refusal: str
 ) -> dict[str, OptimizerValue]:
     """
-    The entries of an optimizer's dictionary, each a tuple `(number, constant?)`.
+    The entries of an optimizer's dictionary, tuples `(number, constant?)`.
 
-    Of a key that is not known, the refusal tells with its name.
+    `refusal` is the message for an unknown key.
     """
     result = {}
     for key, value in values.items():
@@ -192,7 +192,7 @@ def values_from_dict(
 
 @dataclass(frozen=True)
 class Parameter:
-    """A hyper-parameter: PopART's name, ours, its default, and what it may be."""
+    """A hyperparameter: PopART's name, ours, its default, and its constraints."""
 
     name: str
     ours: str
@@ -200,10 +200,10 @@ class Parameter:
     words: str
     positive: bool = False
     plural: str = ""
-    """What a replacement is said to have a problem with, if it is not the words and an s."""
+    """The name in replacement errors; by default, `words` with an s."""
 
     for_all: bool = False
-    """Whether its default has no name of its own, as what all weights have in common."""
+    """Whether its default has no separate name, because it applies to all weights."""
 
     @property
     def default_key(self) -> str:
@@ -228,18 +228,18 @@ class Parameter:
 
 
 def values_of(name: str) -> Callable[[Optimizer], OptimizerValueMap]:
-    """A method that gives the values of a parameter."""
+    """A method that returns the values of a parameter."""
     return lambda self: self._maps[name]
 
 
 @typed
 class Optimizer(ABC):
-    """Hyper-parameters by name, with defaults and values for particular weights."""
+    """Named hyperparameters with defaults and values for specific weights."""
 
     KIND: ClassVar[str]
     PARAMETERS: ClassVar[tuple[Parameter, ...]]
     OLD_KEYS: ClassVar[tuple[str, ...]] = ()
-    """Names of parameters that are still taken, and told as allowed."""
+    """Former parameter names, still accepted and listed as allowed."""
 
     def __init__(
         self,
@@ -274,11 +274,11 @@ class Optimizer(ABC):
             )
 
     def _insists_on_learning(self) -> bool:
-        """Whether a learning rate that is always zero is refused."""
+        """Whether a learning rate that is always zero is rejected."""
         return True
 
     def insertSpecific(self, tensorId: str, values: Mapping[Any, object]) -> None:
-        """Values of one weight alone; what is not named is as for all others."""
+        """Sets values of one weight; unnamed ones keep the defaults."""
         known = tuple(one.name for one in self.PARAMETERS)
         refusal = f"Invalid key {{}} in {self.KIND}::insertSpecific. Permitted keys"
         given = values_from_dict(values, known, f"{self.KIND}.insertSpecific()", refusal)
@@ -295,7 +295,7 @@ class Optimizer(ABC):
     weightDecays = values_of("weightDecay")
 
     def validate_replacement(self, new: Optimizer) -> None:
-        """Refuses what the compiled program cannot become."""
+        """Rejects a replacement that the compiled program cannot switch to."""
         with explained("New optimizer is not a valid replacement. ", optimizer_replacement_error):
             self._validate_clips(new)
             if self.KIND != new.KIND:
@@ -317,7 +317,7 @@ class Optimizer(ABC):
                 raise popart_exception(f"Clip norm settings at index {number} do not match.")
 
     def _validate(self, new: Any) -> None:
-        """Compares what this kind has, in PopART's order."""
+        """Compares the parameters of this kind, in PopART's order."""
         with explained("Problem with loss scaling. "):
             self._loss_scaling.validate_replacement(new._loss_scaling)
         for one in self.PARAMETERS:
@@ -325,12 +325,12 @@ class Optimizer(ABC):
                 self._maps[one.name].validate_replacement(new._maps[one.name])
 
     def _structure(self) -> tuple[object, ...]:
-        """What the update rule depends on besides numbers."""
+        """The non-numeric properties of the update rule."""
         return ()
 
     @abstractmethod
     def spec(self) -> ours.OptimizerSpec:
-        """The same optimizer as the compiler knows it."""
+        """The optimizer as a compiler specification."""
 
     def _scalars(self) -> dict[str, Any]:
         scalars = {one.ours: self._maps[one.name].default.scalar for one in self._numeric()}
@@ -353,7 +353,7 @@ class Optimizer(ABC):
 
 
 def state_types(where: str, **types: DataType) -> dict[str, Any]:
-    """The types of states by the fields of specifications; UNDEFINED is the weight's own type."""
+    """The types of states by specification field; UNDEFINED is the weight's own type."""
     for name, type_ in types.items():
         if type_ not in _STATE_TYPES:
             raise popart_unsupported_exception(
@@ -363,7 +363,7 @@ def state_types(where: str, **types: DataType) -> dict[str, Any]:
 
 
 _FIRST = 5
-"""So many parameters of each optimizer are told before the loss scale, which it has, too."""
+"""Number of parameters listed before the loss scale in messages."""
 
 _STATE_TYPES = {DataType.UNDEFINED: ours.OF_WEIGHT, DataType.FLOAT: "", DataType.FLOAT16: "f16"}
-"""By PopART's name of a type, ours; "" is at least single precision."""
+"""PopART's type names -> ours; "" is f32 or wider."""

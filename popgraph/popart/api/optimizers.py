@@ -1,4 +1,4 @@
-"""PopART's optimizers, and their translation to optimizer specifications and back."""
+"""PopART's optimizers, and their conversion to and from optimizer specifications."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class SGD(Optimizer):
     """
     Stochastic gradient descent with momentum, dampening, weight decay and loss scaling.
 
-    `SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})`; the boolean says
-    whether the number is constant. `SGD(0.1, 1e-4)` is the old form: learning rate, weight decay
-    and loss scaling, all of which may change later. `accumType` and `accl1Type` are the types of
-    accumulated gradients and of the velocity, where these are Separate; by default, and of a
-    Combined velocity, that of the weight.
+    `SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})`; the boolean states
+    whether the number is constant. `SGD(0.1, 1e-4)` is the former signature: learning rate, weight
+    decay and loss scaling, all variable. `accumType` and `accl1Type` are the types of accumulated
+    gradients and of the velocity if they are Separate; the default, and that of a Combined
+    velocity, is the type of the weight.
     """
 
     KIND = "SGD"
@@ -146,7 +146,7 @@ class SGD(Optimizer):
 
 @typed
 class ConstSGD(SGD):
-    """SGD without momentum whose numbers never change."""
+    """SGD without momentum, with constant parameters."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ def _from_numbers(numbers: Mapping[str, float], constant: bool) -> dict[str, obj
 
 
 class _WithModes(Optimizer):
-    """What Adam and Adaptive have in common: a mode, and a way of weight decay."""
+    """The common part of Adam and Adaptive: a mode, and a kind of weight decay."""
 
     _MODES: ClassVar[Mapping[Any, str]]
     _mode: Any
@@ -198,7 +198,7 @@ class _WithModes(Optimizer):
         super()._validate(new)
 
     def _of_all(self) -> dict[str, Any]:
-        """What specifications of both kinds have."""
+        """The fields of specifications of both kinds."""
         return {
             **self._scalars(),
             **self._types,
@@ -328,7 +328,7 @@ class Adaptive(_WithModes):
 
 
 def popart_optimizer(spec: ours.OptimizerSpec) -> Optimizer:
-    """The optimizer of PopART that stands for an update rule."""
+    """The PopART optimizer of an update rule."""
     made = {ours.SGD: SGD, ours.Adam: Adam, ours.Adaptive: Adaptive}
     kind: Any = made[type(spec)]
     values: dict[str, object] = {"lossScaling": _pair(spec.loss_scaling)}

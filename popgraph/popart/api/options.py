@@ -37,7 +37,7 @@ from popgraph.support.logs import log_of
 
 
 def _deprecated(old: str, new: str) -> property:
-    """An option under its old name, of which setting it warns."""
+    """An option under its deprecated name; setting it warns."""
 
     def set_new(options: SessionOptions, value: object) -> None:
         deprecated(
@@ -55,8 +55,8 @@ class SessionOptions:
     """
     The options of a session. An unknown name is an AttributeError.
 
-    Options that only place, order or instrument the work are accepted and change no result.
-    Those that would change results and are not implemented are refused when a session is made.
+    Options that only place, order or instrument work are accepted without effect on results.
+    Options that would change results but are not implemented are rejected by the session.
     """
 
     logDir: str = ""
@@ -179,28 +179,32 @@ class SessionOptions:
     useLoopCandidateCreator: bool = False
     stashAllTensorsInferencePipeline: bool = False
 
-    # What PopART does not have: how code is made for a CPU.
+    # Extensions of PopGraph: compilation for a CPU.
     enableWinograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     scheduleFile: str = ""
-    """How contractions are to run, as `popgraph schedules` writes it."""
+    """A schedule file for contractions, as written by `popgraph schedules`."""
     useTunedSchedules: bool = True
     """Follow what `popgraph tune` measured on this machine."""
     indices: str | None = None
-    """What an index out of range means that data brings: "error", as None does, or
-    "nearest"."""
+    """Treatment of out-of-range indices in data: "error" (same as None) or "nearest"."""
     exchangeType: str = ""
-    """In which type processes tell each other gradients: "f16", "bf16" or "f32"; unasked in that
-    of the weight, or in single precision for weights of half."""
+    """
+    The type in which processes exchange gradients:
+
+    "f16", "bf16" or "f32"; by default that of the weight, or f32 for f16 weights.
+    """
     exchangeBucketBytes: int = Options.bucket_bytes
-    """Gradients are told together until they take so much."""
+    """Gradients are exchanged in buckets of this size."""
     overlapStages: bool = False
-    """Stages of a pipeline run side by side, each on some of the threads of the device."""
+    """Stages of a pipeline run in parallel, each on some of the device's threads."""
     enableStraightThrough: bool = False
-    """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
+    """Gradients pass through QuantizeLinear and DequantizeLinear unchanged."""
     enableQuickStart: bool = False
-    """`prepareDevice` ends sooner: a plain program runs until the tuned one, which is built in the
-    background, takes over between two batches."""
+    """
+    `prepareDevice` returns sooner: an unoptimized program runs until the tuned one, built in the
+    background, replaces it between two batches.
+    """
 
     def __post_init__(self) -> None:
         ours, popxl = (os.environ.get(f"{name}_CACHE_DIR") or None for name in ("POPART", "POPXL"))
@@ -222,7 +226,7 @@ class SessionOptions:
     serializedPoprithmsAnnealGraphsDir = same("serializedPoprithmsShiftGraphsDir")
 
     def enableExplicitIR(self, enable: bool) -> None:
-        """PopART's switch for its newer IR; here it only sets the options it stands for."""
+        """PopART's switch for its newer IR; here it only sets the options that it implies."""
         self.enableExplicitMainLoops = enable
         self.useHostCopyOps = enable
         self.explicitRecomputation = enable
@@ -242,21 +246,21 @@ class SessionOptions:
 
     @property
     def states_sharded_from(self) -> int:
-        """From how many elements on processes share out the states of a weight; 0: never."""
+        """Elements from which processes shard the states of a weight; 0: never."""
         return _sharded_from(self.optimizerStateTensorLocationSettings)
 
     @property
     def gradients_sharded_from(self) -> int:
-        """From how many elements on they share out what is added up of gradients; 0: never."""
+        """Elements from which processes shard accumulated gradients; 0: never."""
         return _sharded_from(self.accumulatorTensorLocationSettings)
 
     @property
     def weights_sharded_from(self) -> int:
-        """From how many elements on they share out the weight itself; 0: never."""
+        """Elements from which processes shard the weight itself; 0: never."""
         return _sharded_from(self.weightTensorLocationSettings)
 
     def compilation(self) -> Options:
-        """What the options say about how code is made."""
+        """The compiler options."""
         return Options(
             winograd=self.enableWinograd,
             schedules=read_schedules(Path(self.scheduleFile)) if self.scheduleFile else (),
@@ -269,7 +273,7 @@ class SessionOptions:
         )
 
     def log_what_has_no_effect(self) -> None:
-        """A line for each option of an IPU's libraries, which nothing here reads."""
+        """Logs each option of IPU libraries, which has no effect here."""
         for kind in _FOR_LIBRARIES:
             for option, value in getattr(self, kind).items():
                 if (kind, option) not in _WITH_EFFECT:
@@ -288,7 +292,7 @@ _RECOMPUTED = {
     RecomputationType.Pipeline: "standard",
     RecomputationType.RecomputeAll: "standard",
 }
-"""What gradients compute again: all of PopART's ways but norms are the one that keeps least."""
+"""Recomputation modes: all of PopART's except norms map to the one that keeps least."""
 
 _NO_EFFECT = "%s['%s'] = '%s' has no effect on this machine"
 
@@ -300,8 +304,8 @@ _FOR_LIBRARIES = (
     "reportOptions",
     "gclOptions",
 )
-"""Options of Poplar's engine and libraries; kernels here are chosen by schedules instead."""
+"""Options of Poplar's engine and libraries; schedules replace them here."""
 
 SHOW_VARIABLES, SHOW_STEPS = "showVarStorage", "showExecutionSteps"
-"""The report options that say what else a summary shows; each is "true" or "false"."""
+"""Report options for further parts of a summary; each is "true" or "false"."""
 _WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", SHOW_STEPS)})

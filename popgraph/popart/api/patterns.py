@@ -1,4 +1,4 @@
-"""PopART's patterns, and the passes that they switch on or off."""
+"""PopART's patterns, and the passes that they enable or disable."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _NAMES = {
 MANDATORY, DEFAULT, OPTIONAL = (frozenset(names.split()) for names in _NAMES.values())
 PRE_ALIAS = MANDATORY | DEFAULT | OPTIONAL
 PATTERNS = PRE_ALIAS | {"InPlace", "UpdateInplacePrioritiesForIpu"}
-"""The names of PopART's patterns, and which are always on, on by default, or off."""
+"""PopART's patterns: always on, on by default, or off by default."""
 
 FUSING = frozenset(("NlllWithSoftmaxGradDirect", "SoftmaxGradDirect"))
-"""Patterns that one of our passes does, which is left out where both are off."""
+"""Patterns implemented by one of our passes, which is disabled if all are off."""
 FUSING_PASS = "fuse-softmax-loss"
 
 _LEVELS = {
@@ -45,11 +45,11 @@ _LEVELS = {
 }
 
 _ADDED: dict[str, bool] = {}
-"""Patterns of libraries, and whether they are on by default."""
+"""Patterns of libraries, with their defaults."""
 
 
 def add_pattern(name: str, enabled: bool = True) -> None:
-    """Makes a pattern of a library known, which is on or off by default; it changes no result."""
+    """Registers a pattern of a library, with its default; it does not change results."""
     if name in PATTERNS:
         raise popart_exception(f"PopART has a pattern {name}", "add_pattern")
     _ADDED[name] = enabled
@@ -64,9 +64,9 @@ class Patterns:
     """
     `Patterns()`, `Patterns(PatternsLevel.Minimal)` or `Patterns(["OpToIdentity", ...])`.
 
-    Results do not depend on them. Most say how gradients are written on an IPU and have no
-    counterpart here; those that do switch the pass that does their work. Some PopART cannot do
-    without: what needs one that is off is refused (`refusals.operators`).
+    Results do not depend on patterns. Most of them rewrite gradients for IPUs and have no
+    counterpart here; the others enable a pass. PopART requires some: operators that need one are
+    rejected if it is off (`refusals.operators`).
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Patterns:
         return name in self._enabled
 
     def enabled(self) -> frozenset[str]:
-        """The names of the patterns that are on."""
+        """The names of enabled patterns."""
         return frozenset(self._enabled)
 
     def enablePattern(self, name: str, enabled: bool) -> Patterns:
-        """Switches a pattern on, or off one that PopART can do without."""
+        """Enables a pattern, or disables one that PopART does not require."""
         self._check_known(name)
         if not enabled and name in MANDATORY and self.insists_on_needed():
             raise popart_exception(
@@ -117,12 +117,12 @@ class Patterns:
             raise popart_exception(f"Unknown pattern {name}.", "Patterns", _close(name))
 
     def enableRuntimeAsserts(self, enabled: bool) -> Patterns:
-        """Whether a session insists on the patterns that PopART cannot do without."""
+        """Sets whether a session checks the patterns that PopART requires."""
         self._asserts = enabled
         return self
 
     def insists_on_needed(self) -> bool:
-        """Whether a model is refused that needs a pattern which is off."""
+        """Whether a model is rejected if it needs a disabled pattern."""
         return True
 
     def check(self) -> None:
@@ -136,7 +136,7 @@ class Patterns:
             )
 
     def disabled_passes(self) -> frozenset[str]:
-        """The names of our passes that are off."""
+        """The names of our disabled passes."""
         return frozenset() if FUSING & self._enabled else frozenset([FUSING_PASS])
 
     def __getattr__(self, name: str) -> bool:
@@ -169,12 +169,12 @@ _PROPERTIES = {
 
 
 def spelt(name: str) -> str:
-    """A pattern's name as PopART writes it, whatever its case; other names as they are."""
+    """A pattern's name in PopART's spelling; other names unchanged."""
     return {known.lower(): known for known in _known_patterns()}.get(name.lower(), name)
 
 
 def _known(name: str) -> str:
-    """A name in a list of patterns."""
+    """Checks a name in a list of patterns."""
     if name in _known_patterns():
         return name
     inplace = ", did you mean InPlace?" if name == "Inplace" else ""

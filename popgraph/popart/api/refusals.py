@@ -1,4 +1,4 @@
-"""A model's note that a session is to refuse one of its nodes."""
+"""Metadata of a model that makes a session reject one of its nodes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from popgraph.support.errors import TypeMismatchError
 
 REFUSED = "popgraph.refused"
-"""The property of a model with a node that a session is to refuse."""
+"""Metadata key for a node that a session must reject."""
 
 
 def refusal_note(error: TypeMismatchError) -> dict[str, str]:
-    """What a model says of the first of its nodes that does not take its inputs."""
+    """The metadata for the first node with invalid operands."""
     return {REFUSED: json.dumps([error.what, error.where, error.hint])}
 
 
 def check_notes(notes: Iterable[tuple[str, str]]) -> None:
-    """Raises the error that a model brings along."""
+    """Raises the error stored in a model."""
     for key, value in notes:
         if key == REFUSED:
             raise TypeMismatchError(*json.loads(value))

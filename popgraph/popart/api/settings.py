@@ -1,4 +1,4 @@
-"""The groups of settings inside of session options, and those of an input."""
+"""The groups of settings in session options, and the settings of an input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.builder.opset.enums import (
 
 
 def same(name: str) -> property:
-    """An option under the name by which PopART's own Python reads it from C++."""
+    """An alias of an option, as PopART's Python code reads it from C++."""
     return property(
         attrgetter(name),
         lambda options, value: setattr(options, name, value),
@@ -37,10 +37,10 @@ def same(name: str) -> property:
 @dataclass(slots=True, init=False)
 class TensorLocation:
     """
-    On or off chip, by which tiles, and whether spread over replicas.
+    The storage of a tensor: on or off chip, tiles, and sharding over replicas.
 
-    `TensorLocation()`, `(storage)`, `(storage, sharding[, domain])` and
-    `(storage, load tiles, storage tiles, sharding[, domain])` are all accepted.
+    `TensorLocation()`, `(storage)`, `(storage, sharding[, domain])` and `(storage, load tiles,
+    storage tiles, sharding[, domain])` are all accepted.
     """
 
     storage: TensorStorage
@@ -67,7 +67,7 @@ class TensorLocation:
         self.shardingDomain = (domain or [shardingDomain or CommGroup()])[0]
 
     def serialize(self) -> list[int]:
-        """As a model has it, in PopART's order."""
+        """The location as integers in PopART's order, as stored in models."""
         tiles = (self.loadTileSet, self.storageTileSet)
         kinds = (self.storage, *tiles, self.replicatedTensorSharding, self.shardingDomain.type)
         return [*map(int, kinds), self.shardingDomain.replicaGroupSize]
@@ -76,7 +76,7 @@ class TensorLocation:
 @typed
 @dataclass(slots=True, init=False)
 class TensorLocationSettings:
-    """A location, or the storage of one, and the sizes from which on it applies."""
+    """A location, or its storage alone, and the minimal sizes of tensors for it."""
 
     location: TensorLocation
     minElementsForOffChip: int
@@ -98,7 +98,7 @@ class TensorLocationSettings:
 @typed
 @dataclass(slots=True)
 class AutomaticLossScalingSettings:
-    """Loss scaling that follows the gradients' range."""
+    """Dynamic loss scaling by the range of gradients."""
 
     enabled: bool = False
     toTrackTensors: list[str] | None = None
@@ -113,7 +113,7 @@ class AutomaticLossScalingSettings:
 @typed
 @dataclass(slots=True)
 class AutodiffSettings:
-    """How the backward graph gets forward values."""
+    """Source of forward values in the backward graph."""
 
     stitchStrategy: AutodiffStitchStrategy = AutodiffStitchStrategy.RecomputeAllNonInputs
 
@@ -121,7 +121,7 @@ class AutodiffSettings:
 @typed
 @dataclass(slots=True)
 class BatchSerializationSettings:
-    """Cutting a batch into pieces that run one after the other."""
+    """Batch serialization: parts of a batch run one after the other."""
 
     factor: int = 0
     concatOnVirtualGraphChange: bool = True
@@ -135,7 +135,7 @@ class BatchSerializationSettings:
 @typed
 @dataclass(slots=True)
 class ExecutionPhaseSettings:
-    """Running a model in phases, with weights loaded in between."""
+    """Execution phases, which load weights in between."""
 
     phases: int = 0
     stages: int = 2
@@ -145,7 +145,7 @@ class ExecutionPhaseSettings:
     accumulatorIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload
     schedule: ExecutionPhaseSchedule = ExecutionPhaseSchedule.Interleaving
     optimizerSchedule: InitVar[ExecutionPhaseSchedule | None] = None
-    """What PopART's constructor calls the schedule."""
+    """The name of the schedule in PopART's constructor."""
 
     def __post_init__(self, optimizerSchedule: ExecutionPhaseSchedule | None) -> None:
         if optimizerSchedule is not None:
@@ -175,7 +175,7 @@ class ReplicatedCollectivesSettings:
 @typed
 @dataclass(slots=True)
 class ExperimentalSettings:
-    """Settings that PopART never promised to keep."""
+    """Experimental settings of PopART."""
 
     customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
     createHostTransferableTensorWithOffset: bool = False

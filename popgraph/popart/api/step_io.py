@@ -1,6 +1,6 @@
 """
-PopART's `PyStepIO`: reads the inputs of a step, and writes its anchors; their memory is in arrays,
-lists and iterators of users.
+PopART's `PyStepIO`: reads the inputs of a step from arrays, lists and iterators of users, and
+writes its anchors.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from popgraph.support.logs import log_of
 
 
 class _Place:
-    """Where reading or writing goes on: from the beginning again after the end."""
+    """A position in a ring buffer."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._offset = 0
 
     def has(self, count: int) -> bool:
-        """Whether so many elements are left up to the end."""
+        """Whether `count` elements are left before the end."""
         return self._offset + count <= self.size
 
     def advance(self, count: int, id: str) -> slice:
@@ -46,10 +46,10 @@ class _Place:
 
 
 class Ring:
-    """An array read or written in order, from the beginning again after its end."""
+    """An array that is read or written in order, and again from the start after its end."""
 
     def __init__(self, array: Array, id: str, *, typed: bool = True, kind: str = "input") -> None:
-        """`typed` arrays have the element type that the user chose; lists have none."""
+        """`typed` arrays have an element type chosen by the user; lists have none."""
         if not array.flags.c_contiguous:
             raise popart_exception(
                 f"PyStepIO is unable to use the numpy {kind} array for tensor '{id}' as it is not "
@@ -66,7 +66,7 @@ class Ring:
         return self.array.size
 
     def has(self, count: int) -> bool:
-        """Whether so many elements are left up to the end."""
+        """Whether `count` elements are left before the end."""
         return self._place.has(count)
 
     def take(self, stream: Stream) -> Array:
@@ -76,16 +76,16 @@ class Ring:
         return convert(batch).reshape(stream.shape)
 
     def put(self, value: Array, id: str) -> None:
-        """Takes the next value; a buffer of a wider type holds what PopART's own would."""
+        """Writes the next value; the buffer may have a wider type."""
         written = _fitting(value, self.array.dtype, id)
         self._flat[self._place.advance(value.size, id)] = written.reshape(-1)
 
 
 class Drawn:
-    """An input whose batches a Python iterator gives, one after the other."""
+    """An input whose batches come from a Python iterator."""
 
     size = None
-    """Nobody knows how much will come."""
+    """The number of batches is unknown."""
 
     def __init__(self, batches: Iterator[object]) -> None:
         self._batches = batches
@@ -102,7 +102,7 @@ class Drawn:
 
 
 class Cells:
-    """An anchor's buffer that is a Python list, or a list of lists; their numbers are replaced."""
+    """An anchor's buffer that is a Python list, or a list of lists, whose numbers are replaced."""
 
     def __init__(self, numbers: list[object]) -> None:
         self._cells = list(_cells(numbers))
@@ -113,7 +113,7 @@ class Cells:
         return len(self._cells)
 
     def put(self, value: Array, id: str) -> None:
-        """Takes the next value, as Python's numbers."""
+        """Writes the next value as Python numbers."""
         cells = self._cells[self._place.advance(value.size, id)]
         for (row, column), number in zip(cells, value.reshape(-1).tolist(), strict=True):
             row[column] = number
@@ -128,14 +128,14 @@ def _cells(numbers: list[object]) -> Iterator[tuple[list[object], int]]:
 
 
 def _source(value: object, id: str) -> Ring | Drawn:
-    """What an input is read from."""
+    """The source of an input."""
     if isinstance(value, Iterator):
         return Drawn(value)
     return Ring(_as_array(value), id, typed=not _is_untyped(value))
 
 
 def _sink(value: object, id: str) -> Ring | Cells:
-    """What an anchor is written to: memory of the user, never a copy of it."""
+    """The sink of an anchor: memory of the user, never a copy."""
     if isinstance(value, list):
         return Cells(value)
     if isinstance(value, np.ndarray):
@@ -151,7 +151,7 @@ def _sink(value: object, id: str) -> Ring | Cells:
 
 
 def _one_batch(given: object, stream: Stream, kind: str) -> Array:
-    """What an iterator or a callback gave, which must be one batch."""
+    """The batch from an iterator or a callback, which must have the right size."""
     ring = Ring(_as_array(given), stream.id, typed=not _is_untyped(given))
     if ring.size != stream.elements:
         raise popart_runtime_error(
@@ -162,7 +162,7 @@ def _one_batch(given: object, stream: Stream, kind: str) -> Array:
 
 
 def _is_untyped(value: object) -> bool:
-    """Python's numbers have no element type of their own: they are in that of the model."""
+    """Whether a value is of Python numbers, which take the element type of the model."""
     return isinstance(value, list | tuple | int | float)
 
 
@@ -182,13 +182,13 @@ def _type_discrepancy(id: str, given: object, expected: DType) -> popart_runtime
 
 
 _NARROWED = {("int64", "int32"), ("uint64", "uint32"), ("int32", "int64"), ("uint32", "uint64")}
-"""PopART's devices have no 64-bit integers, so its programs mix the widths of whole numbers."""
+"""PopART's devices have no 64-bit integers, so its programs mix integer widths."""
 
 
 def _converted(
     given: np.dtype[np.generic], stream: Stream, *, typed: bool
 ) -> Callable[[Array], Array]:
-    """How elements of a buffer become elements of the stream."""
+    """The conversion of buffer elements to stream elements."""
     expected = stream.dtype.numpy
     if given == expected:
         return lambda batch: batch
@@ -206,7 +206,7 @@ def _converted(
 
 
 def _tell_of_narrowing(id: str) -> None:
-    """Warns as PopART does: of the first tensor of the process alone."""
+    """Warns for the first tensor of the process only, as PopART does."""
     if not _NARROWED_FIRST:
         _NARROWED_FIRST.append(id)
         log_of("devicex").warning(
@@ -218,7 +218,7 @@ _NARROWED_FIRST: list[str] = []
 
 
 def _fitting(value: Array, wanted: np.dtype[np.generic], id: str) -> Array:
-    """An anchor's value in the type of its buffer, which holds every number of it exactly."""
+    """An anchor's value in the type of its buffer, which must represent it exactly."""
     given = value.dtype
     if given == wanted:
         return value
@@ -241,7 +241,7 @@ def _whole(batch: Array, dtype: np.dtype[np.generic], id: str) -> Array:
 
 @dataclass(frozen=True)
 class Returned:
-    """How many values of an anchor a step returns."""
+    """The number of values of an anchor that a step returns."""
 
     count: int
     kind: AnchorReturnType
@@ -259,7 +259,7 @@ class StepIO(ABC):
 
     @typed
     def enableRuntimeAsserts(self, enabled: bool) -> None:
-        """Whether the sizes of the buffers are checked before the first step."""
+        """Sets whether buffer sizes are checked before the first step."""
         self._asserts = enabled
 
     @property
@@ -272,28 +272,29 @@ class StepIO(ABC):
 
     @abstractmethod
     def write(self, stream: Stream, value: Array) -> None:
-        """Takes the next value of an anchor."""
+        """Writes the next value of an anchor."""
 
     def check(
         self, inputs: Mapping[Stream, int], outputs: Mapping[Stream, Returned], step: StepPlan
     ) -> None:
         """
-        Refuses buffers of wrong size.
+        Rejects buffers of wrong size.
 
-        `inputs` says how often a step reads each, `outputs` what it returns of each anchor.
+        `inputs` has the number of reads of each input per step, `outputs` the values of each
+        anchor.
         """
         return
 
     def offered_outputs(self) -> list[str]:
-        """The names of the anchors that the user has room for, likewise."""
+        """The anchors that the user has buffers for, as far as known in advance."""
         return []
 
     def offered_inputs(self) -> list[str]:
-        """The names of the inputs that the user provided, as far as they are known before."""
+        """The inputs that the user provides, as far as known in advance."""
         return []
 
     def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
-        """Whether all of this stands in memory in a row, and no input in that of an anchor."""
+        """Whether all arrays are contiguous, and no input overlaps an anchor."""
         return False
 
 
@@ -305,10 +306,10 @@ class PyStepIO(StepIO):
     """
     Inputs and anchors in NumPy arrays: `PyStepIO({"x": x}, session.initAnchorArrays())`.
 
-    Each array holds its batches one after the other. Reading goes on where the last step stopped
-    and begins anew at the end, so an array of one step's data serves every step. An input may be
-    a list as well, or an iterator that gives a batch at a time; an anchor may be a list, whose
-    numbers are replaced, or an array of a wider type (float64 for the losses of a float32 model).
+    Each array holds its batches in sequence. Reading continues where the last step stopped and
+    wraps around at the end, so an array with the data of one step serves every step. An input may
+    also be a list, or an iterator of batches. An anchor may be a list, whose numbers are replaced,
+    or an array of a wider type (float64 for the losses of a float32 model).
     """
 
     @typed
@@ -387,8 +388,8 @@ class PyStepIOCallback(StepIO):
     """
     Inputs and anchors by callback, one array per batch.
 
-    An input is asked for ahead of time first, as an IPU fetches it: `input_callback(id, True)`. A
-    callback that has nothing then (None) is asked again, `input_callback(id, False)`.
+    An input is first requested as a prefetch, as on an IPU: `input_callback(id, True)`. If the
+    callback returns None, it is called again: `input_callback(id, False)`.
     """
 
     @typed
@@ -420,8 +421,9 @@ class PyStepIOCallback(StepIO):
 
 def _with_what_follows(array: Array, count: int) -> Array:
     """
-    The array, or so many elements from its first one on where the array that it is a part of has
-    them: PopART looks only at where an array begins.
+    Extends an array to `count` elements of the array that it is a view of, if possible.
+
+    PopART only uses the start address of an array.
     """
     whole = array.base
     if not isinstance(whole, np.ndarray) or array.size >= count or whole.dtype != array.dtype:
@@ -433,7 +435,7 @@ def _with_what_follows(array: Array, count: int) -> Array:
 
 
 class PyWeightsIO:
-    """Arrays for `readWeights` to fill or `writeWeights` to take, by the names of the weights."""
+    """Arrays for `readWeights` to fill or `writeWeights` to read, by weight name."""
 
     @typed
     def __init__(self, weights: Mapping[str, Array]) -> None:
@@ -448,4 +450,4 @@ class PyWeightsIO:
 
 
 IWeightsIO = PyWeightsIO
-"""PopART's name for what all of them are; there is one kind here."""
+"""PopART's name of the interface."""

@@ -1,4 +1,4 @@
-"""The plan of a session's steps, as its options describe it."""
+"""The plan of a session's steps, from its options."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class TensorInfo:
     Element type and shape: `TensorInfo("FLOAT", [2, 3])`, `TensorInfo(np.float32, [2, 3])`,
     `TensorInfo(array)`, `TensorInfo("FLOAT", "(2,3)")`.
 
-    A dimension may be -1 or a name where the session's `InputShapeInfo` will give the number.
+    A dimension may be -1 or a name if the session's `InputShapeInfo` provides the number.
     """
 
     def __init__(self, *args: object) -> None:
@@ -89,12 +89,12 @@ class TensorInfo:
 
     @property
     def row(self) -> DType:
-        """Our own description of the element type."""
+        """The element type as PopGraph's DType."""
         return self._row
 
     @property
     def static(self) -> Shape:
-        """The shape, every dimension a number."""
+        """The static shape."""
         return tuple(self.shape())
 
     def __eq__(self, other: object) -> bool:
@@ -121,7 +121,7 @@ def _row(dtype: object, args: tuple[object, ...]) -> DType:
 
 
 def _of_text(text: str) -> tuple[int, ...]:
-    """The shape that a text in PopART's form states: `(2,3)`."""
+    """Parses a shape in PopART's form: `(2,3)`."""
     if text[:1] != "(" or text[1:][-1:] != ")":
         raise popart_exception("invalid string for shape", repr(text), "write (2,3)")
     if " " in text:

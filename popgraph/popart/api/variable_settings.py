@@ -1,4 +1,4 @@
-"""How replicas share variables and inputs, and what a model says of it: its properties."""
+"""Sharing of variables and inputs by replicas, and its metadata in models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.support.replicas import grouped, grouping
 
 @dataclass(frozen=True)
 class ReplicaGrouping:
-    """Replicas in groups of `groupSize`, whose members are `stride` apart."""
+    """Groups of `groupSize` replicas, whose members differ by `stride`."""
 
     numReplicas: int
     stride: int
@@ -52,7 +52,7 @@ class ReplicaGrouping:
 @typed
 class VariableSettings:
     """
-    Which replicas share a variable, and whose values come back.
+    The groups of replicas that share a variable, and the values to return.
 
     `VariableSettings()`, `(CommGroup)`, `(VariableRetrievalMode)`, `(CommGroup, mode)` and
     `(stride, groupSize[, mode])` are accepted.
@@ -82,7 +82,7 @@ class VariableSettings:
         return self._domain or CommGroup()
 
     def verify(self) -> None:
-        """Fails unless groups have members."""
+        """Fails if a group is empty."""
         if self._domain is None:
             _positive(self._stride, "stride", "VariableSettings")
             _positive(self._size, "group size", "VariableSettings")
@@ -131,7 +131,7 @@ class VariableSettings:
         return len(self.groups(replicaCount))
 
     groupCount = getGroupCount
-    """Its name until PopART 2.6."""
+    """The name until PopART 2.6."""
 
     def getRealGroupSize(self, replicaCount: int) -> int:
         return self.getReplicaGrouping(replicaCount).groupSize
@@ -154,7 +154,7 @@ class VariableSettings:
         return self.getGroupCount(replicaCount)
 
     def shapeOnReplica(self, shape: Sequence[int], replicaCount: int, name: str) -> list[int]:
-        """What a replica has of an array that holds the values of all groups."""
+        """The shape on one replica, given that of the array with all groups."""
         count = self.getGroupCount(replicaCount)
         if count == 1:
             return list(shape)
@@ -167,7 +167,7 @@ class VariableSettings:
         return list(shape[1:])
 
     def shapeOnHost(self, shape: Sequence[int], replicaCount: int) -> list[int]:
-        """The array that holds the values of all groups."""
+        """The shape of the array with the values of all groups."""
         count = self.getGroupCount(replicaCount)
         return list(shape) if count == 1 else [count, *shape]
 
@@ -197,7 +197,7 @@ def _positive(count: int, words: str, of: str) -> None:
 
 
 REPLICATION = "__replicationFactor"
-"""How many replicas the weights were made for."""
+"""Metadata key for the number of replicas of the weights."""
 _STREAM_MODE = "__replicated_stream_mode/"
 _EXCHANGE = "__exchange_strategy/"
 _TILES = "__tile_set/"
@@ -205,7 +205,7 @@ GROUPS = "__variable_groups/"
 
 
 def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
-    """Says when and where an input comes, and how replicas share it; not what holds unasked."""
+    """Metadata about the stream of an input that differs from the defaults."""
     mode, strategy = settings.replicatedStreamMode(), settings.exchangeStrategy()
     notes = {}
     if mode is ReplicatedStreamMode.Broadcast:
@@ -218,28 +218,28 @@ def stream_notes(id: str, settings: InputSettings) -> dict[str, str]:
 
 
 def _noted(prefix: str, notes: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The tensors of which notes of a kind speak, and what they say."""
+    """The tensors and values of metadata with this prefix."""
     return ((key.removeprefix(prefix), value) for key, value in notes if key.startswith(prefix))
 
 
 def exchange_strategies(notes: Iterable[tuple[str, str]]) -> dict[str, ExchangeStrategy]:
-    """When inputs come, where it is not just in time."""
+    """The exchange strategies of inputs other than just in time."""
     return {id: ExchangeStrategy(int(value)) for id, value in _noted(_EXCHANGE, notes)}
 
 
 def input_tiles(notes: Iterable[tuple[str, str]]) -> dict[str, TileSet]:
-    """The tiles to which inputs come that are not those that compute."""
+    """The tile sets of inputs other than the compute tiles."""
     return {id: TileSet(int(value)) for id, value in _noted(_TILES, notes)}
 
 
 def broadcast_inputs(notes: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The inputs of which all replicas get the same."""
+    """The inputs that all replicas share."""
     broadcast = str(int(ReplicatedStreamMode.Broadcast))
     return frozenset(id for id, value in _noted(_STREAM_MODE, notes) if value == broadcast)
 
 
 def groups_note(id: str, settings: VariableSettings) -> dict[str, str]:
-    """Says which replicas share a weight; nothing where all of them do, as they do unasked."""
+    """Metadata about the replica groups of a weight; empty for the default."""
     if settings == VariableSettings():
         return {}
     if settings.isUsingCommGroup():
@@ -251,7 +251,7 @@ def groups_note(id: str, settings: VariableSettings) -> dict[str, str]:
 
 
 def grouped_weights(notes: Iterable[tuple[str, str]]) -> dict[str, VariableSettings]:
-    """The weights that not all replicas share, or of which not one value comes back."""
+    """The weights with replica groups or special retrieval."""
     return {id: _settings(value) for id, value in _noted(GROUPS, notes)}
 
 

@@ -1,1 +1,1 @@
-"""PopONNX, and PopART as it was in older times."""
+"""PopONNX, and earlier versions of PopART."""

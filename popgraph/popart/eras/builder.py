@@ -1,4 +1,4 @@
-"""PopONNX's builder of 2018: operators as methods of the builder itself."""
+"""PopONNX's builder of 2018, whose operators are methods of the builder itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.popart.exceptions import popart_exception
 
 
 class NormalizedBatch(NamedTuple):
-    """What a BatchNormalization that trains gives."""
+    """The results of a BatchNormalization in training."""
 
     y: str
     mean: str
@@ -33,7 +33,7 @@ Ints = Sequence[int]
 
 
 class NumberedNames(Names):
-    """Every new tensor of a model, in any of its graphs, has the next number for a name."""
+    """Names every new tensor of a model by the next number."""
 
     def new(self, stem: str, output: int | None = None) -> str:
         number = 1
@@ -45,9 +45,9 @@ class NumberedNames(Names):
 
 class Builder(modern.Builder):
     """
-    PopART's builder, and the operators of 2018 on the builder itself: `builder.add([a, b])`.
+    PopART's builder with the operators of 2018 on the builder itself: `builder.add([a, b])`.
 
-    The ids may be given one by one as well: `builder.add(a, b)`.
+    The ids may also be separate arguments: `builder.add(a, b)`.
     """
 
     ERA: ClassVar[Era] = PLAIN_POPONNX
@@ -71,7 +71,7 @@ class Builder(modern.Builder):
         return _OldOperators(super().aiGraphcore, self._rank)
 
     def _rank(self, id: str) -> int | None:
-        """How many axes a tensor has, where that is known."""
+        """The rank of a tensor, if known."""
         type_ = self.type_of(id)
         return type_.get_num_dims() if isinstance(type_, TensorType) else None
 
@@ -84,7 +84,7 @@ class Builder(modern.Builder):
         return method
 
     def getTensorTranslation(self) -> dict[str, str]:
-        """Names are their own translation."""
+        """The identity mapping of names."""
         return {id: id for id in [*self.getInputTensorIds(), *self.getValueTensorIds()]}
 
     ipuNumber = modern.Builder.virtualGraph
@@ -93,13 +93,13 @@ class Builder(modern.Builder):
     hasPingPongPhase = modern.Builder.hasExecutionPhase
 
     def cacheOutput(self, *args: Any, value: TensorStorage = TensorStorage.OnChip) -> Any:
-        """Whether an IPU keeps what nodes compute outside of the chip."""
+        """Whether an IPU stores the results of nodes off chip."""
         if args and isinstance(args[-1], TensorStorage):
             *args, value = args  # type: ignore[assignment]
         return self.outputTensorLocation(*args, value=TensorLocation(value))
 
     def recomputeOutputInBackwardPass(self, *args: Any, **named: Any) -> None:
-        """The value may be a bool, as it was at first."""
+        """Accepts a bool as value, as in the first versions."""
         kinds = {False: RecomputeType.Checkpoint, True: RecomputeType.Recompute}
         given = [kinds[one] if isinstance(one, bool) else one for one in args]
         if isinstance(named.get("value"), bool):
@@ -112,7 +112,7 @@ class Builder(modern.Builder):
         self.take(import_model(transformer.getModelProto(), self.weights))
 
     def addOutputTensor(self, outputName: str) -> None:
-        """An output; the name of a loss may stand here, too, which only a session computes."""
+        """Adds an output; ignores names of losses, which only a session computes."""
         if self._draft.writer.has_value(outputName):
             super().addOutputTensor(outputName)
 
@@ -128,13 +128,13 @@ class Builder(modern.Builder):
     def batchnormalizationTraining(
         self, x: str, scale: str, b: str, mean: str, var: str, *rest: Any, **named: Any
     ) -> NormalizedBatch:
-        """Normalizes by the statistics of the batch, which move the running ones."""
+        """Normalizes by batch statistics, and updates running statistics."""
         return NormalizedBatch(*self._normalized([x, scale, b, mean, var], 5, *rest, **named))
 
     def batchnormalizationTesting(
         self, x: str, scale: str, b: str, mean: str, var: str, *rest: Any, **named: Any
     ) -> str:
-        """Normalizes by the statistics that are given."""
+        """Normalizes by the given statistics."""
         return self._normalized([x, scale, b, mean, var], 1, *rest, **named)[0]
 
     def _normalized(
@@ -200,7 +200,7 @@ class Builder(modern.Builder):
         return self._first("dropout", args, debugPrefix, num_outputs=1, ratio=ratio)
 
     def _first(self, name: str, args: Ids, debugPrefix: str, **named: Any) -> str:
-        """The first result of an operator of today, whose lists may have been tuples."""
+        """The first result of a current operator; lists may be given as tuples."""
         given = {key: list(one) if isinstance(one, tuple) else one for key, one in named.items()}
         found = getattr(self.aiOnnx, name)(list(args), **given, debugPrefix=debugPrefix)
         return str(found if isinstance(found, str) else found[0])
@@ -211,14 +211,14 @@ class Builder(modern.Builder):
     def reshape_const(  # type: ignore[override]
         self, args: Any, shape: Any, *rest: Any, **named: Any
     ) -> str:
-        """`reshape_const([x], shape)`, or PopART's form, which names the opset first."""
+        """`reshape_const([x], shape)`, or PopART's form with the opset first."""
         if isinstance(args, list | tuple):
             args, shape, rest = self.aiOnnx, args, (list(shape), *rest)
         return super().reshape_const(args, shape, *rest, **named)
 
 
 class _OldOperators:
-    """The operators of an opset, which take what old programs give them."""
+    """The operators of an opset, with the argument conventions of old programs."""
 
     def __init__(self, operators: Any, rank: Callable[[str], int | None]) -> None:
         self._operators, self._rank = operators, rank
@@ -230,7 +230,7 @@ class _OldOperators:
         return _flat(self._along_axes(found) if name.startswith("reduce") else found)
 
     def _along_axes(self, reduce: Callable[..., str]) -> Callable[..., str]:
-        """A reduction whose list of axes may have some more than the tensor, which say nothing."""
+        """A reduction that ignores axes beyond the tensor's rank."""
 
         @wraps(reduce)
         def reduced(
@@ -246,12 +246,12 @@ class _OldOperators:
         return str(self._operators)
 
     def detach(self, args: Ids, pass_through_creation: int = 0, debugPrefix: str = "") -> str:
-        """No gradient passes; how an IPU lays out memory for the tensor changes no result."""
+        """Stops gradients; the memory layout hint has no effect."""
         return str(_flat(self._operators.detach)(list(args), debugPrefix=debugPrefix))
 
 
 def _flat(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Takes the ids one by one as well as in a list; the old name of the debug context."""
+    """Accepts ids as separate arguments, and the old name of the debug context."""
 
     def flat(*args: Any, debugPrefix: str = "", **named: Any) -> Any:
         if args and all(isinstance(one, str) for one in args):

@@ -1,4 +1,4 @@
-"""PopONNX's enumerations: the members of today, and their names of the time."""
+"""PopONNX's enumerations: current members with their former names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from popgraph.builder.opset import enums as modern
 
 
 def _with(kind: type[modern.PopartEnum], old: str) -> type:
-    """A class with the members of an enumeration, and their old names: `OLD=Today`."""
+    """A class with the members of an enumeration, and their former names: `OLD=Current`."""
     names = dict(one.split("=") for one in old.split())
     members = {member.name: member for member in kind}
     return named(kind.__name__, members | {one: kind[today] for one, today in names.items()})
 
 
 class _AnyCase(type):
-    """Finds members in the case of any version of PopART: `FWD0` is `Fwd0`."""
+    """Finds members in the spelling of any version of PopART: `FWD0` is `Fwd0`."""
 
     def __getattr__(cls, name: str) -> object:
         for member, value in vars(cls).items():
@@ -43,7 +43,7 @@ CacheType = named(
     "CacheType",
     {"Undefined": _STORAGE.OnChip, "Uncached": _STORAGE.OnChip, "Cached": _STORAGE.OffChip},
 )
-"""Where an IPU keeps a tensor, which `TensorStorage` says today."""
+"""The former name of `TensorStorage`."""
 
 DotCheck = named("DotCheck", {name: name for name in ("Fwd0", "Fwd1", "Bwd0", "PreAlias", "Final")})
-"""When graphs are drawn, as `SessionOptions.dotChecks` takes it."""
+"""Values of `SessionOptions.dotChecks`."""

@@ -1,4 +1,4 @@
-"""The eras of PopONNX and PopART: what each differs in from the last, and its module."""
+"""The eras of PopONNX and PopART: their differences from the last version, and their modules."""
 
 from __future__ import annotations
 
@@ -21,49 +21,50 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Era:
-    """What programs of a time meant by the names that later times use otherwise."""
+    """The semantics of PopONNX or PopART at a certain time."""
 
     name: str
-    """When it was, as `--era` takes it."""
+    """The time, as accepted by `--era`."""
     module: str
-    """What its programs import."""
+    """The module that its programs import."""
     opset: int = 10
-    """The version of ai.onnx behind `builder.aiOnnx`."""
+    """The opset of `builder.aiOnnx`."""
     gradient: str = GRADIENT
-    """What the names of gradients begin with; today's prefix is understood as well."""
+    """Prefix of gradient names; the current prefix is accepted as well."""
     numbered: bool = False
-    """Tensors are called "1", "2", ..., not after their operators."""
+    """Whether tensors are named "1", "2", ... instead of by operator."""
     mandatory: bool = False
-    """A session insists on the patterns that PopART cannot do without."""
+    """Whether a session requires PopART's mandatory patterns."""
     checked: bool = True
-    """
-    Steps insist on the model's inputs, on arrays of the right size and, in training, on weights
-    that were sent; optimizers insist on a learning rate.
-    """
+    """Whether inputs, array sizes, sent weights and a learning rate are checked."""
     anchored: bool = True
-    """A session that does not train insists on an anchor."""
+    """Whether an inference session requires an anchor."""
     constant_weights: bool = True
-    """Weights do not change in sessions that do not train, unless an option says so."""
+    """Whether weights are constant in inference sessions unless an option says otherwise."""
     strided_groups: bool = True
     """
-    Group normalization has channel c in group c % groups, not in c // (channels / groups): until
-    May 2021, when an option was added.
+    Group of channel c in group normalization: c % groups if true, else c // (channels / groups).
+
+    Strided until May 2021, when an option was added.
     """
     group_variances: bool = False
-    """Its third result is the variance, not the inverse standard deviation: until May 2019."""
+    """
+    Whether the third result is the variance, not the inverse standard deviation: until May 2019.
+    """
     replicas_first: bool = False
     """
-    Inputs and anchors of a step are [replicas, batches, ...], not [batches, replicas, ...]: until
-    October 2019.
+    Whether inputs and anchors are [replicas, batches, ...], not [batches, replicas, ...].
+
+    Until October 2019.
     """
     unreadable: str = ""
-    """What is said of what is no model, where it is not what is said today."""
+    """The message for an invalid model, if it differs from the current one."""
     inference: tuple[str, ...] = ()
-    """The arguments of `InferenceSession` by position, behind the model."""
+    """The positional arguments of `InferenceSession` after the model."""
     training: tuple[str, ...] = ()
-    """The arguments of `TrainingSession` by position, behind the model."""
+    """The positional arguments of `TrainingSession` after the model."""
     signs: frozenset[str] = frozenset()
-    """Names that a program uses in this era and in no later one that it might be from."""
+    """Names that identify programs of this era among the later ones."""
 
 
 _SHAPES = ("inputShapeInfo", "passes", "userOptions")
@@ -90,7 +91,7 @@ PLAIN_POPONNX = replace(
     numbered=False,
     signs=frozenset(["enableAutoRecomputation", "setDevice"]),
 )
-"""What `import poponnx` is where nobody says more."""
+"""The default era of `import poponnx`."""
 ERAS = (
     _DECEMBER_2018,
     PLAIN_POPONNX,
@@ -128,13 +129,13 @@ ERAS = (
     ),
     Era("last", "popart", mandatory=True, strided_groups=False),
 )
-"""All eras, oldest first; the last is what `popgraph.popart` is."""
+"""All eras, oldest first; the last is `popgraph.popart`."""
 
 LAST = ERAS[-1]
 
 
 def gradient_prefixes(era: Era) -> tuple[str, ...]:
-    """What the names of gradients may begin with; a module's own prefixes, and today's."""
+    """Accepted prefixes of gradient names: the era's, its module's, and the current one."""
     own = (one.gradient for one in ERAS if one.module == era.module)
     return tuple(dict.fromkeys([era.gradient, *own, GRADIENT]))
 
@@ -143,13 +144,13 @@ def era_named(name: str) -> Era:
     found = next((era for era in ERAS if era.name == name), None)
     if found is None:
         raise popart_exception(
-            f"there is no era {name!r}", "--era", f"one of {', '.join(one.name for one in ERAS)}"
+            f"unknown era {name!r}", "--era", f"one of {', '.join(one.name for one in ERAS)}"
         )
     return found
 
 
 def era_of_program(text: str) -> Era | None:
-    """The era whose names a program uses; None where nothing tells."""
+    """The era whose names a program uses; None if undetermined."""
     try:
         used = set(_names(ast.parse(text)))
     except SyntaxError:
@@ -158,7 +159,7 @@ def era_of_program(text: str) -> Era | None:
 
 
 def _names(program: ast.Module) -> Iterator[str]:
-    """What a program imports, takes from other things, and gives by keyword."""
+    """The names that a program imports, accesses as attributes, or passes as keywords."""
     for node in ast.walk(program):
         match node:
             case ast.Import(names=names):
@@ -171,7 +172,7 @@ def _names(program: ast.Module) -> Iterator[str]:
 
 
 def of_era(kind: type[Kind], era: Era) -> type[Kind]:
-    """A class of old programs as it was in an era."""
+    """The subclass of `kind` that behaves as in `era`."""
     found: type[Kind] = _bound(cast("Hashable", kind), era)
     return found
 
@@ -183,7 +184,7 @@ def _bound(kind: Any, era: Era) -> Any:
 
 @contextmanager
 def in_words_of(era: Era) -> Iterator[None]:
-    """Within it, a model is read; the era says of what is none what it said."""
+    """Replaces the error about an unreadable model by the message of the era."""
     try:
         yield
     except unreadable_model as error:
@@ -208,7 +209,7 @@ _MODULES = {
     "eras.training": "BaseSGD L1Loss NllLoss",
     "exceptions": "PrepareDeviceException=OutOfMemoryException poponnx_exception=popart_exception",
 }
-"""By the module, what all eras have alike; `old=new` is another name of the module's `new`."""
+"""{module: names} of all eras; `old=new` renames the module's `new`."""
 _MODULES_OF_ERAS = {
     "eras.builder": "Builder",
     "eras.training": "ConstSGD SGD",
@@ -216,11 +217,11 @@ _MODULES_OF_ERAS = {
     "eras.sessions": "InferenceSession Session TrainingSession",
     "eras.steps": "PyStepIO",
 }
-"""By the module, the classes that depend on the era."""
+"""{module: classes that depend on the era}."""
 
 
 def _homes(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """The module of each name, and the name there."""
+    """{name: (module, name in that module)}."""
     return {
         name: (f"popgraph.popart.{module}", today or name)
         for module, names in modules.items()
@@ -231,11 +232,11 @@ def _homes(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 _ALIKE, _BOUND = _homes(_MODULES), _homes(_MODULES_OF_ERAS)
 _PREFIXES = ("reservedGradientPrefix", "reservedAccumulationPrefix")
 OWN = frozenset([*_ALIKE, *_BOUND, *_PREFIXES])
-"""What an old era's module has that `popgraph.popart` has not, or has otherwise."""
+"""Names of an era's module that are absent from `popgraph.popart`, or differ there."""
 
 
 def own_value(name: str, era: Era) -> object:
-    """One of these, as it was in an era."""
+    """The value of a name in `OWN`, as of `era`."""
     if name == "reservedGradientPrefix":
         return lambda: era.gradient
     if name == "reservedAccumulationPrefix":
@@ -246,7 +247,7 @@ def own_value(name: str, era: Era) -> object:
 
 
 class EraModule(ModuleType):
-    """`poponnx` or `popart` as it was in an era."""
+    """`poponnx` or `popart` as of an era."""
 
     def __init__(self, era: Era) -> None:
         super().__init__(era.module, f"{era.module} as it was in {era.name}.")

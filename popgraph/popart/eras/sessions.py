@@ -1,4 +1,4 @@
-"""PopONNX's sessions: the arguments and the names of gradients of their time."""
+"""PopONNX's sessions, with the positional arguments and gradient names of their time."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ KINDS: dict[str, Callable[[object], bool]] = {
     "cTens": lambda value: isinstance(value, list | tuple),
     "userOptions": lambda value: isinstance(value, SessionOptions),
 }
-"""How the value of each argument is known where arguments before it are left out."""
+"""
+{argument: whether a value has its type}, to match positional arguments when earlier ones are
+omitted.
+"""
 
 
 def by_kind(args: tuple[object, ...], order: Sequence[str]) -> dict[str, object]:
-    """Which argument each value is, as the documents of the time leave some out."""
+    """{argument: value}, matched by type, since earlier arguments may be omitted."""
     found: dict[str, object] = {}
     names = list(order)
     for value in args:
@@ -65,7 +68,7 @@ class _OfEra(session.Session):
     def _given(
         self, args: tuple[object, ...], order: Sequence[str], named: dict[str, object]
     ) -> dict[str, Any]:
-        """The arguments by name, with options of the era where there are none."""
+        """The arguments by name; missing options default to those of the era."""
         given = {**by_kind(args, ("fnModel", *order)), **named}
         if given.get("userOptions") is None:
             given["userOptions"] = of_era(settings.SessionOptions, self.ERA)()
@@ -93,7 +96,7 @@ class _OfEra(session.Session):
         return moved
 
     def run(self, stepio: Any, *rest: Any, **named: Any) -> None:
-        """One step."""
+        """Runs one step."""
         if not self._has_replicas_first or not isinstance(stepio, StepIO):
             super().run(stepio, *rest, **named)
             return
@@ -111,7 +114,7 @@ class _OfEra(session.Session):
 
 
 class InferenceSession(_OfEra, inference_session.InferenceSession):
-    """`InferenceSession(model, dataFeed, losses)` and its like: what each era takes, in order."""
+    """`InferenceSession(model, dataFeed, losses)`; each era has its own positional arguments."""
 
     def __init__(self, *args: object, **named: object) -> None:
         given = self._given(args, self.ERA.inference, named)
@@ -127,11 +130,11 @@ _SCALARS = {
     "scaledLearnRate": "scaledLearningRate0",
     "weightDecay": "weightDecayScaleFactor0",
 }
-"""Prefixes of the numbers of `SGD` that the host writes, and today's."""
+"""{prefix of a hyperparameter of `SGD`: current prefix}."""
 
 
 def _scalar(id: str) -> str:
-    """Today's name of a number of `SGD`: `learnRate_FLOAT`, or of 2018 `learnRate`."""
+    """The current name of a hyperparameter of `SGD`, `learnRate_FLOAT`, or `learnRate` in 2018."""
     prefix, _, dtype = id.partition("_")
     if prefix not in _SCALARS or dtype not in ("", "FLOAT", "FLOAT16"):
         return id
@@ -139,7 +142,10 @@ def _scalar(id: str) -> str:
 
 
 class TrainingSession(_OfEra, training_session.TrainingSession):
-    """`TrainingSession(model, dataFeed, losses, optimizer)` and its like, as each era has it."""
+    """
+    `TrainingSession(model, dataFeed, losses, optimizer)`; each era has its own positional
+    arguments.
+    """
 
     def __init__(self, *args: object, **named: object) -> None:
         given = self._given(args, self.ERA.training, named)
@@ -158,15 +164,15 @@ class TrainingSession(_OfEra, training_session.TrainingSession):
 _ORDER = (
     *("inputShapeInfo", "losses", "optimizer", "outputdir", "passes", "cTens", "userOptions"),
 )
-"""The arguments behind the first two."""
+"""The positional arguments after the first two."""
 
 
 class Session:
     """
     `Session(model, dataFeed, losses, optimizer)`: trains with an optimizer, evaluates with losses,
-    else infers.
+    otherwise infers.
 
-    A session that trains can evaluate and infer as well, with the weights as they are.
+    A training session also evaluates and infers, with its current weights.
     """
 
     ERA: ClassVar[Era] = PLAIN_POPONNX
@@ -210,7 +216,7 @@ class Session:
         return session(self._model, self._forward_flow(), losses=self._losses, **named)
 
     def _forward_flow(self) -> DataFlow:
-        """The anchors that exist without a backward pass."""
+        """The anchors other than gradients."""
         prefixes = (GRADIENT, self.ERA.gradient)
         ids = [id for id in self._flow.anchors() if not id.startswith(prefixes)]
         return self._flow.only(ids)
@@ -233,7 +239,7 @@ class Session:
         self._that_trains().updateOptimizer(optimizer)
 
     def train(self, stepio: StepIO) -> None:
-        """One step of training."""
+        """Runs one training step."""
         self._that_trains().run(stepio)
 
     def _that_trains(self) -> TrainingSession:
@@ -242,13 +248,13 @@ class Session:
         return self._training
 
     def evaluate(self, stepio: StepIO) -> None:
-        """One step without training: outputs and losses."""
+        """Runs one step without an update, which computes outputs and losses."""
         if not self._losses:
             raise popart_exception("Trying to evaluate when not in evaluation mode")
         self._forward(stepio)
 
     def infer(self, stepio: StepIO) -> None:
-        """One step without training."""
+        """Runs one step without an update."""
         self._forward(stepio)
 
     def _forward(self, stepio: StepIO) -> None:

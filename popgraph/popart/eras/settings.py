@@ -1,4 +1,4 @@
-"""PopONNX's settings of sessions: options, patterns and devices with older names."""
+"""PopONNX's session options, patterns and devices under their older names."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def _log_levels(levels: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True)
 class _Renamed:
-    """What an old option has become."""
+    """An old option and the current option that replaces it."""
 
     default: object
     today: str
     value: Callable[[Mapping[str, Any]], object]
-    """What today's option is set to, by the values of all old ones."""
+    """The value of the current option, from the values of all old options."""
 
 
 def _recomputation(old: Mapping[str, Any]) -> RecomputationType:
@@ -60,7 +60,7 @@ def _virtual_graphs(old: Mapping[str, Any]) -> VirtualGraphMode:
 def _alone(
     name: str, default: object, today: str, value: Callable[[Any], object]
 ) -> dict[str, _Renamed]:
-    """An old option that today's is set by alone."""
+    """An old option that alone sets `today`."""
     return {name: _Renamed(default, today, lambda old: value(old[name]))}
 
 
@@ -91,7 +91,7 @@ _RENAMED = {
     ),
     **_alone("pingPongPhases", 0, "executionPhaseSettings", ExecutionPhaseSettings),
 }
-"""Old options that today's have succeeded."""
+"""{old option: its successor}."""
 
 _WITHOUT_EFFECT: dict[str, object] = {
     "exportDot": False,
@@ -106,14 +106,14 @@ _WITHOUT_EFFECT: dict[str, object] = {
     "replicatedWeightSharding": False,
     "replicatedWeightShardingMinNumElements": 8192,
 }
-"""Old options that change no result, and their defaults."""
+"""{old option that changes no result: default}."""
 
 _REFUSED = ("hostAllReduce", "hostAllReduceRemoteBuffer", "hostWeightUpdate")
-"""Old options by which the host takes a part in training; nothing else does here."""
+"""Old options that move the update to the host, which is unsupported."""
 
 
 class SessionOptions(options.SessionOptions):
-    """PopART's options, and the old names of some; an unknown name is an AttributeError."""
+    """PopART's options and old names of some; an unknown name raises AttributeError."""
 
     __slots__ = ("_old",)
     ERA: ClassVar[Era] = PLAIN_POPONNX
@@ -155,18 +155,18 @@ GONE = (
     *("GemmDecomposition", "InPlace0", "LogSoftmaxOp", "SplitConvBias", "TanToSinOverCos"),
     "TanhGradOp",
 )
-"""Patterns that later times do without; they changed no result."""
+"""Patterns that later versions dropped; they changed no result."""
 _LOWER = {name.lower() for name in GONE}
 
 PatternType = named(
     "PreAliasPatternType",
     {name: name for name in (*PATTERNS, *GONE)},
 )
-"""Patterns by name, which `Patterns` takes in a list."""
+"""The names of patterns that `Patterns` accepts in a list."""
 
 
 class Patterns(modern.Patterns):
-    """`Patterns(["PostNRepl"])` switches all others off; a session asks for none of them."""
+    """`Patterns(["PostNRepl"])` disables all others; no pattern is mandatory."""
 
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
@@ -198,7 +198,7 @@ class DeviceManager(devices.DeviceManager):
     __doc__ = devices.DeviceManager.__doc__
 
     def _check_connection(self, connectionType: DeviceConnectionType) -> None:
-        """PopONNX compiles for devices to which nothing is connected."""
+        """PopONNX compiles for devices without a connection."""
 
     def acquireAvailableDevice(  # type: ignore[override]
         self,
@@ -209,7 +209,7 @@ class DeviceManager(devices.DeviceManager):
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> devices.DeviceInfo:
-        """Some IPUs; an IPU is told how many replicas will share them, this machine need not be."""
+        """Selects IPUs; hardware required the replica count in advance, which is ignored here."""
         return super().acquireAvailableDevice(
             numIpus, tilesPerIpu, pattern, connectionType=connectionType
         )
@@ -226,7 +226,7 @@ class DeviceManager(devices.DeviceManager):
         return super().acquireDeviceById(id, pattern, connectionType)
 
     def createIpuModelDevice(self, options: Mapping[str, object]) -> devices.DeviceInfo:
-        """A whole IPU of the first generation, where the options say nothing else."""
+        """Defaults to all tiles of a first-generation IPU."""
         return super().createIpuModelDevice(
             {"tilesPerIPU": MK1.tiles, "ipuVersion": MK1.name} | dict(options)
         )

@@ -1,4 +1,4 @@
-"""PopONNX's steps: `DataFlow` with a batch size, and `PyStepIO`, which checked less."""
+"""PopONNX's steps: `DataFlow` with a batch size, and `PyStepIO` with fewer checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.support.shapes import Shape, prod
 
 
 class AnchorReturnType(dataflow.AnchorReturnType):
-    """PopART's class, and the members of the enumeration that it was in 2018."""
+    """PopART's class with the members of the enumeration of 2018."""
 
     ALL: ClassVar[AnchorReturnType]
     FINAL: ClassVar[AnchorReturnType]
@@ -33,8 +33,8 @@ class DataFlow(dataflow.DataFlow):
     """
     `DataFlow(batchesPerStep, batchSize, anchors, AnchorReturnType.ALL)`, or PopART's form.
 
-    With a batch size, the batches of a step stand one behind the other along the first axis of
-    inputs and anchors, instead of along an axis of their own.
+    With a batch size, the batches of a step are concatenated along the first axis of inputs and
+    anchors, instead of stacked along a new axis.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class PyStepIO(step_io.PyStepIO):
 
 class ReplicasFirst(step_io.StepIO):
     """
-    One step of arrays [replicas, micro-batches, ...], for a session that reads and writes
+    Presents arrays [replicas, micro-batches, ...] to a session that reads and writes
     [micro-batches, replicas, ...].
     """
 
     def __init__(self, given: step_io.StepIO, step: StepPlan, shared: Collection[str]) -> None:
-        """All replicas read the same of the inputs in `shared`."""
+        """`shared` are the inputs that are broadcast to all replicas."""
         self._given, self._step, self._shared = given, step, shared
         self._read: dict[str, list[Array]] = {}
         self._written: defaultdict[Stream, list[Array]] = defaultdict(list)
@@ -131,7 +131,7 @@ class ReplicasFirst(step_io.StepIO):
         self._written[stream].append(value.copy())
 
     def finish(self) -> None:
-        """Hands on the anchors of the step."""
+        """Writes the anchors of the step to the user's buffers."""
         for stream, values in self._written.items():
             for replica in range(self._step.replicas):
                 for value in values[replica :: self._step.replicas]:

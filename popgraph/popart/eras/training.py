@@ -1,4 +1,6 @@
-"""PopONNX's losses and optimizers where later ones differ, and which losses are computed."""
+"""
+PopONNX's losses and optimizers that differ from later ones, and the choice of losses to compute.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class L1Loss(modern.L1Loss):
     """
     `L1Loss(input, output, lambda)`: lambda times the sum of |x| of each sample.
 
-    A mean divides these values by the number of samples, but gradients by that of elements;
-    samples and elements are those of all replicas.
+    For a mean, the value is divided by the number of samples, but the gradient by the number of
+    elements, both counted over all replicas.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class NllLoss(modern.NllLoss):
     """
     `NllLoss(probabilities, labels, output)`: -log of the probability of each label.
 
-    Labels are read one after the other: [5, 4] of them fit to probabilities of shape [5, 1, 4, 9].
+    Labels are flattened: shape [5, 4] matches probabilities of shape [5, 1, 4, 9].
     """
 
     def _of_samples(self, builder: Builder) -> str:
@@ -76,7 +78,7 @@ class NllLoss(modern.NllLoss):
 
 
 def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None:
-    """Makes means those of the samples of all replicas."""
+    """Makes losses with a mean divide by the samples of all replicas."""
     replicas = plan_of(1, options).replicas
     for loss in losses:
         if isinstance(loss, modern.Loss):
@@ -84,7 +86,7 @@ def shared(losses: Sequence[str | modern.Loss], options: SessionOptions) -> None
 
 
 def anchored(losses: Sequence[str | modern.Loss], flow: DataFlow | None) -> list[str | modern.Loss]:
-    """The losses that are returned; nothing else of a loss shows where nothing is trained."""
+    """The losses that are anchors; without training, no other loss is observable."""
     return [
         loss
         for loss in losses
@@ -93,7 +95,7 @@ def anchored(losses: Sequence[str | modern.Loss], flow: DataFlow | None) -> list
 
 
 class BaseSGD(optimizers.SGD):
-    """What `SGD` and `ConstSGD` had in common."""
+    """The common base of `SGD` and `ConstSGD`."""
 
     ERA: ClassVar[Era] = PLAIN_POPONNX
 
@@ -108,8 +110,8 @@ class BaseSGD(optimizers.SGD):
 
 
 class SGD(BaseSGD):
-    """`SGD(learning_rate, weight_decay)`, both of which may change later."""
+    """`SGD(learning_rate, weight_decay)`; both may change later."""
 
 
 class ConstSGD(optimizers.ConstSGD, BaseSGD):
-    """`ConstSGD(learning_rate, weight_decay)`, which never change."""
+    """`ConstSGD(learning_rate, weight_decay)`, with constant values."""

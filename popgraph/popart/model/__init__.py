@@ -1,1 +1,1 @@
-"""The model of a session: what PopART makes of it before it is compiled."""
+"""The model of a session: PopART's rewrites and checks before compilation."""

@@ -1,4 +1,4 @@
-"""PopART's `abort`: a step ends with an error where a condition is not 0."""
+"""PopART's `abort`: a step fails if a condition is nonzero."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from popgraph.popart.exceptions import (
 from popgraph.support.arrays import Array
 
 ABORT = (DOMAIN, "Abort")
-"""The operator, which no program has."""
+"""The operator, which is removed before compilation."""
 
 ALWAYS = ""
-"""Stands for the condition of a node that has none."""
+"""Placeholder for the condition of an unconditional abort."""
 
 
 def take_aborts(module: ModuleOp) -> Mapping[str, str]:
     """
-    Takes the nodes out of a model, which programs have no operation for.
+    Removes the abort nodes of a model, and returns {tensor of the condition: its name in the
+    model}.
 
-    What is left are their conditions: of each the tensor that holds it, and its own name. A weight
-    is read where the node stood, since a step may change it.
+    A weight is copied at the node's position, since the step may update it later.
     """
     found: dict[str, str] = {}
     model = model_of(module)
@@ -56,11 +56,11 @@ def take_aborts(module: ModuleOp) -> Mapping[str, str]:
 
 
 _READ = "__read_to_abort"
-"""Behind the name of a weight: what it is when a condition is looked at."""
+"""Suffix of the copy of a weight that is a condition."""
 
 
 def check_aborts(conditions: Mapping[str, str], results: Mapping[str, Array]) -> None:
-    """Raises behind a micro-batch of which a condition asks for it."""
+    """Raises after a micro-batch with a nonzero condition."""
     for id, name in conditions.items():
         if id == ALWAYS or np.any(results[id]):
             what = f"the condition {name!r} is not 0" if name else "the model always does"

@@ -1,4 +1,4 @@
-"""Weights of which groups of replicas have values of their own, as `VariableSettings` say."""
+"""Weights with one value per group of replicas, as `VariableSettings` define the groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.support.arrays import Array
 
 @dataclass(frozen=True)
 class GroupedVariable(GroupedWeight):
-    """A grouped weight with the settings that say its groups."""
+    """A grouped weight with the settings that define its groups."""
 
     settings: VariableSettings = field(kw_only=True)
 
@@ -36,9 +36,9 @@ Grouped = Mapping[str, GroupedVariable]
 
 def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Grouped]:
     """
-    A model in which weights are those of the first group, and the weights of all groups.
+    A model in which weights have the value of the first group, and {weight: values of all groups}.
 
-    Arrays in a model have an axis for the groups, of which its nodes know nothing.
+    Arrays in the given model have a leading axis for groups, which its nodes do not expect.
     """
     replicas = options.getGlobalReplicationFactor() if isinstance(options, SessionOptions) else 1
     content = _noted(source) if replicas > 1 else b""
@@ -56,7 +56,7 @@ def take_groups(source: Any, options: SessionOptions | None) -> tuple[Any, Group
 
 
 def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:
-    """Whether a weight is not simply all replicas' own, of which one value comes back."""
+    """Whether a weight has more than one group, or is returned once per replica."""
     if settings.getRetrievalMode() is VariableRetrievalMode.AllReduceReplicas:
         raise popart_unsupported_exception(
             f"the weight {id} is to come back reduced over replicas",
@@ -71,7 +71,7 @@ def _matters(id: str, settings: VariableSettings, replicas: int) -> bool:
 
 
 def _noted(source: Any) -> bytes:
-    """A model that says something of groups; nothing of any other."""
+    """The bytes of a model that defines groups; b"" for any other."""
     if isinstance(source, Builder):
         source = source.getModelProto()
     elif isinstance(source, str | Path) and Path(source).is_file():

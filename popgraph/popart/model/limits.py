@@ -1,4 +1,4 @@
-"""What PopART refuses of operators although ONNX allows it."""
+"""Operators and forms that ONNX allows and PopART refuses."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from popgraph.popart.exceptions import popart_exception, popart_unsupported_exce
 from popgraph.popart.model.aborts import ABORT
 
 LAST_OPSET = 11
-"""PopART's last version of ai.onnx; models of later ones are no PopART programs."""
+"""PopART's last version of ai.onnx; models of later versions are not PopART programs."""
 
 HINT = "PopART does without it, and so do its sessions; `popgraph.compile` may take it"
 
 
 def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
-    """Raises an error in PopART's words for the first node that PopART would not take."""
+    """Raises PopART's error for the first node that PopART would refuse."""
     for op, node in nodes_of(graph, weights):
         known = op.domain or opset <= LAST_OPSET or op.op_type in RANDOM
         if known and (said := complaint(node)) is not None:
@@ -32,7 +32,7 @@ def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
 
 
 def check_calls(graph: Graph) -> None:
-    """Refuses calls whose operands are not what the graph that they call takes."""
+    """Refuses calls whose operands do not match the inputs of the callee."""
     for op in graph.block.walk():
         if not isinstance(op, Custom) or not op.is_call:
             continue
@@ -53,7 +53,9 @@ def check_calls(graph: Graph) -> None:
 
 
 def check_classes(graph: Graph, functions: Mapping[tuple[str, str, str], Function]) -> None:
-    """Refuses operators that nobody knows: no domain, no function of the model, no extension."""
+    """
+    Refuses unknown operators: those without a definition, a function of the model, or an extension.
+    """
     for op in graph.block.walk():
         if not isinstance(op, Custom) or op.key in functions or definition_of(*op.key[:2]):
             continue
@@ -66,13 +68,13 @@ def check_classes(graph: Graph, functions: Mapping[tuple[str, str, str], Functio
 
 
 def refusal_while_read(op: OnnxOp) -> popart_exception | None:
-    """The same error for a node that ONNX does not take either, so that its graph cannot be."""
+    """The same error for a node that is invalid in ONNX too, so that no graph can be built."""
     said = complaint(node_of(op, WeightStore()))
     return None if said is None else _refused(said, op)
 
 
 def _refused(complaint: str, op: OnnxOp) -> popart_exception:
-    """PopART's text alone, which its programs compare; notes say where, and what else to do."""
+    """The exact text of PopART, which programs compare; the location and the hint are notes."""
     error = popart_exception(complaint)
     error.add_note(f"  at: {op.where()}")
     error.add_note(f"  try: {HINT}")

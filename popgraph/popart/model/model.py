@@ -60,9 +60,9 @@ _PLACES = {("", "ArgMax"), ("", "ArgMin")}
 
 class SessionModel:
     """
-    An ONNX graph of static shapes, and what a session asks about its tensors.
+    An ONNX graph with static shapes, and queries about its tensors.
 
-    `added` are the tensors of losses that a session was given, which are not the model's own.
+    `added` are the tensors of losses given to the session, which are not part of the model.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SessionModel:
         shapes: InputShapeInfo,
         losses: Sequence[str | Loss],
     ) -> None:
-        """`module` is spent; to `weights` nothing is added."""
+        """`module` is consumed; `weights` is not modified."""
         builder = Builder.of(module, WeightStore(weights))
         self.final_loss: str | None = None
         self.added = frozenset(self._fix_inputs(builder, shapes))
@@ -90,7 +90,9 @@ class SessionModel:
         check_limits(self.graph, self.weights, opset)
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> list[str]:
-        """Gives open inputs the shapes that the user told; adds those that losses will need."""
+        """
+        Sets the shapes of dynamic inputs from `shapes`, and adds inputs that only losses read.
+        """
         added = [id for id in shapes.ids() if id not in builder.getInputTensorIds()]
         for id in added:
             builder.addInputTensor(shapes.get(id), id)
@@ -115,7 +117,7 @@ class SessionModel:
         return model_of(self.module).graph
 
     def values(self) -> Iterator[tuple[str, SSAValue]]:
-        """Every named tensor."""
+        """All named tensors."""
         yield from zip(self.graph.input_names, self.graph.block.args, strict=True)
         for op in self.graph.block.ops:
             if isinstance(op, Initializer):
@@ -126,7 +128,7 @@ class SessionModel:
                         yield name, value
 
     def infos(self) -> dict[str, TensorInfo]:
-        """Element types and shapes of all tensors of which they are known."""
+        """Element types and shapes of all tensors with a static shape."""
         found = {}
         for name, value in self.values():
             shape = static_shape(value.type)
@@ -138,12 +140,12 @@ class SessionModel:
         return found
 
     def initializers(self) -> dict[str, Array]:
-        """The weights of the model as it came."""
+        """The weights in the original model."""
         return {op.value_name.text: op.array(self.weights) for op in self.graph.initializers}
 
     @property
     def places(self) -> set[str]:
-        """What ArgMax and ArgMin find, whose anchors have 32 bits in PopART."""
+        """The results of ArgMax and ArgMin, whose anchors are INT32 in PopART."""
         nodes = (op for op in self.graph.nodes if (op.domain, op.op_type) in _PLACES)
         return {name for op in nodes for name in op.output_names}
 
@@ -155,7 +157,7 @@ class SessionModel:
         return Compilation(self.weights)
 
     def _check_names(self) -> None:
-        """PopART's own tensors must not be confused with the user's."""
+        """Refuses names that collide with PopART's reserved prefixes."""
         weights, graph = self.weight_names, self.graph
         outer = {*graph.input_names, *graph.output_names}
         for name, _ in self.values():
@@ -169,17 +171,17 @@ class SessionModel:
 
     @property
     def broadcast_inputs(self) -> frozenset[str]:
-        """The inputs of which all replicas get the same."""
+        """The inputs that are broadcast to all replicas."""
         return broadcast_inputs(self._notes)
 
     @property
     def exchange_strategies(self) -> dict[str, ExchangeStrategy]:
-        """When inputs come, where it is not just in time."""
+        """The exchange strategy of inputs other than just-in-time."""
         return exchange_strategies(self._notes)
 
     @property
     def input_tiles(self) -> dict[str, TileSet]:
-        """The tiles to which inputs come that are not those that compute."""
+        """The tile set of inputs other than compute tiles."""
         return input_tiles(self._notes)
 
     @property
@@ -189,12 +191,12 @@ class SessionModel:
 
     @property
     def has_collectives(self) -> bool:
-        """Whether replicas tell each other something, in a graph inside a node perhaps."""
+        """Whether any node, including those in subgraphs, is a collective."""
         nodes = (op for op in self.module.walk() if isinstance(op, OnnxOp))
         return any(is_collective(op) for op in nodes)
 
     def heed(self, options: SessionOptions, *, group_variances: bool) -> None:
-        """Writes meanings that options choose on nodes."""
+        """Writes semantics that depend on options into node attributes."""
         notes = {
             "strided": options.groupNormStridedChannelGrouping,
             "variances": group_variances,
@@ -206,7 +208,7 @@ class SessionModel:
 
     @property
     def recomputed(self) -> tuple[str, ...]:
-        """The nodes that the user wants to be computed again for gradients."""
+        """The nodes that the user marks for recomputation."""
         return tuple(
             op.location.desc.data
             for op in self.graph.nodes
@@ -214,12 +216,12 @@ class SessionModel:
         )
 
     def is_recomputed(self, op: OnnxOp) -> bool:
-        """Whether the user wants a node to be computed again; a checkpoint is not."""
+        """Whether the user marks a node for recomputation; a checkpoint is not recomputed."""
         note = all_attributes(op, self.weights).get(RECOMPUTE)
         return note is not None and to_python(note) == int(RecomputeType.Recompute)
 
     def check_loss(self) -> None:
-        """Refuses a loss that is not one number."""
+        """Refuses a loss that is missing, or is not a scalar."""
         infos = self.infos()
         if self.final_loss is not None and self.final_loss not in dict(self.values()):
             raise popart_exception(
@@ -233,9 +235,10 @@ class SessionModel:
 
 def open_model(source: Source, places: DataPlaces | None = None) -> tuple[ModuleOp, WeightStore]:
     """
-    The module and the weights of a model; one that cannot be read is PopART's error.
+    Parses a model into a module and weights; a failure raises PopART's error.
 
-    Weights may stand in files relative to the working directory; `places` are told which.
+    Paths of external weights are relative to the working directory; `places` receives their
+    locations.
     """
     with reading_model(source):
         if isinstance(source, bytes) and REFUSED.encode() in source:

@@ -1,4 +1,4 @@
-"""What PopART means by operators where ONNX means something else, written in ONNX's words."""
+"""Rewrites operators whose semantics differ in PopART to equivalent ONNX nodes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from popgraph.popart.model.limits import LAST_OPSET
 
 def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> None:
     """
-    Rewrites nodes of a model, unless it is of an opset that PopART never had.
+    Rewrites nodes in place, for models of opsets that PopART supports.
 
-    With `any_label`, a label of its `nllloss` that is no class has probability 0, as in PopART.
+    With `any_label`, an out-of-range label of `nllloss` has probability 0, as in PopART.
     """
     if model_of(module).opset_versions.get("", LAST_OPSET) > LAST_OPSET:
         return
@@ -43,24 +43,26 @@ def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> N
 
 
 NO_LENGTHS = ("GRU", "RNN")
-"""Recurrences that run over all of every sequence in PopART, however long it is said to be."""
+"""Recurrences for which PopART ignores `sequence_lens`."""
 LENGTHS = 4
-"""The operand of recurrences that says how long sequences are."""
+"""Operand index of `sequence_lens`."""
 
 
 STATE = 2
-"""The result of an LSTM that is its state behind the last turn."""
+"""Result index of an LSTM's final cell state."""
 
 
 def has_own_lengths(op: OnnxOp) -> bool:
-    """Whether an LSTM has sequences of lengths of their own, and says its state behind them."""
+    """Whether an LSTM has both `sequence_lens` and a used final cell state."""
     if (op.domain, op.op_type) != ("", "LSTM") or not any(op.input_values()[LENGTHS : LENGTHS + 1]):
         return False
     return bool(op.output_names[STATE : STATE + 1] and op.output_names[STATE])
 
 
 def _detach_state(op: OnnxOp) -> None:
-    """LSTM(x, lengths) -> y, h, c becomes y, h, Detach(c): no gradient comes by the state."""
+    """
+    LSTM(x, lengths) -> y, h, c becomes y, h, Detach(c): no gradient flows through the cell state.
+    """
     names = op.output_names
     state = op.results[sum(map(bool, names[:STATE]))]
     outputs = [f"{names[STATE]}__detached"]
@@ -80,7 +82,7 @@ def _text(name: str, value: str, weights: WeightStore) -> Attribute:
 
 
 def _share_padding(op: OnnxOp, weights: WeightStore) -> None:
-    """Of an odd padding that `output_shape` asks for, the larger part stands at the other end."""
+    """Swaps the end that gets the extra element of an odd padding derived from `output_shape`."""
     given = op.attribute_values(weights)
     if given.get("output_shape"):
         upper = given.get("auto_pad") in ("SAME_UPPER", b"SAME_UPPER")
@@ -90,10 +92,10 @@ def _share_padding(op: OnnxOp, weights: WeightStore) -> None:
 
 def _name_coordinates(op: OnnxOp, weights: WeightStore) -> None:
     """
-    Resize-10, whose coordinates ONNX leaves open -> Resize-11 with the coordinates of PopART.
+    Resize-10, whose coordinates ONNX leaves open -> Resize-11 with PopART's coordinates.
 
-    The centers of pixels coincide (ONNX's implementations: their corners), and the nearest element
-    is the one that PyTorch takes, unless a note says otherwise.
+    Coordinates are half-pixel (ONNX runtimes use asymmetric ones), and the nearest element is
+    PyTorch's, unless an attribute overrides them.
     """
     given = {name: to_python(one, weights) for name, one in all_attributes(op, weights).items()}
     defaults = {

@@ -1,1 +1,1 @@
-"""The program of a session, over the engine."""
+"""Programs of sessions, on top of the engine."""

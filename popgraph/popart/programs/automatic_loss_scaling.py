@@ -1,4 +1,4 @@
-"""Automatic loss scaling: the loss scale follows the gradients of half precision."""
+"""Automatic loss scaling: adapts the loss scale to the histogram of half-precision gradients."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ _VIEWS = {
     *((domain, "Reshape") for domain in ("", DOMAIN)),
     *(("", name) for name in ["Flatten", "Identity", "Squeeze", "Transpose", "Unsqueeze"]),
 }
-"""What only looks at its input in another way; its gradient is the same numbers again."""
+"""
+Operators whose output has the elements of the input, so their gradients have the same histogram.
+"""
 
 
 ALIASES = {f"{SUM_AS_FLOAT}_accld": ACCUMULATED + STATISTICS}
-"""Tensors of PopART's that are others, updated in place."""
+"""{name in PopART: tensor that it aliases}."""
 
 
 def tracked_tensors(model: SessionModel, settings: AutomaticLossScalingSettings) -> list[str]:
-    """The tensors of half precision whose gradients are looked at, if they have any."""
+    """The half-precision tensors whose gradients are tracked."""
     halves = [id for id, info in model.infos().items() if info.data_type() == HALF]
     match settings.gradientTensorTrackingMethod:
         case GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors:
@@ -67,7 +69,7 @@ def tracked_tensors(model: SessionModel, settings: AutomaticLossScalingSettings)
 
 
 def _readings(model: SessionModel) -> Iterator[tuple[OnnxOp, str]]:
-    """Which nodes read which tensors, but for the loss, whose gradient is the loss scale."""
+    """(node, operand) pairs, except for the node of the loss, whose gradient is the loss scale."""
     for op in model.graph.nodes:
         if model.final_loss in op.output_names:
             continue
@@ -77,7 +79,7 @@ def _readings(model: SessionModel) -> Iterator[tuple[OnnxOp, str]]:
 
 
 def following(rule: OptimizerSpec, settings: AutomaticLossScalingSettings) -> OptimizerSpec:
-    """A rule whose loss scale follows the gradients, if the settings say so."""
+    """The optimizer with automatic loss scaling, if enabled."""
     if not settings.enabled:
         return rule
     return replace(
@@ -89,7 +91,7 @@ def following(rule: OptimizerSpec, settings: AutomaticLossScalingSettings) -> Op
 
 
 def check_tracked(gradients: Sequence[str], rule: OptimizerSpec | None) -> None:
-    """Refuses a loss scale that follows nothing."""
+    """Refuses automatic loss scaling without tracked gradients."""
     if rule is not None and rule.scale_period and not gradients:
         raise popart_exception(
             "[AutomaticLossScale transform] No tracked gradient tensors of type fp16 were found.",

@@ -1,4 +1,4 @@
-"""What `printtensor` prints: tensors and their gradients, behind every micro-batch."""
+"""`printtensor`: prints tensors and their gradients after each micro-batch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from popgraph.passes.options import GRADIENT
 from popgraph.support.arrays import Array
 
 AUTO, FIXED, SCIENTIFIC, PLAIN = 0, 1, 2, 3
-"""PopART's numbers of these ways to write floats; by the last, each has a format of its own."""
+"""PopART's values of `floatFormat`; PLAIN formats each element independently."""
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A tensor that is printed, by its name as an anchor, and how."""
+    """A printed tensor: its anchor, title and format."""
 
     id: str
     title: str
@@ -29,9 +29,9 @@ class Printed:
 
     def text(self, value: Array) -> str:
         """
-        In NumPy's layout, with the settings of the node.
+        The array in NumPy's layout, with the node's settings.
 
-        A threshold of 0 summarises nothing, a width of 0 splits no line.
+        A threshold of 0 disables summarization, a width of 0 line breaks.
         """
         given = self.settings
         if value.dtype.kind == "V":  # half precision of other libraries
@@ -56,10 +56,10 @@ class Printed:
 
 def _writer(value: Array, digits: int, form: int) -> Callable[[Any], str]:
     """
-    The formatter of elements: all have equally many decimals and the width of the widest.
+    The formatter of elements: all have the same number of decimals and the width of the widest.
 
-    `digits` includes those before the point: 8 give 1.0000000 and 100.00000. PopART documents no
-    rule for AUTO; here it is fixed point, unless that shows no digit of some element.
+    `digits` includes those before the decimal point: 8 give 1.0000000 and 100.00000. PopART
+    documents no rule for AUTO; here it is fixed-point, unless that would show an element as 0.
     """
     if not digits or form == PLAIN:
         return lambda one: f"{one:g}" if value.dtype.kind == "f" else str(one)
@@ -82,14 +82,16 @@ def _writer(value: Array, digits: int, form: int) -> Callable[[Any], str]:
 
 
 def _character(given: object, usual: str) -> str:
-    """A character, which a file may keep as its number."""
+    """A character, which files may store as its code."""
     if given is None:
         return usual
     return chr(given) if isinstance(given, int) else str(getattr(given, "decode", lambda: given)())
 
 
 def printed_tensors(graph: Graph, store: WeightStore, loss: str | None) -> Iterator[Printed]:
-    """What the nodes of a graph print; gradients where there is a loss that they are of."""
+    """
+    The tensors that the nodes of a graph print, and their gradients if the loss depends on them.
+    """
     for node in graph.nodes:
         if node.op_type != "PrintTensor":
             continue
@@ -104,7 +106,7 @@ def printed_tensors(graph: Graph, store: WeightStore, loss: str | None) -> Itera
 
 
 def _reaches(value: SSAValue, loss: str) -> bool:
-    """Whether a loss is computed from a value."""
+    """Whether a loss depends on a value."""
     seen, waiting = set[SSAValue](), [value]
     while waiting:
         one = waiting.pop()
@@ -118,7 +120,7 @@ def _reaches(value: SSAValue, loss: str) -> bool:
 
 
 def show(printed: Mapping[str, Printed], results: Mapping[str, Array]) -> None:
-    """Writes them to the error stream, as PopART does."""
+    """Prints to stderr, as PopART does."""
     for id, one in printed.items():
         if id in results:
             print(one.text(results[id]), file=sys.stderr)

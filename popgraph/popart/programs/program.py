@@ -1,4 +1,6 @@
-"""The program of a session: PopART's meanings on the way in, its IR and tensor infos out."""
+"""
+The program of a session: rewrites PopART's semantics to ONNX, and provides the IR and tensor infos.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ from popgraph.popart.programs.printed_tensors import printed_tensors
 
 
 class Program(program.Program):
-    """The program of a model, as PopART's sessions have it."""
+    """The compiled program of a model in a session."""
 
     def __init__(self, model: SessionModel, request: Request) -> None:
         self._model = model
         module = model.module.clone()
         self.nodes = tuple(op for op in model.module.walk() if isinstance(op, OnnxOp))
-        """The nodes of the model, as operations of the graph note their numbers."""
+        """The nodes of the model; operations of the graph refer to them by index."""
         _note_nodes(module)
         heed_popart(module, model.weights, any_label=request.code.indices is None)
         self.aborts = take_aborts(module)
@@ -55,11 +57,11 @@ class Program(program.Program):
 
     @property
     def shared_inputs(self) -> frozenset[str]:
-        """The inputs that all replicas share."""
+        """The inputs that are broadcast to all replicas."""
         return self._model.broadcast_inputs
 
     def check_work(self) -> None:
-        """Refuses a model of which no node is needed for an anchor or for a weight."""
+        """Refuses a model whose nodes are all dead."""
         request = self._request
         if request.optimizer is None and not request.outputs:
             return  # The session has agreed to compute nothing.
@@ -72,7 +74,7 @@ class Program(program.Program):
 
     @property
     def is_watched(self) -> bool:
-        """Whether the host looks at results after each micro-batch."""
+        """Whether the host inspects results after each micro-batch."""
         return bool(self.printed or self.aborts)
 
     def ir(self, placement: Placement) -> Ir:
@@ -80,7 +82,7 @@ class Program(program.Program):
         return Ir(self._module, self._model, self.nodes, placement)
 
     def on_ipus(self, ipu: Ipu) -> IpuModel:
-        """The program as the model of these IPUs has it."""
+        """The cost model of the program on these IPUs."""
         return IpuModel.of(self._module, self._compilation, self.code.options, ipu)
 
 

@@ -1,4 +1,4 @@
-"""What PopART refuses or warns of, in its words and in the order in which it checks."""
+"""PopART's errors and warnings about a session, with their texts and in the order of its checks."""
 
 from __future__ import annotations
 

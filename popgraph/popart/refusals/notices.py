@@ -1,4 +1,4 @@
-"""What PopART warns of as it reads a model: of what it does not do, or not at once."""
+"""PopART's warnings about a model: ignored inputs, missing gradients, and constants not folded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.support.logs import TRACE, log_of
 
 @at(Moment.READ)
 def notices(asked: Asked) -> None:
-    """Warns of what PopART does not do although a model requires it."""
+    """Warns of sequence lengths that PopART ignores."""
     for op, node in nodes_to_check(asked):
         if op.domain:
             continue
@@ -27,7 +27,7 @@ def notices(asked: Asked) -> None:
 
 @at(Moment.READ)
 def states(asked: Asked) -> None:
-    """Warns of states after sequences of their own lengths, which have no gradient in PopART."""
+    """Warns of cell states after sequences with individual lengths, whose gradient PopART omits."""
     wanted = Differentiated.of(asked.model, asked.differentiated)
     for op, node in nodes_to_check(asked) if wanted.moved else ():
         if has_own_lengths(op) and op.output_names[STATE] in wanted.loss and wanted.places(op):
@@ -47,7 +47,9 @@ _LAST_STATE = (
 
 @at(Moment.READ)
 def weights_that_vary(asked: Asked) -> None:
-    """Warns of weights that cannot be constants, since groups of replicas have their own."""
+    """
+    Warns of weights that cannot be constant, since their value differs between groups of replicas.
+    """
     for id, one in asked.grouped.items() if asked.constant_weights else ():
         log_of("popart").warning(
             'Tensor %s was declined as a target of optimization "constantWeights" on the grounds '
@@ -60,7 +62,7 @@ def weights_that_vary(asked: Asked) -> None:
 
 @at(Moment.READ)
 def operators_of_constants(asked: Asked) -> None:
-    """Warns of operators of constants that PopART does not compute as it reads a model."""
+    """Warns of operators on constants that PopART does not fold."""
     graph, log = asked.model.graph, log_of("ces")
     if not asked.model.is_of_popart:
         return
@@ -89,13 +91,13 @@ _OF_LITERALS = _OF_WEIGHTS | {
     *("Abs", "ConstantOfShape", "Exp", "Expand", "IdentityLoss", "Neg", "Reciprocal", "Relu"),
     "Shape",
 }
-"""What it computes of constants in the model, before it knows which weights are constant."""
+"""Operators that PopART folds before it knows which weights are constant."""
 
 
 def _left_to_the_device(
     graph: Graph, weights: Collection[str], anchors: Collection[str]
 ) -> Iterator[str]:
-    """The types of operators of constants that are not computed; `weights` are constant."""
+    """The types of operators on constants that are not folded; `weights` are constant."""
     literal, known = set[str](), set(weights)
     for op in graph.nodes:
         inputs = {value_name(value) for value in op.input_values() if value is not None}
@@ -120,7 +122,7 @@ def _left_to_the_device(
 
 @at(Moment.READ)
 def custom_transforms(asked: Asked) -> None:
-    """Logs the transforms of a model that PopART does not have; those it has change nothing."""
+    """Logs requested transforms that PopART does not have; existing ones change no result."""
     log, settings = log_of("transform"), asked.options.experimentalSettings
     chosen = {} if asked.rule else settings.customTransformApplierSettings
     for point, names in sorted(chosen.items()):
@@ -147,4 +149,4 @@ _TRANSFORMS = frozenset(
         *("StochasticRounding", "StreamingMemory 1", "StreamingMemory 2", "SubgraphOutline"),
     }
 )
-"""PopART's transforms, by name."""
+"""The names of PopART's transforms."""

@@ -1,4 +1,4 @@
-"""Operators of a model that PopART refuses or warns of, with the options that concern them."""
+"""Operators that PopART refuses, alone or with certain options."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from popgraph.support.logs import log_of
 
 @dataclass(frozen=True)
 class Differentiated:
-    """The tensors that gradients of a loss reach, and those that depend on its sources."""
+    """The tensors that receive a gradient of the loss, and those that depend on its sources."""
 
     loss: Set[str]
     moved: Set[str]
 
     @classmethod
     def of(cls, model: SessionModel, sources: Collection[str]) -> Differentiated:
-        """No tensors where nothing is trained."""
+        """Empty sets without training."""
         if not sources or model.final_loss is None:
             return cls(frozenset(), frozenset())
         passing = [op for op in model.graph.nodes if (op.domain, op.op_type) != (DOMAIN, "Detach")]
@@ -39,19 +39,19 @@ class Differentiated:
         return cls(_feeding(passing, [model.final_loss]), moved)
 
     def places(self, op: OnnxOp) -> list[int]:
-        """The operands for which a gradient is computed."""
+        """The operand indices with a gradient."""
         if self.loss.isdisjoint(op.output_names):
             return []
         return [place for place, name in enumerate(_operands(op)) if name in self.moved]
 
 
 def _operands(op: OnnxOp) -> list[str]:
-    """The names of a node's operands, "" for an absent one."""
+    """The operand names of a node, "" for an absent one."""
     return ["" if value is None else value_name(value) for value in op.input_values()]
 
 
 def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
-    """The tensors from which these are computed, and they themselves."""
+    """These tensors and all their ancestors."""
     found = set(wanted)
     for op in reversed(nodes):
         if not found.isdisjoint(op.output_names):
@@ -60,14 +60,14 @@ def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
 
 
 def nodes_to_check(asked: Asked) -> Iterator[tuple[OnnxOp, Node]]:
-    """The nodes of a model of PopART's operator sets."""
+    """The nodes of a model whose opset PopART supports."""
     model = asked.model
     return nodes_of(model.graph, model.weights) if model.is_of_popart else iter(())
 
 
 @at(Moment.READ, "SessionOptions.autoRecomputation")
 def recomputation(asked: Asked) -> Refusals:
-    """Either an option or the user chooses the nodes to recompute."""
+    """Refuses `autoRecomputation` together with nodes marked for recomputation."""
     automatic = asked.options.autoRecomputation is not RecomputationType.NoRecompute
     phased = asked.options.executionPhaseSettings.phases > 1
     if automatic and not phased and any(map(asked.model.is_recomputed, asked.model.graph.nodes)):
@@ -95,7 +95,7 @@ def exchanges(asked: Asked) -> Refusals:
 
 @at(Moment.READ)
 def libraries(asked: Asked) -> Refusals:
-    """Options of the libraries of operators, if the model has such operators."""
+    """Refuses invalid library options, if the model has operators that use them."""
     options, used = asked.options, {op.op_type for op in asked.model.graph.nodes}
     said: dict[str, str | None] = {}
     if used & {"MatMul", "Gemm"} and options.partialsTypeMatMuls:
@@ -111,12 +111,15 @@ def libraries(asked: Asked) -> Refusals:
 
 
 _TRAINING_OUTPUTS = 5
-"""The results of a normalization that computes the statistics of its batch."""
+"""The number of results of a BatchNormalization in training mode."""
 
 
 @at(Moment.READ)
 def normalizations(asked: Asked) -> Refusals:
-    """PopART computes gradients of inputs, too, before it drops them."""
+    """
+    Refuses BatchNormalization in inference mode that needs a gradient; PopART differentiates inputs
+    too.
+    """
     model = asked.model
     sources = {*model.graph.input_names, *model.weight_names} if asked.rule else ()
     wanted = Differentiated.of(model, sources)
@@ -131,7 +134,7 @@ def normalizations(asked: Asked) -> Refusals:
                 "inference mode, but its gradient Op is being created. To use the BatchNorm Op in "
                 "inference mode during training, it has to be detached first.",
                 op.where(),
-                "a detach behind it ends the gradient",
+                "a detach after it stops the gradient",
             )
 
 
@@ -169,12 +172,14 @@ _GRADIENTS = {
     (DOMAIN, "Expm1", 0): "Expm1GradOp",
     (DOMAIN, "Log1p", 0): "Log1pGradOp",
 }
-"""Operators whose gradient for an operand exists only until its pattern has replaced it."""
+"""
+{(domain, operator, operand): gradient operator without a kernel, which only a pattern can replace}.
+"""
 
 
 @at(Moment.PREPARED)
 def needed_patterns(asked: Asked) -> Refusals:
-    """Nodes, or gradients of them, that PopART cannot compile without a pattern."""
+    """Refuses nodes, or gradients, that PopART can compile only with a disabled pattern."""
     if not asked.patterns.insists_on_needed():
         return
     model, nodes = asked.model, list(asked.model.graph.nodes)
@@ -194,7 +199,7 @@ def _without(asked: Asked, op: OnnxOp, pattern: str, shown: str) -> Refusals:
     weights = asked.model.weights
     excluded = notes_in(op, weights).get(EXCLUDED)
     names = [] if excluded is None else to_python(excluded, weights)
-    assert isinstance(names, list), "a list of names says what is excluded"
+    assert isinstance(names, list), "excluded patterns are a list of names"
     if pattern in names or not asked.patterns.isPatternEnabled(pattern):
         yield popart_exception(
             f"Could not create opx for '{shown}'. This op should have been removed by pattern "

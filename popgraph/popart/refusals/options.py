@@ -1,4 +1,4 @@
-"""Options that PopART refuses: alone, together, or with a data flow, an optimizer or a device."""
+"""Refused options: alone, in combination, or with a data flow, an optimizer or a device."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.support.logs import log_of
 NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "customCodelets": lambda options: bool(options.customCodelets),
 }
-"""Options that would change what is computed, and when they do."""
+"""{option that would change results: whether its value is one that is not implemented}."""
 
 
 @at(Moment.MADE)

@@ -1,4 +1,4 @@
-"""What PopART refuses or raises as a step runs."""
+"""PopART's errors while a step runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from popgraph.support.arrays import Array
 from popgraph.training.diagnosis import not_finite
 
 FORWARD_ONLY = "implicitPipeliningFwdOnly"
-"""PopART's handle of the program that runs only the stages before the loss, and its own."""
+"""PopART's handle of the program that runs only the forward stages."""
 
 
 def is_forward_only(handle: object, options: SessionOptions) -> bool:
-    """Whether a handle is that of the forward-only program; other names are refused."""
+    """Whether a handle is that of the forward-only program; unknown names are refused."""
     if not isinstance(handle, str):
         return False  # numbers are handles of the one program that every session has
     if handle == FORWARD_ONLY and options.createImplicitPipeliningFwdOnlyProgram:
@@ -25,10 +25,10 @@ def is_forward_only(handle: object, options: SessionOptions) -> bool:
 
 def check_floats(executable: Executable, results: Mapping[str, Array]) -> None:
     """
-    Raises the error of an IPU that stops at a number that is not finite, after its micro-batch.
+    Raises the floating-point exception of an IPU, after the micro-batch.
 
-    An IPU stops at the operation. Here such a number must reach a result or a variable; one that
-    only enters a comparison, for example, is not seen.
+    An IPU stops at the operation that produces infinity or NaN. Here only values that reach a
+    result or a variable are detected, not those that, for example, only feed a comparison.
     """
     variables = {name: executable.read(name) for name in executable.variables}
     for what, arrays in (("result", results), ("variable", variables)):

@@ -29,10 +29,10 @@ class Moment(Enum):
 @dataclass(frozen=True)
 class Asked:
     """
-    A session as rules see it.
+    A session in the form that rules inspect.
 
-    `rule` is None where nothing is trained. `differentiated` are the tensors for which gradients
-    are computed, `inputs` those of the program, which is not known before `PREPARED`.
+    `rule` is None without training. `differentiated` are the tensors with a gradient, `inputs`
+    those of the program, which are known only at `PREPARED`.
     """
 
     model: SessionModel
@@ -59,12 +59,12 @@ class Asked:
 
     @property
     def explicit(self) -> bool:
-        """Whether PopART's newer IR writes the loops of a step and its copies out."""
+        """Whether PopART's IR has explicit main loops and host copies."""
         return self.options.useHostCopyOps and self.options.enableExplicitMainLoops
 
     @property
     def strategies(self) -> Collection[ExchangeStrategy]:
-        """When inputs come and anchors go."""
+        """The exchange strategies of inputs and anchors."""
         inputs = self.model.exchange_strategies.values()
         return [*inputs, *(self.flow.art(id).exchangeStrategy() for id in self.flow.anchors())]
 
@@ -72,17 +72,17 @@ class Asked:
 Refusals: TypeAlias = Iterator[str | PopgraphError]
 Rule: TypeAlias = Callable[[Asked], Refusals | None]
 """
-Yields what PopART refuses: its text, or an error that says where and what to do.
+Yields PopART's messages, or errors with a location and a hint.
 
 A rule that only warns returns nothing.
 """
 
 TABLE: dict[Moment, list[tuple[str, Rule]]] = {moment: [] for moment in Moment}
-"""The rules of each moment in PopART's order, and where their texts look."""
+"""{moment: [(location, rule)]}, in the order of PopART's checks."""
 
 
 def at(moment: Moment, where: str = "SessionOptions") -> Callable[[Rule], Rule]:
-    """Appends a rule to the table."""
+    """Registers a rule for a moment."""
 
     def register(rule: Rule) -> Rule:
         TABLE[moment].append((where, rule))
@@ -92,7 +92,7 @@ def at(moment: Moment, where: str = "SessionOptions") -> Callable[[Rule], Rule]:
 
 
 def refuse(moment: Moment, asked: Asked) -> None:
-    """Raises the first refusal of a moment."""
+    """Raises the first refusal at a moment."""
     for where, rule in TABLE[moment]:
         for said in rule(asked) or ():
             raise said if isinstance(said, PopgraphError) else popart_exception(said, where)

@@ -1,1 +1,1 @@
-"""What PopART reports of a session and its graph."""
+"""PopART's reports of a session and its graph."""

@@ -1,4 +1,4 @@
-"""What a session's compiled program is, for `getGraphReport`: kernels, calls, memory, tiles."""
+"""The compiled program of a session for `getGraphReport`: kernels, calls, memory and tiles."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Json: TypeAlias = (
 )
 
 _KINDS = {LoopOp: "Repeat", CondOp: "If"}
-"""What a report calls what runs programs."""
+"""{operation with a body: its name in reports}."""
 
 
 _PLACES = ("arena", "persistent")
-"""Memory that several values share, which is told by where a piece of it lies."""
+"""Memory spaces that several values share; reports name their buffers by byte range."""
 
 TileMap: TypeAlias = dict[str, list[list[tuple[int, int]]]]
 
 
 class GraphReport:
     """
-    The compiled program of a session, in words of PopART's reports.
+    The compiled program of a session in the terms of PopART's reports.
 
-    A compute set is a call of a kernel, its vertices the parts that threads share. The program of
-    the C backend is described, whatever backend runs. Where tensors lie on tiles, and how much of
-    these they fill, is what the model of an IPU says.
+    A compute set is a kernel call, its vertices the chunks that threads execute. The report
+    describes the program of the C backend, whichever backend runs. The tile mapping and memory per
+    tile come from the IPU's cost model.
     """
 
     def __init__(self, module: ModuleOp, device: DeviceInfo, model: IpuModel) -> None:
@@ -48,7 +48,7 @@ class GraphReport:
         self._tensors = _tensors(self._program)
 
     def _every_call(self, program: ProgramOp) -> Iterator[CallOp]:
-        """The calls of a program and of all that it runs, in order."""
+        """The calls of a program and, recursively, of the programs that it runs, in order."""
         for call in calls(program):
             if isinstance(call, CallOp):
                 yield call
@@ -89,12 +89,12 @@ class GraphReport:
         }
 
     def _kernels(self) -> dict[str, Json]:
-        """How often each kernel is called."""
+        """The number of calls of each kernel."""
         counts = Count(call.callee.string_value() for call in self._calls)
         return {"names": list(counts), "counts": list(counts.values())}
 
     def _compute_sets(self) -> dict[str, Json]:
-        """What each call is and does, as one list for each fact."""
+        """Properties of each call, as one list per property."""
         return {
             "names": [call.label for call in self._calls],
             "sources": [source(call.location) for call in self._calls],
@@ -106,7 +106,7 @@ class GraphReport:
         }
 
     def _steps(self, program: ProgramOp) -> list[Json]:
-        """What a program runs; compute sets by their numbers."""
+        """The steps of a program, which refer to compute sets by index."""
         numbers = {call: number for number, call in enumerate(self._calls)}
         return [
             {"type": "Execute", "computeSet": numbers[call]}
@@ -123,7 +123,7 @@ class GraphReport:
         return {"type": _KINDS[type(call)], "bodies": bodies}
 
     def _memory(self) -> dict[str, Json]:
-        """By category, by tensor, at each call of the main program, and by tile."""
+        """Memory by category, by tensor, over time and by tile."""
         arena, always = self._program.arena.value.data, self._always_live()
         tensors: list[Json] = [dict(row) for row in self._tensors]
         return {
@@ -138,7 +138,7 @@ class GraphReport:
         }
 
     def _always_live(self) -> dict[str, int]:
-        """The bytes that hold something between steps, by category."""
+        """Bytes live between steps, by category."""
         found = Count({"prepared": self._program.persistent.value.data})
         for row in self._tensors:
             if row["category"] not in _PLACES:
@@ -152,7 +152,7 @@ def _number(value: Json) -> int:
 
 
 def _tensors(program: ProgramOp) -> list[dict[str, Json]]:
-    """The pieces of memory of a program, each once, by when a step uses them."""
+    """The allocations of a program, one row each, with the steps that use them."""
     rows: dict[tuple[object, ...], dict[str, Json]] = {}
     uses = {call: number for number, call in enumerate(calls(program))}
     for op in program.body.block.ops:
@@ -163,7 +163,7 @@ def _tensors(program: ProgramOp) -> list[dict[str, Json]]:
 
 
 def _add(rows: dict[tuple[object, ...], dict[str, Json]], op: BufferOp, used: list[int]) -> None:
-    """A further buffer of the same memory only adds to when it is used."""
+    """Adds a buffer; one that aliases a known allocation only extends its uses."""
     space, offset, label = op.space.data, op.offset.value.data, op.label.text
     key: tuple[object, ...] = (space, label)
     if space == "constant":

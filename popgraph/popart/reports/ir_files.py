@@ -1,4 +1,4 @@
-"""What a session writes of its IR: Graphviz's .dot files, and the file of debug infos."""
+"""IR files of a session: Graphviz .dot files, and the debug info."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from popgraph.support.writing import write_file
 
 _FORWARD = ("FWD0", "FWD1")
 CHECKS = (*_FORWARD, "BWD0", "PREALIAS", "MAINLOOPS", "FINAL")
-"""PopART's points of a compilation. The first two show the forward pass, the others all."""
+"""PopART's dump points. The first two show the forward pass, the others everything."""
 
 _ALL = "ALL"
 _ENVIRONMENT = "POPART_DOT_CHECKS"
 
 
 class DotFiles:
-    """Writes `<check>_<graph>.dot` for each check that an option or the environment names."""
+    """Writes `<check>_<graph>.dot` for each check enabled by an option or the environment."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
@@ -36,7 +36,7 @@ class DotFiles:
             self._wanted = set(CHECKS)
 
     def draw(self, made: Callable[[], Ir]) -> None:
-        """Draws the graphs of an IR, which is made if any check is wanted."""
+        """Draws the graphs of the IR, which is built only if a check is enabled."""
         for check in CHECKS if self._wanted else ():
             if check not in self._wanted:
                 continue
@@ -54,7 +54,7 @@ class DotFiles:
                     write_file(path, ["\n".join(lines).encode()])
 
     def _check_range(self, count: int) -> None:
-        """Refuses drawings of no operator."""
+        """Refuses an empty range of operators."""
         first, final = self._options.firstDotOp, self._options.finalDotOp
         if count and max(0, first) >= min(final, count):
             raise popart_exception(
@@ -103,10 +103,9 @@ def _quoted(text: str) -> str:
 
 def note_session(model: SessionModel, made: Callable[[], Ir], weights: str) -> None:
     """
-    Notes the nodes, the inputs and the weights of a model, and the operators and tensors of its IR.
+    Records the nodes, inputs and weights of a model, and the operators and tensors of its IR.
 
-    Below an entry of a builder are those of its nodes, and below these those of their operators.
-    `weights` are Const or Variable.
+    The hierarchy is: builder call, node, operator. `weights` is "Const" or "Variable".
     """
     infos = being_written()
     if infos is None:
@@ -136,7 +135,7 @@ def note_session(model: SessionModel, made: Callable[[], Ir], weights: str) -> N
 
 
 _Above = dict[str, tuple[int, str]]
-"""The entry of the node that computes a tensor, and what PopART calls the node's operator."""
+"""{tensor: (entry of its producer, PopART's name of the operator)}."""
 
 
 def _note_model(infos: DebugInfos, model: SessionModel) -> _Above:
@@ -191,5 +190,5 @@ def _shown(info: TensorInfo) -> dict[str, Json]:
 
 
 def _text(info: TensorInfo) -> str:
-    """A shape as PopART prints it."""
+    """A shape in PopART's format."""
     return f"[{' '.join(map(str, info.shape()))}]"

@@ -1,4 +1,4 @@
-"""PopART's reports of a session, as text, JSON and CBOR, and the steps that it ran."""
+"""PopART's reports of a session, as text, JSON and CBOR, with the executed steps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from popgraph.support.cbor import to_cbor
 from popgraph.support.tables import table
 
 _LAST = 1000
-"""So many steps are told one by one; of those before, only their number and sum."""
+"""The number of recent steps that are listed; earlier ones are only counted and summed."""
 
 _ROUNDS = 3
 
@@ -48,7 +48,7 @@ class Executions:
 
     batches_per_step: int
     micro_batches_per_step: int
-    """Of each replica."""
+    """Per replica."""
     inputs: Mapping[str, Array] | None = None
     """The last batch."""
     _steps: deque[_Step] = field(default_factory=lambda: deque(maxlen=_LAST))
@@ -57,7 +57,7 @@ class Executions:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Around one step, which counts if it succeeds."""
+        """Times a step, and counts it if it succeeds."""
         start = time.perf_counter_ns()
         yield
         microseconds = (time.perf_counter_ns() - start) / 1e3
@@ -67,7 +67,7 @@ class Executions:
 
     @property
     def count(self) -> int:
-        """How many steps there were."""
+        """The number of steps."""
         return self._count
 
     def reset(self) -> None:
@@ -75,7 +75,7 @@ class Executions:
         self._count, self._microseconds = 0, 0.0
 
     def content(self) -> dict[str, Json]:
-        """What ran, and how long it took."""
+        """The number, duration and list of steps."""
         return {
             "steps": self._count,
             "batchesPerStep": self.batches_per_step,
@@ -87,7 +87,9 @@ class Executions:
 def kernel_times(
     lowered: BuildRequest, running: Executable, inputs: Mapping[str, Array]
 ) -> list[Json]:
-    """What each call of a batch takes: measured on these inputs, and a copy of all variables."""
+    """
+    The time of each kernel call of a batch, measured on these inputs and a copy of all variables.
+    """
     tools = backend_named(lowered.backend).tools
     profile = tools.profile(lowered.module, lowered.compilation.weights, lowered.threads)
     for name in running.variables:
@@ -98,7 +100,7 @@ def kernel_times(
 
 
 def _call(call: Call) -> Json:
-    """A call as a report tells it, with what it runs."""
+    """A call in the report's format, with the calls of its bodies."""
     bodies: list[Json] = [
         {"name": body.name, "count": body.count, "computeSets": [_call(one) for one in body.calls]}
         for body in call.bodies
@@ -118,7 +120,7 @@ def _call(call: Call) -> Json:
 
 
 class Reports:
-    """What is known of a compiled program and its executions."""
+    """Reports of a compiled program and its executions."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class Reports:
         executions: Executions,
         model: IpuModel,
     ) -> None:
-        """`model` is the program on the IPUs of the device."""
+        """`model` is the cost model of the program on the device's IPUs."""
         self._lowered = program.code.lowered(device.threads)
         self._device, self._running, self._executions = device, running, executions
         self._model = model
@@ -140,7 +142,10 @@ class Reports:
         return GraphReport(self._lowered.module, self._device, self._model)
 
     def execution(self) -> dict[str, Json]:
-        """The steps, and the kernels of a batch, if one ran; NumPy's backend has no kernels."""
+        """
+        The steps, and the kernel times of a batch; no kernel times with the NumPy backend or before
+        a step.
+        """
         content = self._executions.content()
         inputs = self._executions.inputs
         is_native = backend_named(self._device.backend).is_native
@@ -156,7 +161,7 @@ class Reports:
         }
 
     def _cycles(self) -> dict[str, Json]:
-        """Of a micro-batch on the modelled IPUs, and of the steps that ran."""
+        """Modelled cycles of a micro-batch, and of all steps so far."""
         each: dict[str, Json] = dict(self._model.split().items())
         ran = self._executions
         return {
@@ -165,7 +170,7 @@ class Reports:
         }
 
     def summary(self, title: str, options: Mapping[str, str]) -> str:
-        """The most important numbers of both, for people; more of them as `options` say."""
+        """A text summary of both reports; `options` add details."""
         graph: Any = self.graph()
         lines = [title, *_graph_lines(graph), *ipu_report.head(self._model)]
         lines.append(_execution_line(self._executions.content()))
@@ -195,7 +200,7 @@ def _execution_line(execution: Mapping[str, Any]) -> str:
 
 
 def _variables(tensors: Any) -> str:
-    """The pieces of memory, the largest first."""
+    """The allocations as a table, largest first."""
     rows = [
         (str(one["bytes"]), one["category"], f"{one['type']}{one['shape']}", one["name"])
         for one in sorted(tensors, key=lambda one: -int(one["bytes"]))
@@ -204,7 +209,7 @@ def _variables(tensors: Any) -> str:
 
 
 def _compute_sets(execution: Mapping[str, Any]) -> str:
-    """The kernels in the order of the program."""
+    """The kernels as a table, in program order."""
     rows = [
         (f"{one['microseconds']:.1f}", f"{one['share']:.1%}", one["name"], one["source"])
         for one in execution["computeSets"]
@@ -213,5 +218,5 @@ def _compute_sets(execution: Mapping[str, Any]) -> str:
 
 
 def written(content: Mapping[str, Json], *, useCbor: bool) -> bytes:
-    """The content as JSON, or as CBOR."""
+    """The content as JSON or CBOR."""
     return to_cbor(content) if useCbor else json.dumps(content).encode()

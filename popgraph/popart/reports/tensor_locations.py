@@ -1,4 +1,4 @@
-"""Where tensors would be on an IPU, as options ask for it: reports and PopART's IR tell it."""
+"""The tensor locations that options request on an IPU, for reports and PopART's IR."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from popgraph.support.logs import log_of
 from popgraph.support.replicas import Grouping, grouping
 
 _VELOCITIES = ("Accl", "AcclToReduce", "AcclToUpdate", "AcclFinalOut")
-"""What is both a state and what gradients are added to: SGD's velocity."""
+"""SGD states that are momentum and gradient accumulator in one."""
 _STATES = ("Accl1", "Accl2", "Accl3", "Step", *_VELOCITIES)
 _COUNTER = "Counter___"
 
@@ -31,7 +31,7 @@ _SHARDED, _WHOLE = ReplicatedTensorSharding.On, ReplicatedTensorSharding.Off
 
 
 class Role(Enum):
-    """What a tensor is for, by which settings speak of it."""
+    """The role of a tensor, which selects its location settings."""
 
     WEIGHT = "weight"
     STATE = "state"
@@ -57,7 +57,7 @@ def _prefixed(id: str, kinds: tuple[str, ...]) -> bool:
 
 @dataclass(frozen=True)
 class Locations:
-    """The locations that options and groups of replicas give tensors."""
+    """Tensor locations from options and replica groups."""
 
     options: SessionOptions
     grouped: Grouped
@@ -68,7 +68,7 @@ class Locations:
     def of_result(
         self, id: str, info: TensorInfo, given: Sequence[int] | None, *, constant: bool
     ) -> TensorLocation:
-        """Of what operators compute; `given` is what a model says of the operator's results."""
+        """The location of an operator's result; `given` is that of the operator in the model."""
         found = self._found(id, info, Role.ACTIVATION, given)
         if constant and id not in self.options.tensorLocationSettingsOverride:
             found.storage = TensorStorage.OnChip
@@ -119,7 +119,7 @@ class Locations:
         return TensorLocationSettings()
 
     def _limits(self, role: Role) -> TensorLocationSettings:
-        """From how many elements on settings hold: accumulators are never too small for them."""
+        """The settings with the minimum sizes for a role; accumulators have no minimum."""
         if role is Role.VELOCITY:
             return self.options.optimizerStateTensorLocationSettings
         if role is Role.ACCUMULATOR:
@@ -127,7 +127,7 @@ class Locations:
         return self._settings(role)
 
     def _is_unshared(self, id: str) -> bool:
-        """Whether each replica has a value of its own."""
+        """Whether each replica has its own value."""
         settings = [one.settings for weight, one in self.grouped.items() if _belongs(id, weight)]
         return any(
             one.isUsingCommGroup() and one.getCommGroupType() is CommGroupType.Ungrouped
@@ -135,7 +135,7 @@ class Locations:
         )
 
     def shared_by(self, id: str) -> Grouping:
-        """The replicas that have the same value of a variable."""
+        """The replicas with the same value of a variable."""
         for weight, one in self.grouped.items():
             if _belongs(id, weight):
                 found = one.settings.getReplicaGrouping(one.replicas)
@@ -143,18 +143,18 @@ class Locations:
         return 1, self.options.getGlobalReplicationFactor()
 
     def sharing(self, domain: CommGroup) -> Grouping:
-        """The replicas that have shares of one tensor."""
+        """The replicas over which a tensor is sharded."""
         replicas = self.options.getGlobalReplicationFactor()
         return grouping(int(domain.type), domain.replicaGroupSize, replicas)
 
 
 def _belongs(id: str, weight: str) -> bool:
-    """Whether a variable is a weight, or one of its states."""
+    """Whether a variable is a weight, or one of its optimizer states."""
     return id == weight or id.endswith(f"___{weight}")
 
 
 def _read(numbers: Sequence[int]) -> TensorLocation:
-    """A location as models have it."""
+    """Decodes a location stored in a model."""
     storage, loads, stores, sharding, kind, size = numbers
     return TensorLocation(
         TensorStorage(storage),
@@ -168,7 +168,7 @@ def _read(numbers: Sequence[int]) -> TensorLocation:
 def told(
     variables: Mapping[str, TensorInfo], options: SessionOptions, grouped: Grouped
 ) -> Iterator[str]:
-    """A line for every variable that an IPU would have elsewhere than whole on its chip."""
+    """One line for each variable that is off-chip or sharded on an IPU."""
     locations = Locations(options, grouped)
     for id, info in sorted(variables.items()):
         found = locations.of_variable(id, info)

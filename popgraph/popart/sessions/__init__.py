@@ -1,1 +1,1 @@
-"""PopART's sessions, over the engine."""
+"""PopART's sessions, on top of the engine."""

@@ -1,4 +1,4 @@
-"""Virtual graphs by cost: how the nodes of a model are distributed over IPUs."""
+"""Automatic virtual graphs: partitions the nodes of a model over IPUs by cost."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from popgraph.popart.model.model import SessionModel
 
 @dataclass(frozen=True)
 class Shares:
-    """How many IPUs there are, and what counts."""
+    """The number of IPUs, the target split, and the terms of the cost."""
 
     ipus: int
     ratios: Sequence[float] = ()
-    """Which share of the costs each IPU takes; none: all the same."""
+    """Target fraction of the cost per IPU; empty for an equal split."""
     trains: bool = False
     accumulates: bool = False
-    """Every weight has gradients beside it that are added up."""
+    """Whether each weight also has a gradient accumulator."""
 
     @classmethod
     def of(cls, options: SessionOptions, ipus: int, *, trains: bool) -> Shares:
@@ -31,7 +31,7 @@ class Shares:
         return cls(ipus, ratios, trains, options.enableGradientAccumulation)
 
     def check(self) -> None:
-        """Refuses ratios that are no shares of one whole."""
+        """Refuses ratios that do not sum to 1."""
         if self.ratios and len(self.ratios) != self.ipus:
             raise popart_exception("The size of virtualGraphSplitRatios must be equal to num_ipus.")
         if any(not 0 < ratio < 1 for ratio in self.ratios):
@@ -43,12 +43,12 @@ class Shares:
             )
 
     def ends(self) -> Iterator[float]:
-        """The shares of the first IPU, of the first two, and so on."""
+        """Cumulative target fractions after each IPU."""
         for count in range(1, self.ipus + 1):
             yield sum(self.ratios[:count]) if self.ratios else count / self.ipus
 
     def cost(self, node: PlacedNode, infos: Mapping[str, TensorInfo], held: Collection[str]) -> int:
-        """The bytes of a node's weights and constants, and of what its gradients read."""
+        """Bytes of a node's weights and constants, plus the activations that its gradient reads."""
         type_ = node.op.op_type
         inputs = node.inputs[:1] if type_ in _SETTINGS else node.inputs
         weights = {id for id in inputs if id in held}
@@ -67,7 +67,7 @@ _SETTINGS = frozenset(
         *("Split", "Squeeze", "Tile", "TopK", "Unsqueeze", "Upsample"),
     }
 )
-"""Operators whose inputs behind the first one are attributes in PopART."""
+"""Operators whose inputs after the first are attributes in PopART."""
 _Read = tuple[Sequence[int], Sequence[int]]
 _READ: Mapping[str, _Read] = {
     type_: read
@@ -99,11 +99,11 @@ _READ: Mapping[str, _Read] = {
     )
     for type_ in types.split()
 }
-"""Which inputs and outputs gradients read; of other operators, all inputs."""
+"""{operator: (operands, results) that its gradient reads}; by default all operands."""
 
 
 class PlacedNode(Protocol):
-    """A node of the model, as its placement looks at it."""
+    """The interface of nodes to the partitioner."""
 
     @property
     def op(self) -> OnnxOp: ...
@@ -119,7 +119,7 @@ def _is_constant(owner: object) -> bool:
 
 
 def _bytes(infos: Mapping[str, TensorInfo], id: str) -> int:
-    """The size of a tensor; one whose shape is not known counts as nothing."""
+    """The size of a tensor; 0 if its shape is unknown."""
     return infos[id].nbytes() if id in infos else 0
 
 
@@ -128,19 +128,19 @@ Node = TypeVar("Node", bound=PlacedNode)
 
 @dataclass(eq=False)
 class _Part(Generic[Node]):
-    """Nodes that follow from one of them, until others join in."""
+    """A connected set of nodes, up to nodes that also depend on another set."""
 
     candidates: set[Node]
-    """What reads from the part, and has not been seen yet."""
+    """Readers of the set's tensors that are not visited yet."""
     cost: float = 0.0
     splits: dict[float, Node] = field(default_factory=dict)
-    """Nodes in which all comes together, by the cost up to them."""
+    """{cost up to and including the node: node where all paths of the set join}."""
     ends: set[Node] = field(default_factory=set)
-    """Nodes after which another IPU goes on."""
+    """Nodes after which the set continues on the next IPU."""
     ipu: int | None = None
 
     def split_near(self, cost: float) -> Node | None:
-        """The split whose cost is nearest, if any is not below."""
+        """The split nearest to a cost, if any split is at or above it."""
         above = [one for one in sorted(self.splits) if one >= cost]
         if not above:
             return None
@@ -150,7 +150,7 @@ class _Part(Generic[Node]):
 
 
 def automatic_places(nodes: Sequence[Node], model: SessionModel, shares: Shares) -> dict[Node, int]:
-    """An IPU for each node, so that the IPUs have their shares of the costs."""
+    """{node: IPU}, with costs split in the target fractions."""
     if shares.ipus == 1 or not nodes:
         return dict.fromkeys(nodes, 0)
     shares.check()
@@ -169,7 +169,9 @@ def automatic_places(nodes: Sequence[Node], model: SessionModel, shares: Shares)
 def _parted(
     nodes: Sequence[Node], model: SessionModel, shares: Shares
 ) -> tuple[dict[Node, _Part[Node]], list[_Part[Node]]]:
-    """The part of each node; a part begins with a reader of an input, or where two meet."""
+    """
+    Partitions nodes into sets; a new set starts at a reader of an input, or where two sets join.
+    """
     home: dict[Node, _Part[Node]] = {}
     parts: list[_Part[Node]] = []
     readers = defaultdict[str, list[Node]](list)
@@ -210,7 +212,7 @@ def _parted(
 
 
 def _share_out(parts: Sequence[_Part[Node]], shares: Shares) -> None:
-    """Gives parts to IPUs in order; a part that is too large is split."""
+    """Assigns sets to IPUs in order, splitting those that exceed the remaining budget."""
     total = sum(part.cost for part in parts)
     done, ipu, waiting = 0.0, 0, list(parts)
     for number, share in enumerate(shares.ends(), 1):

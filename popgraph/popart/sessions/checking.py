@@ -1,4 +1,4 @@
-"""All that sessions refuse, in PopART's order: as they are made, and as they are compiled."""
+"""All checks of sessions in PopART's order: at construction, and at compilation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from popgraph.support.logs import log_of
 
 
 def check_setup(setup: Setup) -> None:
-    """Refuses settings and models; decides ranks and places, which not every model can have."""
+    """
+    Refuses invalid settings and models; assigns replicas to ranks and nodes to IPUs, which may
+    fail.
+    """
     model = setup.model
     refuse(Moment.MADE, _asked(setup))
     setup.share_out()
@@ -29,7 +32,7 @@ def check_setup(setup: Setup) -> None:
 
 
 def check_compilation(setup: Setup, program: Program) -> None:
-    """Refuses what PopART refuses of a device, once code is to be made for it."""
+    """Refuses programs that PopART refuses when it compiles for a device."""
     setup.options.log_what_has_no_effect()
     check_device(setup.model, setup.options, setup.dataflow, setup.ipus)
     refuse(Moment.PREPARED, _asked(setup, program.inputs))

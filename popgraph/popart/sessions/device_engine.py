@@ -1,4 +1,4 @@
-"""The engine on a device: refuses to run before it is compiled and loaded, as PopART does."""
+"""The engine on a device; as in PopART, it must be compiled and loaded before it runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from popgraph.popart.programs.program import Program
 from popgraph.support.logs import log_of
 
 _STATES, _WORDS = 2, 4
-"""PopART keeps two states of each worker, one that replicas share, of so many words each."""
+"""PopART has two random states per worker, one of them shared by replicas, of four words each."""
 _NO_RANDOMNESS = (
     "Trying to %s the random seed, but this session has no random behaviour. Doing nothing."
 )
 
 
 class DeviceEngine:
-    """An engine that `prepare` compiles; whatever needs it before fails as PopART does."""
+    """An engine that `prepare` compiles; earlier uses raise PopART's errors."""
 
     def __init__(self, program: Program, backlog: Backlog | None = None) -> None:
         self.engine = Engine(program, backlog)
@@ -56,7 +56,7 @@ class DeviceEngine:
         log.info("Compilation took %.3f s", time.perf_counter() - start)
 
     def load(self) -> None:
-        """An executable of this machine is in memory as soon as it is made."""
+        """Marks the engine as loaded; an executable for this machine needs no transfer."""
         if self._device is not None and not self._device.runs:
             raise popart_runtime_error("Trying to load an engine on an offline device")
         self.loaded = True
@@ -64,9 +64,9 @@ class DeviceEngine:
 
     def prepared(self, message: str) -> Executable:
         """
-        The executable, on a device that is attached.
+        The executable, on an attached device.
 
-        `message` says what is wrong when there is none yet.
+        `message` is the error if the engine is not compiled.
         """
         executable = self.engine.executable
         if executable is None or self._device is None:
@@ -76,7 +76,7 @@ class DeviceEngine:
         return executable
 
     def prepared_for(self, call: str) -> Executable:
-        """The executable that a call of PopART's own device needs."""
+        """The executable for a method of PopART's device."""
         return self.prepared(f"Devicex::prepare() must be called before Devicex::{call} is called.")
 
     @property
@@ -100,9 +100,9 @@ class DeviceEngine:
     @property
     def random_state(self) -> list[int]:
         """
-        As many words of 32 bits as the workers of the device hold.
+        As many 32-bit words as PopART's state of the device's workers.
 
-        The first are the seed and the number of steps taken with it, lowest first.
+        The first ones are the seed and the number of steps, in little-endian order.
         """
         self.prepared_for("getRngStateToHost")
         if self._draws:

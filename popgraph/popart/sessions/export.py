@@ -1,4 +1,4 @@
-"""Export of a trained model with its weights, and the import of weights from another model."""
+"""Exports a trained model, and imports weights from another model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.training.trained_weights import put_weights
 
 
 def weights_of(source: Source, options: SessionOptions | None = None) -> dict[str, Array]:
-    """The weights in a model, by name; those of groups of replicas with an axis for the groups."""
+    """{name: weight} of a model; grouped weights have a leading axis for groups."""
     model, grouped = take_groups(source, options)
     module, weights = open_model(model)
     initializers = weights_by_name(model_of(module).graph)
@@ -33,11 +33,11 @@ def model_with_weights(
     model: SessionModel, weights: Mapping[str, Array], external: Mapping[str, Place]
 ) -> bytes:
     """
-    The model with these weights; what it has no tensor for (optimizer state) is added.
+    The model with these weights; optimizer states are added as initializers.
 
-    Losses that the session was given are no part of it. Numbers stay in the fields that held them,
-    and those of states are in typed ones such as `float_data`, where PopART's programs look; those
-    of weights that stand in files of their own go there.
+    Losses given to the session are excluded. Weights keep the field that stored them; states use
+    typed fields such as `float_data`, which PopART programs read. External weights are written to
+    their files.
     """
     module = model.module.clone()
     put_weights(module, weights, model.weights)
@@ -53,7 +53,7 @@ def model_with_weights(
 def places_of_states(
     weights: Mapping[str, Array], external: Mapping[str, Place]
 ) -> dict[str, Place]:
-    """Where states of weights in files are written: there, after what the file holds already."""
+    """Locations for states of external weights, appended to the same files."""
     ends = {one.path: one.path.stat().st_size for one in external.values()}
     found = {}
     for id in sorted(weights.keys() - external.keys()):
@@ -67,7 +67,7 @@ def places_of_states(
 
 
 def relocated(places: Mapping[str, Place], source: str, target: str) -> dict[str, Place]:
-    """Copies the weights of one file to another; where each of them stands then."""
+    """Copies the external weights in one file to another, and returns their new locations."""
     update = f"Updating externally saved tensor location from file '{source}' to file '{target}'"
     where = "updateExternallySavedTensorLocations"
     if Path(target).exists():

@@ -1,4 +1,4 @@
-"""The model of a session as what it was trained for: inference, in standard ONNX."""
+"""Exports the model of a session for inference, as standard ONNX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from popgraph.training.trained_weights import put_weights
 
 
 def save_inference(path: Path, model: SessionModel, values: Mapping[str, Array]) -> None:
-    """Writes a model with these weights, without loss and labels, for batches of any size."""
+    """Writes a model with these weights, without loss and labels, for any batch size."""
     check_kind(path)
     loss, store = model.final_loss, WeightStore(model.weights)
     module = model.module.clone() if loss is None else without_loss(model.module, loss)

@@ -1,4 +1,4 @@
-"""PopART's `InferenceSession`: a session that trains nothing, with PopXL's view of its weights."""
+"""PopART's `InferenceSession`: a session without training, with PopXL's methods for weights."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class InferenceSession(Session):
     """
     Runs a model: `InferenceSession(model, DataFlow(1, ["y"]))`.
 
-    `model` is a file, its bytes or a Builder. The device may be left out. `losses` are losses of
-    older programs, to be evaluated.
+    `model` is a path, bytes or a Builder. The device is optional. `losses` serve older programs,
+    which evaluate them.
     """
 
     _advice = (
@@ -68,10 +68,10 @@ class InferenceSession(Session):
     def _setDeviceInfo(self, deviceInfo: DeviceInfo) -> None:
         self.setDevice(deviceInfo)
 
-    # PopXL's own: whether the host's weights are those of the device
+    # PopXL's methods: whether host and device weights are in sync
 
     def areHostWeightsInSync(self) -> bool:
-        """They are once they were sent or copied back, until a step changes any."""
+        """True after weights are sent or copied back, until a step changes any."""
         return self._transfers.host.in_sync
 
     def markHostWeightsInSync(self) -> None:
@@ -81,12 +81,12 @@ class InferenceSession(Session):
         self._transfers.host.in_sync = False
 
     def copyDeviceWeightsToHost(self) -> None:
-        """Fetches the weights, which are also what the next `weightsFromHost` sends."""
+        """Fetches the weights, also for the next `weightsFromHost`."""
         self._transfers.fetch_and_keep()
 
     def setEngineIsLoaded(self, isLoaded: bool) -> None:
-        """An engine that is not loaded is loaded by the next step."""
+        """With False, the next step loads the engine again."""
         self._engine.loaded = isLoaded
 
     def checkInplacingAmbiguity(self) -> None:
-        """Nothing to check: no operator of the IR works in place."""
+        """Does nothing, as no operator of the IR works in place."""

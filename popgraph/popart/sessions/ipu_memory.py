@@ -1,4 +1,4 @@
-"""Refuses programs that the tiles of a modelled IPU would not hold, as Poplar does."""
+"""Refuses programs that exceed the tile memory of a modelled IPU, as Poplar does."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from popgraph.support.logs import log_of
 
 _SURELY_FITS = 1 / 8
 """
-Share of the memory of all tiles: if no moment needs more, nobody asks the model.
+Fraction of the total tile memory below which a program fits without consulting the model.
 
-Most programs fit, and would only wait for the answer.
+Most programs are far below it, and the model takes time.
 """
 
 _HINT = (
@@ -23,7 +23,7 @@ _HINT = (
 
 
 def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
-    """`tells` says that the error is to have a summary, as `debug.allowOutOfMemory` does."""
+    """With `tells`, the error has a memory summary, as `debug.allowOutOfMemory` requests."""
     if program.code.peak_bytes <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
         return
     model = program.on_ipus(ipu)

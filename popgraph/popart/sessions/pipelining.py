@@ -1,4 +1,4 @@
-"""Virtual graphs and pipeline stages: PopART's checks, and the pipeline that nodes make."""
+"""Virtual graphs and pipeline stages: PopART's checks, and the resulting pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.popart.sessions.automatic_places import Shares, automatic_places
 
 @dataclass(frozen=True)
 class _Node:
-    """A node and where the user has put it."""
+    """A node and its placement by the user."""
 
     op: OnnxOp
     ipu: int | None
@@ -43,7 +43,9 @@ class _Node:
         return [name for name in self.op.output_names if name]
 
     def shown(self, homes: Mapping[str, int | None]) -> str:
-        """The node as PopART's messages name it; inputs from other IPUs are copies."""
+        """
+        The node in the format of PopART's messages; inputs from other IPUs have a `_c<ipu>` suffix.
+        """
         inputs = [
             id if homes.get(id, self.ipu) == self.ipu else f"{id}_c{self.ipu}" for id in self.inputs
         ]
@@ -64,9 +66,9 @@ def check_placement(
     training: bool,
 ) -> Placement:
     """
-    Where the nodes of a model are computed, and its pipeline if it is one.
+    The placement of a model's nodes, with its pipeline if it has one.
 
-    Refuses what only some nodes have; `ipus` is how many a replica has, if that is known.
+    Refuses placements of only some nodes. `ipus` is the number per replica, if known.
     """
     nodes = list(_placed(model))
     if options.virtualGraphMode is VirtualGraphMode.Manual:
@@ -92,7 +94,7 @@ def check_placement(
 
 
 def _shared_out(nodes: Sequence[_Node], model: SessionModel, shares: Shares) -> list[_Node]:
-    """The nodes on IPUs that share their costs; readers of one weight are on the same."""
+    """Assigns nodes to IPUs by cost; readers of a weight share one IPU."""
     places = automatic_places(nodes, model, shares)
     homes: dict[str, int] = {}
     for node, ipu in places.items():
@@ -128,7 +130,7 @@ def _pipeline(
 def check_device(
     model: SessionModel, options: SessionOptions, flow: DataFlow, ipus: int | None
 ) -> None:
-    """Refuses, when code is to be made, IPUs that are not there and anchors of some batches."""
+    """Refuses, at compilation, invalid IPUs and anchors of every n-th batch in a pipeline."""
     if options.virtualGraphMode is VirtualGraphMode.Manual and ipus is not None:
         nodes = list(_placed(model))
         homes = _homes(nodes)
@@ -149,10 +151,10 @@ def check_device(
 
 def _placed(model: SessionModel, *, whole: bool = False) -> Iterator[_Node]:
     """
-    The nodes that are work on an IPU: all that read an input or a weight.
+    The nodes that run on an IPU: all that depend on an input or a weight.
 
-    The final loss is one if it has a place, which a sum that a session adds has not, or if the
-    `whole` graph is asked for.
+    The final loss is included if it has a placement, or with `whole`. The sum of several losses,
+    which the session adds, has no placement.
     """
     graph = model.graph
     moving = {*graph.input_names, *model.weight_names}
@@ -172,7 +174,7 @@ def _node(op: OnnxOp, model: SessionModel) -> _Node:
 
 
 def _homes(nodes: Sequence[_Node]) -> dict[str, int | None]:
-    """The IPU of every tensor: of what computes it, or of what reads it first."""
+    """{tensor: IPU of its producer, or else of its first reader}."""
     homes: dict[str, int | None] = {}
     for node in nodes:
         for id in (*node.inputs, *node.outputs):
@@ -185,7 +187,9 @@ def _number(note: Attribute | None) -> int | None:
 
 
 def _check_phases(nodes: Sequence[_Node], settings: ExecutionPhaseSettings) -> None:
-    """Phases are on the IPUs that their numbers say, and not before what they read."""
+    """
+    Refuses phases on other IPUs than their number implies, and phases before those they depend on.
+    """
     phases, stages = settings.phases, settings.stages
     known: dict[str, int] = {}
     for node in nodes if phases > 1 else ():
@@ -282,14 +286,14 @@ def _check_pipeline(
 
 
 def _stages(nodes: Sequence[_Node]) -> dict[_Node, int]:
-    """The stage of every node; where no stage is set, its IPU says it; none if neither is."""
+    """{node: pipeline stage}; if no node has a stage, the IPU is the stage."""
     staged = any(node.stage is not None for node in nodes)
     told = {node: node.stage if staged else node.ipu for node in nodes}
     return {node: stage for node, stage in told.items() if stage is not None}
 
 
 def _check_stages(nodes: Sequence[_Node]) -> None:
-    """Either all nodes have stages, or none; a stage is on one IPU."""
+    """Requires stages on all nodes or none, and one IPU per stage."""
     staged = [node for node in nodes if node.stage is not None]
     for node in staged:
         if node.stage is not None and node.stage < 0:
@@ -325,7 +329,7 @@ def _check_order(nodes: Sequence[_Node], stages: dict[_Node, int]) -> None:
 
 
 def _check_weights(nodes: Sequence[_Node], model: SessionModel) -> None:
-    """A weight is read on one IPU only."""
+    """Requires all readers of a weight on one IPU."""
     homes: dict[str, set[int | None]] = {}
     for node in nodes:
         for id in node.inputs:
@@ -339,7 +343,7 @@ def _check_weights(nodes: Sequence[_Node], model: SessionModel) -> None:
 
 
 def _check_called(nodes: Sequence[_Node], model: SessionModel) -> None:
-    """What a call runs is on the IPU of the call."""
+    """Requires callees on the IPU of the call."""
     for node in nodes:
         if node.op.op_type != "Call":
             continue

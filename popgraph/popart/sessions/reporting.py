@@ -1,4 +1,4 @@
-"""The reports of a session: what its program is, what it took, and what IPUs would take."""
+"""The reports of a session: its program, measured times, and modelled IPU cycles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from popgraph.popart.sessions.setup import Setup
 
 
 class Reporting:
-    """Tells of the program of a session and of its steps."""
+    """Reports on the program and the steps of a session."""
 
     def __init__(self, setup: Setup, program: Program, engine: DeviceEngine, runs: Runs) -> None:
         self._setup, self._program, self._engine, self._runs = setup, program, engine, runs
@@ -28,16 +28,16 @@ class Reporting:
         self._executions = Executions(own.runs, own.micro_batches)
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """Around a step, which counts if it succeeds."""
+        """Times a step, and counts it if it succeeds."""
         return self._executions.step(name)
 
     @cached_property
     def _model(self) -> IpuModel:
-        """Made when a report asks for it."""
+        """The cost model, built on demand."""
         return self._program.on_ipus(self._setup.modelled(self._program.replicas.count))
 
     def forget_device(self) -> None:
-        """The session gets another device."""
+        """Drops the cost model when the device changes."""
         self.__dict__.pop("_model", None)
 
     def _reports(self) -> Reports:

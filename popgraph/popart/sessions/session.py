@@ -44,15 +44,15 @@ _LOG = log_of("session")
 @typed
 class Session(IpuOnly):
     """
-    What both kinds of session do: compile a model, move weights, run steps.
+    The common base of sessions: compiles a model, transfers weights and runs steps.
 
-    Unlike an IPU, this machine has 64-bit numbers: tensors of DOUBLE and INT64 stay what they are,
-    and so do their anchors, but for those of ArgMax and ArgMin, which are INT32. Inputs of INT32
-    and INT64 are taken for each other where they fit.
+    Unlike an IPU, this machine has 64-bit numbers: tensors of DOUBLE and INT64 keep their type, and
+    so do their anchors, except for results of ArgMax and ArgMin, which are INT32. Inputs of INT32
+    and INT64 are converted to each other if the values fit.
     """
 
     _advice = ""
-    """What a constructor that is called as others are adds to its refusal."""
+    """A hint added to the error of a constructor that is called in PopGraph's style."""
 
     def __init__(self, setup: Setup) -> None:
         self.name = setup.name
@@ -84,7 +84,7 @@ class Session(IpuOnly):
         return self._setup.device
 
     def _note_ir(self) -> None:
-        """Writes the IR where options and the environment ask for it."""
+        """Writes the IR to the files that options and the environment name."""
         setup = self._setup
         DotFiles(setup.options).draw(self.getIr)
         note_session(setup.model, self.getIr, "Const" if setup.constant_weights else "Variable")
@@ -112,10 +112,10 @@ class Session(IpuOnly):
         return InTurn(self._setup.share.own, own, common, draws=program.uses_seed)
 
     def _moved(self) -> Collection[str]:
-        """The variables of which every replica has its own value."""
+        """The variables with a separate value per replica."""
         return self._program.moved
 
-    # what was asked for
+    # queries
 
     @property
     def dataFlow(self) -> DataFlow:
@@ -139,7 +139,7 @@ class Session(IpuOnly):
         return self.accumulationFactor
 
     def getInfo(self, id: str) -> TensorInfo:
-        """The element type and shape of any tensor, those of PopART's IR among them."""
+        """The element type and shape of a tensor of the model or of the IR."""
         found = self._program.infos.get(id) or self.getIr().infos().get(id)
         if found is None:
             raise popart_exception(f"TensorId {id} does not exist")
@@ -149,10 +149,10 @@ class Session(IpuOnly):
         return sorted({*self._program.infos, *self.getIr().infos()})
 
     def initAnchorArrays(self) -> dict[str, Array]:
-        """An array for every anchor, of the shape that a step fills."""
+        """An uninitialized array for each anchor, in the shape of a step."""
         return self._buffers.anchor_arrays()
 
-    # getting ready
+    # preparation
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
         """Compiles the model."""
@@ -179,7 +179,7 @@ class Session(IpuOnly):
         self._engine.load()
 
     def setDevice(self, deviceInfo: DeviceInfo) -> None:
-        """Of old programs, which chose the device after the session was made."""
+        """Sets the device after construction, for old programs."""
         self._setup.device = deviceInfo
         self._reporting.forget_device()
 
@@ -189,11 +189,11 @@ class Session(IpuOnly):
         self, stepio: Any, debugName: object = "", *rest: object, programHandle: object = 0
     ) -> None:
         """
-        One step, inputs from and anchors to `stepio`.
+        Runs one step, with inputs from and anchors to `stepio`.
 
         The model runs `batchesPerStep` times, each time on the micro-batches of all replicas. With
-        `createImplicitPipeliningFwdOnlyProgram`, there is a program "implicitPipeliningFwdOnly",
-        which trains nothing and returns the anchors of the forward pass.
+        `createImplicitPipeliningFwdOnlyProgram`, the handle "implicitPipeliningFwdOnly" selects a
+        program without update that returns the anchors of the forward pass.
         """
         if isinstance(stepio, int | str):  # the form with a program handle in front
             programHandle, stepio, debugName = stepio, debugName, rest[0] if rest else ""
@@ -219,11 +219,14 @@ class Session(IpuOnly):
 
     @property
     def tuned(self) -> bool:
-        """Whether the next batch runs the tuned program: `enableQuickStart` lets others begin."""
+        """
+        Whether the next batch runs the tuned program; with `enableQuickStart`, the first ones may
+        not.
+        """
         return self._engine.engine.tuned
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits, at most `timeout` seconds, for the tuned program; says whether it is there."""
+        """Waits at most `timeout` seconds for the tuned program; returns whether it is ready."""
         return self._engine.engine.wait(timeout)
 
     # weights
@@ -234,24 +237,24 @@ class Session(IpuOnly):
         self._transfers.send()
 
     def optimizerFromHost(self) -> None:
-        """Of old programs: sends the optimizer's values, of which only training has any."""
+        """Sends the optimizer's hyperparameters, for old programs; only training has any."""
         self._engine.prepared_for("optimizerFromHost()")
 
     def weightsToHost(self) -> None:
-        """Fetches the weights and optimizer state, for `readWeights` to hand out."""
+        """Fetches the weights and optimizer state for `readWeights`."""
         _LOG.debug("Session::weightsToHost()")
         self._transfers.fetch()
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Copies the weights that `weightsToHost` fetched into the user's arrays."""
+        """Copies the fetched weights into the user's arrays."""
         self._transfers.read(weightsIo.weights)
 
     def writeWeights(self, weightsIo: PyWeightsIO) -> None:
-        """Takes new weights; `weightsFromHost` sends them."""
+        """Stores new weights on the host; `weightsFromHost` sends them."""
         self._transfers.write(weightsIo.weights)
 
     def weights(self) -> Mapping[str, Array]:
-        """The weights and states that `weightsToHost` fetched, by name."""
+        """{name: array} of the weights and states fetched by `weightsToHost`."""
         return self._transfers.host.fetched()
 
     def resetHostWeights(
@@ -259,50 +262,50 @@ class Session(IpuOnly):
         modelProtoOrFilename: Source,
         ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
     ) -> None:
-        """Takes the weights of another model; `weightsFromHost` sends them."""
+        """Loads the weights of another model; `weightsFromHost` sends them."""
         ignore = ignoreWeightsInModelWithoutCorrespondingHostWeight
         self._transfers.reset(modelProtoOrFilename, ignore)
 
     def modelToHost(self, filename: str | Path) -> None:
-        """Writes the model with its weights and optimizer state as they are now."""
+        """Writes the model with its current weights and optimizer state."""
         _LOG.debug("Session::modelToHost(%s)", filename)
         self._transfers.write_model(filename)
 
     def save(self, path: str | Path) -> None:
         """
-        Writes the model with its weights as they are now for inference, as .onnx or .pgraph.
+        Writes the model with its current weights for inference, as .onnx or .pgraph.
 
-        Its loss and its labels are gone, BatchNormalization uses the running statistics, Dropout
-        drops nothing, and batches have any size if the model lets them: any program that runs
-        ONNX takes the file. PopART's `modelToHost` writes what was trained, losses included.
+        The loss and the labels are removed, BatchNormalization uses the running statistics, Dropout
+        is the identity, and the batch size is dynamic if the model permits: any ONNX runtime reads
+        the file. PopART's `modelToHost` writes the training model, including losses.
         """
         self._transfers.save(path)
 
     def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
-        """Copies weights that stand in a file to another one, where `modelToHost` then writes."""
+        """Copies external weights to another file, to which `modelToHost` then writes."""
         self._transfers.relocate(fromLocation, toLocation)
 
     # randomness
 
     def setRandomSeed(self, seedValue: int) -> None:
         """
-        The seed that steps draw from, from its first step on. Without it, a program has seed 0.
+        Sets the seed of the following steps; the default seed is 0.
 
-        What `getRandomSeed` gave continues where that was: its high bits count the steps.
+        A value from `getRandomSeed` continues its sequence: the high bits count the steps.
         """
         self._engine.seed = seedValue
 
     def getRandomSeed(self) -> int:
-        """The seed, plus 2^64 times the number of steps taken with it."""
+        """The seed, plus 2^64 times the number of steps since it was set."""
         return self._engine.seed
 
     def getRNGState(self) -> list[int]:
-        """What `setRNGState` goes on from: seed and number of steps, in words of 32 bits."""
+        """The state for `setRNGState`: seed and step count, as 32-bit words."""
         self._check_state_is_kept("get")
         return [] if self._setup.draws_data else self._engine.random_state
 
     def setRNGState(self, rngValue: Sequence[int]) -> None:
-        """Goes on drawing where the session was that gave the state."""
+        """Restores a state returned by `getRNGState`."""
         self._check_state_is_kept("set")
         self._engine.random_state = rngValue
 
@@ -318,11 +321,11 @@ class Session(IpuOnly):
     # reports
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """What the compiled program is and what it took, as a text."""
+        """A text summary of the compiled program and its execution times."""
         return self._reporting.summary(self._buffers.report(), resetProfile)
 
     def getReport(self) -> str:
-        """The graph and its executions, as JSON."""
+        """The graph report and the execution report, as JSON."""
         return self._reporting.both()
 
     def getGraphReport(self, useCbor: bool = False) -> bytes:
@@ -330,38 +333,43 @@ class Session(IpuOnly):
         return self._reporting.graph(useCbor)
 
     def getExecutionReport(self, useCbor: bool = False, resetProfile: bool = True) -> bytes:
-        """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
+        """The steps since the last report, and the time of each kernel, as JSON or CBOR."""
         return self._reporting.execution(useCbor, resetProfile)
 
     def getSerializedGraph(self) -> bytes:
-        """The compiled program, as `getGraphReport` has it."""
+        """The compiled program, in the format of `getGraphReport`."""
         return self.getGraphReport()
 
     def getTensorTileMap(self) -> TileMap:
-        """For each tensor, on each tile, which of its elements lie there: from, to."""
+        """{tensor: per tile, the element intervals [from, to) on it}."""
         return self._reporting.tile_map()
 
     def getCycleCount(self, id: str = "") -> int:
-        """The cycles of a step on the modelled IPUs, whose replicas run side by side."""
+        """The cycles of a step on the modelled IPUs, with replicas in parallel."""
         return self._reporting.cycles(id)
 
     # PopART's IR
 
     def getIr(self) -> Ir:
-        """The graph of the session in PopART's words: the one that is compiled."""
+        """The compiled graph in the form of PopART's IR."""
         if self._ir is None:
             self._ir = self._program.ir(self._setup.placement)
         return self._ir
 
     def _serializeIr(self, format: IrSerializationFormat = IrSerializationFormat.JSON) -> str:
-        """`getIr` as PopART's JSON: operators with inputs, outputs and attributes, by graph."""
+        """
+        `getIr` as PopART's JSON: the operators of each graph with inputs, outputs and attributes.
+        """
         if format is not IrSerializationFormat.JSON:
             raise TypeError(f"_serializeIr(): {format!r} is not an IrSerializationFormat")
         return self.getIr().serialised()
 
 
 def flow_of(session: Session, new: DataFlow | None, old: DataFlow | None) -> DataFlow:
-    """The flow under its new or its old name; a TypeError without one leads to our own API."""
+    """
+    The data flow under its new or old name; the TypeError for a missing one points to PopGraph's
+    own API.
+    """
     found = new or old
     if found is None:
         raise TypeError(

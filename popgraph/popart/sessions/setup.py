@@ -47,13 +47,13 @@ class Manners:
     """Behaviour that differs between eras of PopART."""
 
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
-    """The prefixes that names of gradients may have."""
+    """The accepted prefixes of gradient names."""
     group_variances: bool = False
-    """Whether group normalization gives variances, not inverse standard deviations."""
+    """Whether group normalization returns variances, not inverse standard deviations."""
     insists_on_anchors: bool = True
-    """Whether a session that does not train must have an anchor."""
+    """Whether an inference session requires an anchor."""
     insists_on_weights: bool = True
-    """Whether training is refused before `weightsFromHost`."""
+    """Whether training requires a preceding `weightsFromHost`."""
 
 
 @dataclass
@@ -68,9 +68,9 @@ class Setup:
     options: SessionOptions
     patterns: Patterns
     external: dict[str, Place]
-    """The weights that are in files of their own."""
+    """The external weights and their locations."""
     grouped: Grouped
-    """The weights that not all replicas share."""
+    """The weights with one value per group of replicas."""
     manners: Manners
     share: Share = field(init=False)
     placement: Placement = field(init=False)
@@ -91,7 +91,7 @@ class Setup:
         grouped: Grouped,
         manners: Manners,
     ) -> Setup:
-        """With defaults for what was left out."""
+        """Applies defaults to omitted arguments."""
         if rule is None and not flow.nAnchors() and manners.insists_on_anchors:
             raise popart_exception("User must specify an anchor tensor when doing inference.")
         with as_popart_errors():
@@ -111,12 +111,12 @@ class Setup:
         return plan_of(self.dataflow.batchesPerStep(), self.options)
 
     def share_out(self) -> None:
-        """Decides which replicas this rank has, unless these do not divide among ranks."""
+        """Assigns replicas to ranks; refuses a count that the ranks do not divide."""
         with as_popart_errors():
             self.share = Share.of(self.plan)
 
     def place(self) -> None:
-        """Decides where nodes are computed; refuses what only some of them have."""
+        """Assigns nodes to IPUs and stages; refuses partial placements."""
         self.placement = check_placement(
             self.model, self.options, self.plan, self.ipus, self.trains
         )
@@ -127,18 +127,18 @@ class Setup:
 
     @property
     def draws_data(self) -> bool:
-        """Whether inputs are drawn, whatever arrays a program brings."""
+        """Whether inputs are synthetic."""
         return self.options.syntheticDataMode is not SyntheticDataMode.Off
 
     @property
     def ipus(self) -> int | None:
-        """How many IPUs a replica has; None on a CPU, which stands for as many as are wanted."""
+        """IPUs per replica; None on a CPU, which stands for any number."""
         if self.device.type is DeviceType.Cpu:
             return None
         return self.device.numIpus // self.plan.replicas
 
     def modelled(self, replicas: int) -> Ipu:
-        """The IPUs of a program of so many replicas; a CPU is one tile."""
+        """The IPUs that `replicas` replicas occupy; a CPU counts as one tile."""
         ipu = self.device.ipu
         if ipu is None:
             return MK2.of(tiles=1)
@@ -146,14 +146,14 @@ class Setup:
 
     @property
     def strategies(self) -> dict[str, ExchangeStrategy]:
-        """When inputs come and anchors go; inputs that are not told come just in time."""
+        """The exchange strategies of inputs and anchors that are not just-in-time inputs."""
         flow = self.dataflow
         given = {id: flow.art(id).exchangeStrategy() for id in flow.anchors()}
         return {**self.model.exchange_strategies, **given}
 
     @property
     def differentiated(self) -> Collection[str]:
-        """The tensors for which a session that trains computes gradients."""
+        """The tensors whose gradients a training session computes."""
         if not self.trains:
             return ()
         anchored = {
@@ -166,7 +166,7 @@ class Setup:
 
     @property
     def delays(self) -> Mapping[str, int]:
-        """The weights that batches of the pipeline meet before they were updated."""
+        """{weight: staleness in batches} of an asynchronous pipeline."""
         stages = self.placement.stages
         if stages is None or not self.trains or self.options.enableGradientAccumulation:
             return {}
@@ -174,7 +174,7 @@ class Setup:
         return delays_of(stages, sorted(self.model.weight_names), talks=talks)
 
     def request(self) -> Request:
-        """The program that a session without an optimizer's own wishes needs."""
+        """The program request, before additions of training sessions."""
         stages, anchors = self.placement.stages, self.dataflow.anchors()
         restored = {id: id.removeprefix(RESTORED) for id in anchors if id.startswith(RESTORED)}
         return Request(
@@ -192,7 +192,9 @@ class Setup:
         )
 
     def _written_out(self) -> Replication:
-        """The replicas of one program: all, if they differ or talk; else it runs in turn."""
+        """
+        All replicas, if they differ or communicate; otherwise one, which runs for each in sequence.
+        """
         model = self.model
         if not self.grouped and not model.has_collectives:
             return Replication()
@@ -209,7 +211,7 @@ class Setup:
         return code
 
     def overlap(self, program: Program) -> Overlap | None:
-        """How stages of a pipeline run side by side, if they do."""
+        """The plan to run pipeline stages concurrently, if possible."""
         options, stages = self.options, self.placement.stages
         if stages is None or self.plan.all_replicas > 1:
             return None

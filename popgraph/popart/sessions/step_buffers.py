@@ -1,4 +1,4 @@
-"""The buffers of a session's steps: the arrays of anchors, and what does not fit the model."""
+"""The buffers of a session's steps: anchor arrays, and checks of the user's arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNUSED = (
 
 
 def steps_of(program: Program, dataflow: DataFlow, share: Share) -> Steps:
-    """The steps of a program, as the data flow describes them."""
+    """The steps of a program, as the data flow defines them."""
     watchers = (partial(show, program.printed), partial(check_aborts, program.aborts))
     return Steps(
         program,
@@ -36,7 +36,7 @@ def steps_of(program: Program, dataflow: DataFlow, share: Share) -> Steps:
 
 
 class StepBuffers:
-    """The arrays that a step takes and returns, as the data flow says it of a program."""
+    """The input and output arrays of a step, as the data flow defines them."""
 
     def __init__(self, program: Program, dataflow: DataFlow, steps: Steps) -> None:
         self._program, self._dataflow, self._steps = program, dataflow, steps
@@ -44,17 +44,17 @@ class StepBuffers:
         self._checked = False
 
     def anchor_arrays(self) -> dict[str, Array]:
-        """An array for every anchor, of the shape that a step fills."""
+        """An uninitialized array for each anchor, in the shape of a step."""
         whole = {id: self._whole(stream) for id, stream in self._program.outputs.items()}
         return {id: unwritten(one.shape, one.dtype.numpy) for id, one in whole.items()}
 
     def _whole(self, stream: Stream) -> Stream:
-        """All that a step returns of an anchor."""
+        """The shape and type of an anchor for a whole step."""
         shape = self._dataflow.anchor_shape(stream.id, stream.shape, self._plan)
         return Stream(stream.id, stream.dtype, shape)
 
     def check(self, stepio: StepIO) -> None:
-        """Fails, before the first step, unless the buffers are those of the model."""
+        """Checks, before the first step, that the buffers match the model."""
         if self._checked:
             return
         if stepio.asserts:
@@ -99,7 +99,7 @@ class StepBuffers:
         )
 
     def report(self) -> str:
-        """What the program takes and gives."""
+        """The inputs and outputs of the program, as text."""
         lines = [f"{self._plan.batches} batches per step"]
         for kind in ("input", "output"):
             streams = self._program.inputs if kind == "input" else self._program.outputs

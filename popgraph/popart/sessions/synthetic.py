@@ -1,4 +1,4 @@
-"""Synthetic data: inputs that a session draws itself, and anchors that nobody reads."""
+"""Synthetic data: generated inputs, and anchors that are discarded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SEED = 0
 
 
 class SyntheticIO(StepIO):
-    """Batches of zeros or of random numbers, drawn once, whatever arrays a program brings."""
+    """Zeros or random numbers, generated once, in place of the program's arrays."""
 
     def __init__(self, mode: SyntheticDataMode) -> None:
         self._mode, self._batches = mode, dict[str, Array]()
@@ -35,4 +35,4 @@ class SyntheticIO(StepIO):
                 return np.zeros(stream.shape)
 
     def write(self, stream: Stream, value: Array) -> None:
-        """On an IPU, anchors stay on the device."""
+        """Discards the value; on an IPU, anchors stay on the device."""

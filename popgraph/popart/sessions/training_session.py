@@ -1,4 +1,6 @@
-"""PopART's `TrainingSession`: a session with an optimizer, whose values the host may change."""
+"""
+PopART's `TrainingSession`: a session with an optimizer whose hyperparameters the host may change.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +49,13 @@ class TrainingSession(TrainingOnly, Session):
     """
     Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
 
-    `loss` is the id of a tensor of one element; older programs give `losses`, a list. A `.pgraph`
-    file says both in its `train` section: `TrainingSession("net.pgraph", DataFlow(1, ["loss"]))`;
-    its schedule, if it has one, sets the learning rate of every batch.
+    `loss` is the id of a scalar tensor; older programs pass `losses`, a list. A `.pgraph` file
+    defines loss and optimizer in its `train` section: `TrainingSession("net.pgraph", DataFlow(1,
+    ["loss"]))`; its schedule, if any, sets the learning rate of every batch.
 
-    `selection` says what is trained; `freeze` and `train_only`, patterns of names of weights,
-    change it. A BatchNormalization that is written for inference uses the statistics of the batch
-    and moves the running ones, unless these are frozen.
+    `selection` lists the trained weights; `freeze` and `train_only`, patterns of weight names,
+    change it. A BatchNormalization in inference mode uses the statistics of the batch and updates
+    the running ones, unless these are frozen.
     """
 
     _advice = (
@@ -141,9 +143,10 @@ class TrainingSession(TrainingOnly, Session):
 
     def _final_states(self) -> Mapping[str, str]:
         """
-        The weights and states that come back once a step, and what they are: those after it.
+        {anchor: alias} of weights and states that are returned once per step: their values after
+        it.
 
-        Micro-batches that accumulate show what they were before.
+        Micro-batches that accumulate return the values before the update.
         """
         setup = self._setup
         flow, weights = setup.dataflow, setup.model.weight_names
@@ -157,19 +160,24 @@ class TrainingSession(TrainingOnly, Session):
         }
 
     def _moved(self) -> Collection[str]:
-        """Those of them that no gradient moves: its sum over all replicas moves the others."""
+        """
+        The variables that differ between replicas: those without a gradient, whose sum would
+        synchronize them.
+        """
         return set(super()._moved()).difference(self._selection.trained)
 
     @property
     def selection(self) -> Selection:
-        """What is trained, what moves with the batches, and why the rest stays as it is."""
+        """
+        The weights that are trained, updated by batch statistics, or frozen, with the reasons.
+        """
         return self._selection
 
     def getTensorIds(self) -> list[str]:
         return self._tensor_ids()
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
-        """Takes new values of what is not constant, at once."""
+        """Sends new values of the non-constant hyperparameters immediately."""
         log_of("session").debug("TrainingSession::updateOptimizerFromHost()")
         self.updateOptimizer(optimizer)
         executable = self._engine.prepared_for("optimizerFromHost()")
@@ -177,7 +185,7 @@ class TrainingSession(TrainingOnly, Session):
             self._driver.send(executable, self._driver.rule)
 
     def updateOptimizer(self, optimizer: Optimizer) -> None:
-        """Of old programs: the values that `optimizerFromHost` will send."""
+        """Stores the hyperparameters that `optimizerFromHost` sends, for old programs."""
         self._optimizer.validate_replacement(optimizer)
         self._next = optimizer
         self._driver.rule = self._program.rule_of_groups(optimizer.spec())
@@ -186,12 +194,12 @@ class TrainingSession(TrainingOnly, Session):
         self.updateOptimizerFromHost(self._next)
 
     def broadcastWeights(self, rootRank: int = 0) -> None:
-        """Gives the weights and states on the device of one rank to the others."""
+        """Copies the weights and states on the device of one rank to all ranks."""
         self._transfers.broadcast(rootRank)
 
 
 def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
-    """The rule that takes the gradients of all micro-batches and replicas together."""
+    """The optimizer that averages or sums gradients over all micro-batches and replicas."""
     if not isinstance(options, SessionOptions):
         return rule
     rule = following(rule, options.automaticLossScalingSettings)
@@ -213,7 +221,7 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
 
 
 def _task_of_text(source: Source) -> Task | None:
-    """How a `.pgraph` file says that it is trained; other models say nothing."""
+    """The training task of a `.pgraph` file; None for other models."""
     if not (isinstance(source, str | Path) and Path(source).suffix == ".pgraph"):
         return None
     with as_popart_errors():

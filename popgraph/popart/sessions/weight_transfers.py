@@ -1,4 +1,4 @@
-"""The ways of weights and optimizer states between host, program and files."""
+"""Transfers weights and optimizer states between host, program and files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from popgraph.support.writing import write_file
 
 
 class WeightTransfers:
-    """Moves the weights and optimizer states of a session."""
+    """Transfers the weights and optimizer states of a session."""
 
     def __init__(
         self, setup: Setup, engine: DeviceEngine, replicas: Replicas, host: HostWeights
     ) -> None:
         self._setup, self._engine, self._replicas, self.host = setup, engine, replicas, host
         self.sent = False
-        """Whether the program has the weights of the host."""
+        """Whether the program has the host's weights."""
 
     def send(self) -> None:
         self.host.send(self._engine.prepared_for("weightsFromHost()"))
@@ -51,14 +51,14 @@ class WeightTransfers:
         self.host.fetch(executable, self._setup.share.agreed)
 
     def fetch_and_keep(self) -> Mapping[str, Array]:
-        """Weights and states, fetched and kept for the next `weightsFromHost`."""
+        """Fetches weights and states, and keeps them for the next `weightsFromHost`."""
         self.fetch()
         if not self._setup.constant_weights:
             self.host.keep_fetched()
         return self.host.values()
 
     def broadcast(self, root: int) -> None:
-        """Gives the weights and states on the device of one rank to the others."""
+        """Copies the weights and states on the device of one rank to all ranks."""
         if self._setup.share.own.ranks == 1:
             return
         self.fetch()
@@ -90,7 +90,7 @@ class WeightTransfers:
             )
 
     def check_sent(self) -> None:
-        """Refuses a step of training before the program has weights."""
+        """Refuses a training step before weights are sent."""
         setup = self._setup
         in_shares = setup.share.own.ranks > 1 and setup.options.weights_sharded_from
         insists = setup.manners.insists_on_weights or in_shares
@@ -110,7 +110,7 @@ class WeightTransfers:
                     write_file(filename, [content])
 
     def place_states(self) -> None:
-        """Adds states to the files of their weights, where `modelToHost` will write them."""
+        """Appends states to the files of their weights, to which `modelToHost` then writes."""
         external, values = self._setup.external, self.host.values()
         places = places_of_states({id: values[id] for id in self._saved(values)}, external)
         external |= places
@@ -120,10 +120,10 @@ class WeightTransfers:
 
     def _saved(self, ids: Collection[str]) -> list[str]:
         """
-        The weights, and the states, unless options keep them on the device.
+        The weights, and the states unless options keep them on the device.
 
-        Accumulators are zero between steps, so PopART never saves them; a velocity that is one
-        as well stays only where both options say so.
+        Accumulators are zero between steps, so PopART never saves them. A velocity that is also an
+        accumulator is kept on the device only if both options say so.
         """
         return [id for id in ids if id in self._setup.model.weight_names or self._is_saved(id)]
 

@@ -1,1 +1,1 @@
-"""Templates of random nodes, by what the operators do."""
+"""Templates of random nodes, by operator family."""

@@ -24,7 +24,7 @@ UNARY = (
     "HardSwish",
     "ThresholdedRelu",
 )
-"""The last two are what ONNX itself defines by others."""
+"""ONNX defines the last two as functions of other operators."""
 
 
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
@@ -37,17 +37,17 @@ def unary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
 
 
 def rectified(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """Without an element below zero."""
+    """A value without negative elements."""
     return Node("Relu", (source,)), shapes[source]
 
 
 def sign_changing(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """Below zero for some elements above it, too."""
+    """An operator that changes signs."""
     return Node(draw(st.sampled_from(["Neg", "Sin"])), (source,)), shapes[source]
 
 
 def binary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """With another value of a shape that fits, or with a constant."""
+    """With another value of a compatible shape, or with a constant."""
     op = draw(st.sampled_from(BINARY))
     fitting = [other for other in range(len(shapes)) if fits(shapes[source], shapes[other])]
     if draw(st.booleans()):
@@ -61,17 +61,17 @@ def binary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
 
 
 def twice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """One value on both sides."""
+    """The same value as both operands."""
     return Node(draw(st.sampled_from(BINARY)), (source, source)), shapes[source]
 
 
 def square(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """A value with itself, as gradients like it: smooth everywhere."""
+    """x * x: smooth, so that its gradient can be checked everywhere."""
     return Node("Mul", (source, source)), shapes[source]
 
 
 def expand(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """Longer where it has one element, and along new axes before the first."""
+    """Broadcasts axes of size 1, and adds a leading axis."""
     shape = shapes[source]
     longer = tuple(draw(st.integers(1, 3)) if size == 1 else size for size in shape)
     before = () if len(shape) > 3 else tuple(draw(st.lists(st.integers(1, 3), max_size=1)))
@@ -80,7 +80,7 @@ def expand(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
 
 
 def bias(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """One number per channel (of images the second axis, else the last), added, say."""
+    """A constant per channel (axis 1 of images, otherwise the last axis)."""
     shape = shapes[source]
     axis = 1 if is_image(shape) else len(shape) - 1
     kept = tuple(size if at == axis else 1 for at, size in enumerate(shape))
@@ -106,13 +106,13 @@ def residual(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step
 
 
 def literal(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """A value that is known: of the shape of `source`, or of another."""
+    """A constant: of the shape of `source`, or of another."""
     shape = draw(st.just(shapes[source]) | st.sampled_from([(2, 3), (3, 2), (4, 4), (5,)]))
     return Node("Identity", (draw(constants(shape, dtype)),)), shape
 
 
 def select(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """Where needs a condition; comparing with oneself shifted is a poor one, a constant is not."""
+    """A Where with a constant condition."""
     shape = shapes[source]
     condition = Constant(
         shape,
@@ -123,7 +123,7 @@ def select(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
 
 
 def same_again(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """The same value by another name."""
+    """A value unchanged, by Identity, Reshape or Cast."""
     shape = shapes[source]
     kinds = [
         Node("Identity", (source,)),
@@ -134,7 +134,7 @@ def same_again(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> St
 
 
 def spread(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """With an earlier value that is larger, along which it repeats."""
+    """With an earlier, larger value, to which it is broadcast."""
     shape = shapes[source]
     larger = [
         other

@@ -1,4 +1,4 @@
-"""Templates of nodes: what they draw from, and how large values may become."""
+"""Templates of nodes: their type, and the limit of value sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.support.shapes import Shape, broadcast, prod
 from popgraph.testing.specs import Constant, Node
 
 LIMIT = 400
-"""No value has more elements."""
+"""Most elements of a value."""
 
 
 Step: TypeAlias = tuple[Node, Shape]
@@ -21,7 +21,7 @@ Step: TypeAlias = tuple[Node, Shape]
 
 
 Template: TypeAlias = Callable[[DrawFn, list[Shape], int, str], Step | None]
-"""Draws a node that reads value `int`; None when the operator does not fit that value."""
+"""Draws a node that reads value `int`; None if the operator does not fit that value."""
 
 
 def vector(*values: int) -> Constant:
@@ -30,7 +30,7 @@ def vector(*values: int) -> Constant:
 
 
 def constants(shape: Shape, dtype: str) -> SearchStrategy[Constant]:
-    """Neutral elements often, other numbers, too."""
+    """Constants, often neutral elements."""
     fills = st.sampled_from([0.0, 1.0, -1.0, 2.0])
     return st.one_of(
         fills.map(lambda fill: Constant(shape, dtype, fill=fill)),
@@ -55,12 +55,12 @@ def smaller(shape: Shape) -> SearchStrategy[Shape]:
 
 
 def trimmed(shape: Shape, drop: int) -> Shape:
-    """Up to `drop` leading ones removed."""
+    """Removes up to `drop` leading ones."""
     while drop and shape and shape[0] == 1:
         shape, drop = shape[1:], drop - 1
     return shape
 
 
 def is_image(shape: Shape) -> bool:
-    """Whether there may be a batch, channels, and axes along which a window slides."""
+    """Whether axes may be batch, channels, and 1 to 3 spatial axes."""
     return len(shape) in (3, 4, 5)

@@ -1,4 +1,4 @@
-"""Templates of operators with windows along one, two or three axes of an image."""
+"""Templates of operators with windows along one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.testing.templates.frame import LIMIT, Step, constants, is_image
 
 
 def square_convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """The one that most networks of today are made of: 3 x 3, and the image keeps its size."""
+    """The most common convolution: window of size 3, the image keeps its size."""
     shape = shapes[source]
     if not is_image(shape):
         return None
@@ -61,7 +61,7 @@ def pool(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
 def windows(
     draw: DrawFn, shape: Shape, *, padding_below_kernel: bool = False, dilation: bool = True
 ) -> tuple[Shape, tuple[tuple[str, object], ...], Shape] | None:
-    """Kernel, strides, dilations and pads along all axes, and the size of what comes out."""
+    """Kernel, attributes, and spatial sizes of the result."""
     axes = shape[2:]
     kernel = tuple(draw(st.integers(1, 3)) for _ in axes)
     strides = [draw(st.integers(1, 2)) for _ in axes]
@@ -82,7 +82,7 @@ def windows(
 
 
 def average(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """One pixel per channel, of which there may be one."""
+    """Global average pooling."""
     shape = shapes[source]
     if not is_image(shape):
         return None

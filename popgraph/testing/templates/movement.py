@@ -42,7 +42,7 @@ def window_slice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> 
 
 
 def part_of_another(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """As many elements of another, larger value as this one has, along every axis."""
+    """A slice of another, larger value with the shape of this one."""
     shape = shapes[source]
     larger = [
         other
@@ -62,7 +62,7 @@ def part_of_another(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) 
 
 
 def single(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """One column, or one row, or one plane."""
+    """A slice of size 1 along one axis."""
     shape = shapes[source]
     if not shape:
         return None
@@ -97,7 +97,7 @@ def concat(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
 
 
 def join(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """Beside another value along some axis: channels as in Inception, rows, steps of time."""
+    """Concatenates with another value along some axis."""
     first = shapes[source]
     if not first:
         return None

@@ -1,4 +1,4 @@
-"""Templates of reductions, matrix products and what is normalized by sums."""
+"""Templates of reductions, matmuls, softmax and normalization."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gemm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
 
 
 def earlier_sums(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """What comes before each element: nothing along an axis of one, which is preferred."""
+    """Exclusive cumulative sum, preferably along an axis of size 1, where it is zero."""
     shape = shapes[source]
     if not shape:
         return None

@@ -1,4 +1,4 @@
-"""PopART's requirements of the attributes and operands of its operators, with its messages."""
+"""PopART's checks of attributes and operands of its operators, with its messages."""
 
 from __future__ import annotations
 

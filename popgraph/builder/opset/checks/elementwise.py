@@ -1,4 +1,4 @@
-"""PopART's rules of elementwise operators, matmuls and random numbers."""
+"""PopART's rules of elementwise operators, matmuls and random operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
 
 BROADCASTING = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
-"""Operators of two inputs that broadcast."""
+"""Binary operators that broadcast."""
 _OWN = ("Atan2", "BitwiseAnd", "BitwiseOr", "BitwiseXnor", "BitwiseXor", "Fmod", "Remainder")
 
 RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -62,7 +62,7 @@ def variadic(node: Node) -> Complaints:
 def _stretched(
     node: Node, places: Iterable[int], frame: Shape = (), *, mixed: bool = False
 ) -> Complaints:
-    """Operands broadcast to a frame, one after the other, and have one type."""
+    """Operands are broadcast to a frame in order, and have the same type."""
     type_ = None
     for place in places:
         shape, element = node.shape(place), node.element(place)
@@ -108,7 +108,7 @@ _SERIALISED = {
     "reducing_dim": (0, -1, "reducing dimension"),
     "output_channels": (1, -1, "output channels dim"),
 }
-"""The operand, the axis and PopART's name of what a serialized matmul is cut along."""
+"""Operand, axis and PopART's name of the dimension that a serialized matmul splits."""
 
 
 def _serialised(node: Node) -> Complaints:

@@ -88,7 +88,7 @@ def _log_probabilities(node: Node) -> Complaints:
 
 
 def _lengths(node: Node, place: int, title: str, typed: str, *allowed: str) -> Complaints:
-    """An integer for each row of a batch; messages about its type may have another title."""
+    """Checks for one integer per batch row; messages about its type may use another title."""
     wanted, shape, element = node.shape()[1:2], node.shape(place), node.element(place).popart
     if shape != wanted:
         expected = f"a '{title}' tensor of shape {spaced(wanted)}, got {spaced(shape)}"
@@ -143,7 +143,7 @@ def lstm(node: Node) -> Complaints:
 
 
 _SMALLEST = 2.0**-23
-"""The distance from 1 to the next number of FLOAT."""
+"""The distance from 1 to the next f32."""
 
 
 @asks(own=("NormalizeImage",))
@@ -154,7 +154,7 @@ def image(node: Node) -> Complaints:
         yield "requires the inner dimension to be 3."
 
 
-# shapes and places
+# shapes and indices
 
 
 @asks(own=("Reshape",))
@@ -230,7 +230,7 @@ def spline_weighting(node: Node) -> Complaints:
 
 
 def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Complaints:
-    """The rank of each operand; messages have a second title of it."""
+    """Checks the rank of each operand; messages include a second title."""
     for place, ((name, title), wanted) in enumerate(zip(titles.items(), ranks, strict=True)):
         if (rank := node.rank(place)) != wanted:
             yield (
@@ -253,4 +253,4 @@ _COUNTS = {
     (5, 5): "BatchNormalization SequenceSlice",
 }
 OPERANDS = {op_type: count for count, names in _COUNTS.items() for op_type in names.split()}
-"""The least and the most operands that the builder takes; other operators take any number."""
+"""Minimal and maximal number of operands in the builder; other operators are variadic."""

@@ -1,4 +1,4 @@
-"""A node of a model as PopART's rules see it, and as its messages name it."""
+"""A node of a model as PopART's rules and messages see it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST_NUMBER = 100
 
 
 class Unknown(Exception):
-    """A rule reads a shape, a type or elements that are not known: the rule does not apply."""
+    """A rule needs a shape, type or elements that are unknown: the rule does not apply."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Node:
     """
     An operator with the names and types of its operands, "" for an absent one.
 
-    `attributes` are those that the model gives, notes included. `streamed` are the operands that
-    are inputs of the model, so nothing is known of them before a step; `values` are the elements
-    of constants. Properties of operands raise `Unknown`.
+    `attributes` are those of the model, annotations included. `streamed` operands are inputs of the
+    model, so their values are unknown before a step; `values` are the elements of constants.
+    Properties of operands raise `Unknown`.
     """
 
     op_type: str
@@ -64,7 +64,7 @@ class Node:
 
     @property
     def made(self) -> str:
-        """The node in messages of PopART's factories of operators."""
+        """The node in messages of PopART's operator factories."""
         inputs, outputs = ", ".join(self.inputs), ", ".join(self.outputs)
         return f"Op({self.name}[{self.id}], inputs=[{inputs}], outputs=[{outputs}])"
 
@@ -80,7 +80,7 @@ class Node:
         return self.types[place] if self.has(place) and place < len(self.types) else UNKNOWN
 
     def known_shape(self, place: int = 0) -> Shape | None:
-        """The shape of an operand, None if it is absent or not known."""
+        """The shape of an operand; None if absent or unknown."""
         return static_shape(self.type(place))
 
     def shape(self, place: int = 0) -> Shape:
@@ -90,7 +90,7 @@ class Node:
         return len(self.shape(place))
 
     def known_element(self, place: int = 0) -> DType | None:
-        """The element type of an operand, None if it is absent or not known."""
+        """The element type of an operand; None if absent or unknown."""
         type_ = self.type(place)
         if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
             return None
@@ -123,14 +123,14 @@ class Node:
         return value if isinstance(value, int | float) else default
 
     def numbers(self, name: str) -> list[int]:
-        """The integers of a list, empty if it is absent."""
+        """The integers of a list; empty if absent."""
         return [one for one in self._items(name) if isinstance(one, int)]
 
     def word(self, name: str, default: str = "") -> str:
         return _decoded(self.attributes.get(name, default))
 
     def words(self, name: str) -> list[str]:
-        """A list of texts, empty if it is absent."""
+        """A list of strings; empty if absent."""
         return [*map(_decoded, self._items(name))]
 
     def _items(self, name: str) -> Sequence[object]:
@@ -149,7 +149,7 @@ def _known(value: Found | None) -> Found:
 
 
 def described(type_: Attribute) -> str | None:
-    """A type that is known, as PopART writes it: `FLOAT   [2 3]`."""
+    """A known type, as PopART writes it: `FLOAT   [2 3]`."""
     shape = static_shape(type_)
     if shape is None or not isinstance(type_, TensorType):
         return None

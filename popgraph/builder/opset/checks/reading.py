@@ -1,4 +1,4 @@
-"""Reads nodes of the onnx dialect for PopART's rules."""
+"""Converts nodes of the onnx dialect for PopART's rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSION = {DOMAIN: 1}
 
 
 def nodes_of(graph: Graph, store: WeightStore) -> Iterator[tuple[OnnxOp, Node]]:
-    """All nodes; the nodes of a graph inside a node follow it."""
+    """All nodes; the nodes of a subgraph follow their node."""
     place = 0
     for op in graph.block.walk():
         if isinstance(op, OnnxOp):
@@ -31,7 +31,7 @@ def nodes_of(graph: Graph, store: WeightStore) -> Iterator[tuple[OnnxOp, Node]]:
 
 
 def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) -> Node:
-    """A node of the onnx dialect; the inputs of a graph inside a node are not streamed."""
+    """A node of the onnx dialect; inputs of subgraphs do not count as streamed."""
     operands = op.input_values()
     inputs = [value for value in operands if isinstance(value, BlockArgument)]
     return Node(
@@ -54,21 +54,21 @@ def node_of(op: OnnxOp, store: WeightStore, place: int = 0, outer: bool = True) 
 
 
 def _name(value: SSAValue) -> str:
-    """The name of a value; that of the IR for inputs of a graph that is still being read."""
+    """The name of a value; for inputs of a graph still being read, the IR's name."""
     if isinstance(value, BlockArgument) and value.block.parent_op() is None:
         return value.name_hint or ""
     return value_name(value)
 
 
 def _trimmed(names: list[str]) -> list[str]:
-    """Drops the absent operands after the last one."""
+    """Drops trailing absent operands."""
     while names and not names[-1]:
         names.pop()
     return names
 
 
 def _elements(value: SSAValue, store: WeightStore) -> Array | None:
-    """The elements of a small constant."""
+    """The elements of a small constant; None if too large or not constant."""
     owner = value.owner
     shape = static_shape(value.type)
     if shape is not None and prod(shape) > KNOWN_ELEMENTS:

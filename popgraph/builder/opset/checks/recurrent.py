@@ -1,4 +1,4 @@
-"""PopART's rules of recurrences: directions, activations and hidden sizes."""
+"""PopART's rules of recurrent operators: directions, activations and hidden sizes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lengths(node: Node) -> Complaints:
 def gru(node: Node) -> Complaints:
     text = "GRUOp attribute `{}' is not supported"
     yield from unsupported(node, text, "activations", "activation_alpha")
-    # PopART's text names the other one.
+    # PopART's message names the other attribute.
     yield from unsupported(node, text.format("activation_alpha"), "activation_beta")
     yield from unsupported(node, text, "clip")
     if node.number("input_forget"):

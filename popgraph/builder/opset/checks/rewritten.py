@@ -1,4 +1,4 @@
-"""PopART's rules for operators that it rewrites as others: the rules of these."""
+"""PopART's rules of operators that it rewrites to others, whose rules then apply."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _of_shape(type_: Attribute, shape: Shape) -> Attribute:
 
 @asks("DepthToSpace", "SpaceToDepth", own=("DepthToSpace",))
 def blocks(node: Node) -> Complaints:
-    """Elements are moved by Reshape, Transpose and Reshape, so blocks are complete."""
+    """Implemented as Reshape, Transpose, Reshape, so sizes must be multiples of the block."""
     spreads, block = node.op_type == "SpaceToDepth", node.number("blocksize")
     if not spreads:
         yield from chosen(node, "mode", "Unrecognised DepthToSpaceMode {}")

@@ -1,4 +1,4 @@
-"""The table of PopART's rules of operators, and the kinds of rules that several of them have."""
+"""The table of PopART's operator rules, and checks that several of them share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from popgraph.dialects.onnx.record import record_of
 Complaints: TypeAlias = Iterator[str]
 Rule: TypeAlias = Callable[[Node], Complaints]
 """
-Yields PopART's complaints about a node; raises `Unknown` if an operand decides that is unknown.
+Yields PopART's complaints about a node; raises `Unknown` if the rule depends on an unknown.
 
-Only the first complaint is read, so a rule may rely on the conditions above it.
+Only the first complaint is used, so a rule may rely on earlier conditions.
 """
 
 CHECKS: dict[tuple[str, str], list[Rule]] = {}
 """The rules of sessions, by domain and operator, in PopART's order."""
 
 AT_ONCE: dict[tuple[str, str], list[Rule]] = {}
-"""The rules of the builder itself; most belong to its shape inference."""
+"""The rules that the builder itself enforces, mostly in shape inference."""
 
 
 def asks(
     *names: str, own: Sequence[str] = (), table: dict[tuple[str, str], list[Rule]] = CHECKS
 ) -> Callable[[Rule], Rule]:
-    """Registers a rule of operators of ONNX, and of PopART's `own`."""
+    """Registers a rule for ONNX operators, and for PopART's `own`."""
 
     def register(rule: Rule) -> Rule:
         for key in (*(("", name) for name in names), *((DOMAIN, name) for name in own)):
@@ -64,14 +64,14 @@ def aligned(first: Sequence[int], second: Sequence[int]) -> bool:
 
 
 def in_range(node: Node, text: str, default: int = -1, place: int = 0) -> Complaints:
-    """The attribute `axis` counts an axis of an operand, from the front or the back."""
+    """The attribute `axis` is in [-rank, rank) of an operand."""
     rank, axis = node.rank(place), node.number("axis", default)
     if not -rank <= axis < rank:
         yield f"{text.format(axis)} acceptable range [{-rank}, {rank - 1}]"
 
 
 def axes(node: Node) -> Complaints:
-    """The axes to reduce are axes of the operand."""
+    """The reduced axes are axes of the operand."""
     rank = node.rank()
     for one in node.numbers("axes"):
         if not rank:
@@ -81,14 +81,20 @@ def axes(node: Node) -> Complaints:
 
 
 def unsupported(node: Node, text: str, *names: str) -> Complaints:
-    """Refuses attributes; the text has `{}` for the name, and may have `{node.id}` and the like."""
+    """
+    Rejects attributes; `text` has `{}` for the name, and may contain `{node.id}` and the like.
+    """
     for name in names:
         if node.attributes.get(name) is not None:
             yield text.format(name, node=node)
 
 
 def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
-    """An attribute, if given, is one of these words, or of ONNX's; else it is `{}` of the text."""
+    """
+    An attribute, if given, is one of these words (default:
+
+    ONNX's); otherwise it fills `{}` of `text`.
+    """
     record = record_of("", node.op_type)
     choices = choices or (() if record is None else tuple(record.choices[name]))
     if name in node.attributes and (word := node.word(name)) not in choices:
@@ -96,7 +102,7 @@ def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
 
 
 def known(node: Node, text: str, *places: int) -> Complaints:
-    """Refuses operands that only a step gives; the text has `{}` for one, as in `unsupported`."""
+    """Rejects operands that are only known in a step; `text` as in `unsupported`."""
     for place in places:
         if place in node.streamed:
             yield text.format(node.inputs[place], node=node)
@@ -105,7 +111,7 @@ def known(node: Node, text: str, *places: int) -> Complaints:
 def needed(
     node: Node, place: int, word: str, use: str = "determine the output shape"
 ) -> Complaints:
-    """An operand that says a shape, or an index into one, is known before a step."""
+    """An operand that determines a shape or offset must be known before a step."""
     yield from known(
         node,
         f"Need the value of the {{node.id}} input '{word}' to {use}, but was unable because "
@@ -115,11 +121,11 @@ def needed(
 
 
 PARTIALS_TYPES = ("float", "half")
-"""The types in which matmuls and convolutions may accumulate, in any case of letters."""
+"""Accumulation types of matmuls and convolutions, in any letter case."""
 
 
 def product_partials(given: str) -> str | None:
-    """The complaint about the type in which a matmul is to accumulate."""
+    """The complaint about the accumulation type of a matmul."""
     if given.lower() in PARTIALS_TYPES:
         return None
     return (
@@ -129,12 +135,12 @@ def product_partials(given: str) -> str | None:
 
 
 def conv_partials(given: str) -> str | None:
-    """The same of a convolution."""
+    """The complaint about the accumulation type of a convolution."""
     return None if given.lower() in PARTIALS_TYPES else f"Bad partialsType '{given.lower()}'"
 
 
 def partials(node: Node, wrong: Callable[[str], str | None]) -> Complaints:
-    """A node may name the type in which it accumulates, or one for each of its convolutions."""
+    """A node may name its accumulation type, or one for each of its convolutions."""
     given = node.words(PARTIALS) or [node.word(PARTIALS, PARTIALS_TYPES[0])]
     yield from filter(None, map(wrong, given))
 

@@ -1,4 +1,4 @@
-"""PopART's rules of operators that move or collect elements: axes, shapes, indices and counts."""
+"""PopART's rules of operators that move or collect elements: axes, shapes, indices, counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def constant_of_shape(node: Node) -> Complaints:
 
 
 def wanted_shape(node: Node, wanted: Sequence[int]) -> Complaints:
-    """The shape that Reshape is given, in which 0 and -1 stand for sizes."""
+    """The shape operand of Reshape, where 0 copies a size and -1 is inferred."""
     for bad in (size for size in wanted if size < -1):
         yield f"Dimension, {bad}, of new shape for Reshape cannot be smaller than -1."
     sizes = _sizes(node, wanted)
@@ -51,7 +51,7 @@ def wanted_shape(node: Node, wanted: Sequence[int]) -> Complaints:
 
 
 def elements_stay(node: Node, wanted: Sequence[int]) -> Complaints:
-    """A reshaped tensor has as many elements as before."""
+    """A reshape keeps the number of elements."""
     sizes = _sizes(node, wanted)
     before, after = shapes.prod(node.shape()), shapes.prod(sizes)
     if -1 not in sizes and before != after:
@@ -114,7 +114,7 @@ def tiled(node: Node) -> Complaints:
 
 
 def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
-    """The builder infers shapes, and refuses negative sizes."""
+    """The builder infers shapes, and rejects negative sizes."""
     if any(size < 0 for size in shape):
         yield (
             f"Output '{node.outputs[0]}' of node '{node.name or node.op_type}' has invalid shape, "
@@ -130,7 +130,7 @@ def flatten(node: Node) -> Complaints:
         yield f"invalid axis {place} in flattenOpFactory"
 
 
-# pieces
+# splitting and joining
 
 
 @asks("Concat")
@@ -180,7 +180,7 @@ def split_by_builder(node: Node) -> Complaints:
 
 @asks("Split")
 def split(node: Node) -> Complaints:
-    """The words of the operator, for a model that no builder has seen."""
+    """Session messages, for a model that no builder has checked."""
     shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
     rank, count = len(shape), len(node.outputs)
     if place < -rank:
@@ -224,11 +224,11 @@ def _slice_axes(node: Node) -> Iterable[int]:
     return range(len(node.integers(1)))
 
 
-# orders
+# sorting
 
 
 def sorts(node: Node, title: str, default: int) -> Complaints:
-    """Operators that order elements along an axis."""
+    """Operators that sort elements along an axis."""
     rank, place = node.rank(), node.number("axis", default)
     if rank == 0:
         yield f"{title} input rank must be greater than 0, invalid {title} {node.numbered}."
@@ -327,7 +327,7 @@ def scan(node: Node) -> Complaints:
             )
 
 
-# rows at indices
+# gather and scatter
 
 
 @asks("Gather", own=("GroupedGather",))
@@ -354,7 +354,7 @@ def scatter_reduce(node: Node) -> Complaints:
 
 @asks("Scatter", "ScatterElements")
 def scatter(node: Node) -> Complaints:
-    """PopART has one class for both, and compares indices with the updates, which come last."""
+    """PopART has one class for both, and compares indices with the updates, the last operand."""
     yield from in_range(node, _OUTSIDE, default=0, place=2)
     yield from _beside_source(node, 2, axis=0, partial=True)
 
@@ -366,7 +366,7 @@ def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Complai
     """
     Indices, the second operand, broadcast to the shape of a source.
 
-    `axis` is the default of the attribute; `partial` lets indices have sizes of their own.
+    `axis` is the default of the attribute; `partial` allows indices with sizes of their own.
     """
     data, indices = node.shape(source), node.shape(1)
     if data == indices:
@@ -389,5 +389,5 @@ def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Complai
 
 
 def _listed(shape: Shape) -> str:
-    """A shape as PopART's library of arrays writes it."""
+    """A shape as PopART's array library writes it."""
     return f"({','.join(map(str, shape))})"

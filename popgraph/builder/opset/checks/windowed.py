@@ -1,4 +1,4 @@
-"""PopART's rules of operators on images: convolutions, pools, paddings, normalizations."""
+"""PopART's rules of image operators: convolutions, pools, paddings, normalizations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def conv(node: Node) -> Complaints:
     yield from chosen(node, "auto_pad", PADDING)
     axes = node.rank() - 2
     for name, wanted in (("stride", axes), ("pad", 2 * axes), ("dilation", axes)):
-        # The builder requires the same in other words.
+        # The builder has the same requirement with another message.
         if axes >= 0 and len(node.numbers(f"{name}s")) not in (0, wanted):
             yield f"Unexpected number of {name} parameters for convolution op '{node.numbered}'"
     yield from _group(node)
@@ -73,7 +73,7 @@ def pool(node: Node) -> Complaints:
 
 @asks("BatchNormalization", own=("BatchNormalization",))
 def normalization(node: Node) -> Complaints:
-    """Scale, shift and statistics have one number for each channel, or for each element."""
+    """Scale, shift and statistics have one number per channel, or per element."""
     x, spatial = node.shape(), bool(node.number("spatial", 1))
     if len(x) < 3:
         yield f"batch norm requires X to have a rank >= 3.  x has rank {len(x)}"
@@ -164,7 +164,7 @@ def resize(node: Node) -> Complaints:
 
 
 def _elements(node: Node, place: int) -> int:
-    """The number of elements of an operand of one axis; 0 if it is absent or not known."""
+    """The number of elements of a 1-D operand; 0 if absent or unknown."""
     shape = node.known_shape(place)
     return shape[0] if shape is not None and len(shape) == 1 else 0
 
@@ -175,7 +175,7 @@ def upsample(node: Node) -> Complaints:
     if (element := node.element(1).popart) not in ("FLOAT", "FLOAT16"):
         yield f"Can not import scales from tensor of type {element}"
     yield from chosen(node, "mode", "Unrecognised upsample mode {}")
-    # PopART's own text forgets to fill the counts in.
+    # PopART's own message lacks the counts.
     if (count := prod(node.shape(1))) != node.rank():
         yield (
             f"There should be at exactly {node.rank()} elements in upsample op inputs, scales. "

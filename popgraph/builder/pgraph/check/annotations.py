@@ -47,35 +47,35 @@ NODE_NOTES: Mapping[str, tuple[str, Callable[..., object]]] = {
     "exclude": (EXCLUDED, lambda *patterns: list(patterns)),
     "recompute": (RECOMPUTE, _recompute),
 }
-"""What is said about nodes: the attribute that the builder would set, and its value."""
+"""Annotations of nodes: the attribute that the builder would set, and its type."""
 
 ABOUT = ("name", "doc", "meta", "attribute", "overload", "input", "proto")
-"""What else is said about nodes and weights: names, texts, and what no other word can say."""
+"""Further annotations of nodes and weights: names, texts, metadata."""
 
 OF_VALUES = ("doc", "meta", "denotation", "unchecked", "proto")
-"""What is said about inputs, results and outputs."""
+"""Annotations of inputs, results and outputs."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What annotations say about nodes and weights: of all in a stretch, and of one only."""
+    """The annotations of nodes and weights, for a whole region and for a single one."""
 
     attributes: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
     about: Metadata = NOTHING
     overload: str = ""
     place: int | None = None
-    """Where a weight stands among the inputs of its graph, if it does."""
+    """Index of a weight among the inputs of its graph, if listed there."""
     declared: Expression | None = None
-    """The type that it has there, if that is another than its own."""
+    """The declared type in that list, if it differs."""
 
     @property
     def of_stretch(self) -> Notes:
-        """What is said about every node of a stretch."""
+        """The annotations that apply to every node of a region."""
         return Notes(self.attributes)
 
     def put(self, op: OnnxOp, store: WeightStore) -> None:
-        """Writes on a node what is said about it."""
+        """Sets the annotations on a node."""
         set_node_metadata(op, self.about)
         for note, held in self.attributes.items():
             set_attribute(op, note, from_python(note, held, None, store), store)
@@ -84,7 +84,7 @@ class Notes:
 
 
 def name_node(op: OnnxOp, name: str) -> None:
-    """Gives a node its name; the empty one takes it away."""
+    """Sets the name of a node; an empty one removes it."""
     op.attributes.pop("name", None)
     if not name:
         return
@@ -96,12 +96,12 @@ def name_node(op: OnnxOp, name: str) -> None:
 
 @dataclass(frozen=True)
 class ValueNotes:
-    """What annotations say about an input, a result or an output."""
+    """The annotations of an input, a result or an output."""
 
     about: Metadata = NOTHING
     denotations: tuple[str, ...] = ()
     unchecked: bool = False
-    """Whether the type is what the model declares, even if its nodes say another."""
+    """Whether the declared type is kept even if inference finds another."""
 
 
 def notes_of(
@@ -110,7 +110,7 @@ def notes_of(
     fold: Callable[[Expression], Expression],
     before: Notes,
 ) -> Notes:
-    """What annotations add to what holds already; mistakes are noted and left out."""
+    """Adds annotations to the current notes; errors are reported and skipped."""
     notes = before
     for annotation, values in read_annotations(source, annotations, fold):
         added = _added(notes, annotation, values)
@@ -125,7 +125,7 @@ def read_annotations(
     annotations: Iterable[Annotation],
     fold: Callable[[Expression], Expression],
 ) -> Iterator[tuple[Annotation, list[Value]]]:
-    """Annotations and their arguments, without those whose arguments are mistakes."""
+    """Annotations with their arguments, without those with invalid arguments."""
     for annotation in annotations:
         with suppress(Failed):
             yield annotation, _arguments(source, annotation, fold)
@@ -134,7 +134,7 @@ def read_annotations(
 def _arguments(
     source: Source, annotation: Annotation, fold: Callable[[Expression], Expression]
 ) -> list[Value]:
-    """The arguments of an annotation, which have no names and are known now."""
+    """The arguments of an annotation, which must be unnamed and constant."""
     values: list[Value] = []
     for argument in annotation.arguments or ():
         value: Value | None = None
@@ -155,7 +155,7 @@ def _arguments(
 
 
 def _added(notes: Notes, annotation: Annotation, values: list[Value]) -> Notes | None:
-    """The notes with one more; None for other words and wrong arguments."""
+    """The notes with one annotation more; None for unknown words and wrong arguments."""
     word = annotation.path.text
     try:
         if word in NODE_NOTES:
@@ -185,7 +185,7 @@ def _second(annotation: Annotation) -> Expression | None:
 
 
 def added_about(about: Metadata, word: str, values: list[Value], kind: str) -> Metadata | None:
-    """What `@doc`, `@meta` or `@proto` adds; None for other words and wrong arguments."""
+    """The metadata after `@doc`, `@meta` or `@proto`; None for other words and wrong arguments."""
     match word, values:
         case "doc", [str(text)]:
             return replace(about, doc=text)
@@ -201,7 +201,7 @@ def value_notes(
     annotations: Iterable[Annotation],
     fold: Callable[[Expression], Expression],
 ) -> ValueNotes:
-    """What annotations say about a value; mistakes are noted and left out."""
+    """The annotations of a value; errors are reported and skipped."""
     notes = ValueNotes()
     for annotation, values in read_annotations(source, annotations, fold):
         word = annotation.path.text
@@ -218,7 +218,7 @@ def value_notes(
 
 
 def refuse(source: Source, annotation: Annotation, known: Iterable[str]) -> None:
-    """Notes that an annotation makes no sense here, or does not take its arguments."""
+    """Reports an annotation that is not allowed here, or has wrong arguments."""
     word = annotation.path.text
     if word not in known:
         unknown_annotation(source, annotation, known)
@@ -227,7 +227,7 @@ def refuse(source: Source, annotation: Annotation, known: Iterable[str]) -> None
 
 
 def unknown_annotation(source: Source, annotation: Annotation, known: Iterable[str]) -> None:
-    """Notes that an annotation has no meaning where it stands."""
+    """Reports an unknown annotation."""
     words = list(known)
     close = closest(annotation.path.text, words, 0.5)
     listed = ", ".join(f"`@{word}`" for word in words)

@@ -25,7 +25,9 @@ from popgraph.builder.pgraph.syntax.tree import (
 )
 
 Lookup = Callable[[Name], Expression | None]
-"""What a name stands for, if that is known now: a number, a string, a truth or a list of such."""
+"""
+The constant value of a name: number, string, boolean, or a list of these; None if not constant.
+"""
 
 _MOST_BITS = 256
 _MOST_CHARACTERS = 1 << 12
@@ -54,9 +56,9 @@ def _divides(a: int | float, b: int | float) -> bool:
 
 def folded(source: Source, expression: Expression, lookup: Lookup) -> Expression:
     """
-    The expression with what is known now put in its place and computed.
+    Folds constants in an expression.
 
-    Whole numbers that divide without a rest give a whole number: `width / heads` counts things.
+    Integers that divide without a remainder yield an integer: `width / heads` is a count.
     """
     source.spend(expression.span, PART)
     match expression:
@@ -79,7 +81,7 @@ def folded(source: Source, expression: Expression, lookup: Lookup) -> Expression
 
 
 def _from_left(source: Source, expression: Binary, lookup: Lookup) -> Expression:
-    """`a + b + c`, however many there are: the first two, then that and the third."""
+    """Folds a left-deep chain such as `a + b + c` without recursion."""
     spine = left_spine(expression)
     found = folded(source, spine[-1].lhs, lookup)
     for outer in reversed(spine):
@@ -90,7 +92,7 @@ def _from_left(source: Source, expression: Binary, lookup: Lookup) -> Expression
 
 
 def _placed(source: Source, known: Expression, span: Span) -> Expression:
-    """Something known, at the place where it is used, for the sake of messages."""
+    """A constant with the position of its use, for messages."""
     source.spend(span, PART)
     if isinstance(known, Items):
         return Items(span, tuple(_placed(source, item, span) for item in known.items))
@@ -139,7 +141,7 @@ def _computed(source: Source, expression: Binary, a: int | float, b: int | float
         source.parse_error(expression.span, "this number is too large")
         raise Failed from error
     if isinstance(value, complex):
-        source.parse_error(expression.span, "this is no real number")
+        source.parse_error(expression.span, "this is not a real number")
         raise Failed
     return value
 
@@ -158,7 +160,7 @@ def _choice(source: Source, expression: Choice, lookup: Lookup) -> Expression:
 
 
 def _index(source: Source, expression: Index, lookup: Lookup) -> Expression:
-    """`[64, 128][i]` of a list that is known; parts of a tensor stay as they are."""
+    """Evaluates `[64, 128][i]` of a constant list; indexing of tensors is left unchanged."""
     operand = folded(source, expression.operand, lookup)
     if not isinstance(operand, Items) or len(expression.subscripts) != 1:
         return replace(expression, operand=operand)

@@ -45,7 +45,7 @@ from popgraph.dialects.value_types import set_type
 from popgraph.support.shapes import Shape
 
 _LARGEST = 1 << 40
-"""Dimensions beyond this are a mistake: no such tensor fits into a computer."""
+"""Larger dimensions are an error: no such tensor fits into memory."""
 
 KINDS = {
     "sequence": "`sequence(f32[N])`",
@@ -55,7 +55,7 @@ KINDS = {
     "opaque": '`opaque("my.domain", "Thing")`',
     "unknown": "`unknown()`",
 }
-"""The types of what is no tensor, and how each is written."""
+"""Types other than tensors, with their syntax."""
 
 
 def declared_type(source: Source, type_: AnyType, scope: Scope) -> Attribute:
@@ -93,7 +93,7 @@ def _other(source: Source, type_: OtherType, scope: Scope) -> Attribute:
         case "unknown", []:
             return UNKNOWN
     if literals.is_dtype(type_.kind.text):
-        source.parse_error(type_.span, "a shape stands in square brackets", "`f32[N, 3]`")
+        source.parse_error(type_.span, "a shape is written in square brackets", "`f32[N, 3]`")
         raise Failed
     hint = KINDS.get(type_.kind.text, f"one of {', '.join(KINDS.values())}, or a tensor")
     source.mismatch(type_.span, f"there is no type `{type_.kind.text}` of these parts", hint)
@@ -114,14 +114,14 @@ def _dim(source: Source, dim: Expression, scope: Scope) -> Dim:
         case _:
             source.mismatch(
                 found.span,
-                "a dimension is a whole number, a name or `?`",
-                "`f32[N, 3]`, `f32[N, 4 * width]`; `?` is one that nothing is known about",
+                "a dimension is an integer, a name or `?`",
+                "`f32[N, 3]`, `f32[N, 4 * width]`; `?` is an unknown dimension",
             )
     raise Failed
 
 
 def static_type(source: Source, type_: AnyType, what: str, scope: Scope) -> tuple[str, Shape]:
-    """The dtype and the shape of a type that must not leave anything open."""
+    """The element type and the shape of a static type."""
     found = declared_type(source, type_, scope)
     sizes = dims(found)
     if not isinstance(type_, Type) or sizes is None:
@@ -144,9 +144,9 @@ def check_declared(
     unchecked: bool = False,
 ) -> Attribute:
     """
-    The declared type; fails unless `value` can have it, and then it is known to have it.
+    Checks a declared type against `value` and refines the value's type.
 
-    Unchecked, the value may be anything: so models are read whose declarations are wrong.
+    With `unchecked`, any value is accepted, for models with wrong declarations.
     """
     wanted = declared_type(source, type_, scope)
     found = value.type
@@ -163,12 +163,12 @@ def check_declared(
 
 
 def check_dtype_of(found: Attribute, wanted: Attribute) -> bool:
-    """Whether a value may have a type as far as it says nothing about dimensions."""
+    """Whether types agree, except for dimensions."""
     return UNKNOWN in (found, wanted) or erased(found) == erased(wanted)
 
 
 def may_be(found: Attribute, wanted: Attribute) -> bool:
-    """Whether a value of one type may be declared as one of another."""
+    """Whether a value of one type may be declared as another."""
     if isinstance(found, UnknownType):
         return True
     if isinstance(wanted, UnknownType):
@@ -188,7 +188,7 @@ def may_be(found: Attribute, wanted: Attribute) -> bool:
 
 
 def type_of(expression: Expression | None) -> AnyType | None:
-    """The type that an expression spells, if it spells one."""
+    """The type spelled by an expression, if any."""
     match expression:
         case Name():
             return Type(expression.span, expression, ())

@@ -16,14 +16,14 @@ from popgraph.dialects.program import WeightStore
 
 @dataclass(frozen=True)
 class Definition:
-    """A `def`, and the context of the file in which it stands."""
+    """A `def`, with the context of its file."""
 
     template: tree.Template
     context: FileContext
 
     @property
     def full_name(self) -> str:
-        """A name that no other template has, and no text can say."""
+        """A unique name that cannot occur in a text."""
         span = self.template.name.span
         return f"\n{self.context.source.filename}:{span.line}:{self.template.name.text}"
 
@@ -31,12 +31,11 @@ class Definition:
 @dataclass(frozen=True)
 class FileContext:
     """
-    What all graphs of one file share.
+    The shared state of all graphs of a file.
 
-    `scope` holds what stands outside of graphs. `definitions` are the templates that can be
-    called; those of this file are added while it is read. `search` are folders with texts to
-    import, `files` those that were imported already, `reading` those that are being read now,
-    from the outermost in. `borrowed` are the names of the scope that come from other files.
+    `scope` holds file-level names. `definitions` are the callable templates; those of this file are
+    added while it is read. `search` are folders for imports, `files` the imported files, and
+    `reading` the files being read, outermost first. `borrowed` are imported names of the scope.
     """
 
     source: Source
@@ -46,26 +45,26 @@ class FileContext:
     definitions: dict[str, Definition] = field(default_factory=dict)
     functions: dict[FunctionKey, Function] = field(default_factory=dict)
     calls: set[FunctionKey] = field(default_factory=set)
-    """What can be called of the functions of the model, also of those still to be read."""
+    """Callable functions of the model, including those not yet read."""
     unfolded: dict[FunctionKey, int] = field(default_factory=dict)
-    """How many calls a call of each of these functions is, with all that it calls in turn."""
+    """The number of calls that a call of each function expands to."""
     search: tuple[Path, ...] = ()
     files: dict[Path, FileContext] = field(default_factory=dict)
     reading: tuple[Path, ...] = ()
     borrowed: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
-    """The templates of this file that something has called."""
+    """The templates of this file that have been called."""
     weights: Path | None = None
-    """The file from which `= load` takes the weights of this graph, by their full names."""
+    """The file from which `= load` reads the weights of this graph, by full name."""
 
     @property
     def folder(self) -> Path:
         return Path(self.source.filename).parent
 
     def template(self, path: tree.Path) -> Definition | None:
-        """The template that a call names, if it names one."""
+        """The template that a call names, if any."""
         return self.definitions.get(path.text) if len(path.parts) == 1 else None
 
     def using(self, opsets: Mapping[str, int]) -> FileContext:
-        """The same with other operator sets."""
+        """A copy with other operator sets."""
         return replace(self, opsets=dict(opsets))

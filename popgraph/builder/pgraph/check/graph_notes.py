@@ -18,7 +18,7 @@ from popgraph.dialects.onnx.writer import IR_VERSION
 from popgraph.dialects.program import BytesAttr
 
 OF_GRAPHS = ("names", "doc", "meta", "proto")
-"""What is said about a graph inside another, and about a function."""
+"""Annotations of subgraphs and functions."""
 
 OF_FUNCTIONS = (*OF_GRAPHS, "overload")
 
@@ -26,22 +26,22 @@ OF_MODELS = (
     *("ir_version", "producer", "domain", "version", "names", "doc", "meta", "graph_doc"),
     *("graph_meta", "weights", "weights_are_inputs", "unnamed", "proto"),
 )
-"""What is said about a graph of a file: most of it about the model that it becomes."""
+"""Annotations of file-level graphs, mostly about the resulting model."""
 
 
 @dataclass(frozen=True)
 class GraphNotes:
-    """What annotations say about one graph or function."""
+    """The annotations of a graph or function."""
 
     rule: str | None = None
-    """How its nodes are named."""
+    """The naming rule of its nodes."""
     about: Metadata = NOTHING
     overload: str = ""
 
 
 @dataclass(frozen=True)
 class ModelNotes(GraphNotes):
-    """What annotations say about a graph of a file."""
+    """The annotations of a file-level graph."""
 
     model: Metadata = NOTHING
     ir_version: int = IR_VERSION
@@ -52,10 +52,10 @@ class ModelNotes(GraphNotes):
     weights: str = ""
     """The file with its weights, beside the text."""
     weights_are_inputs: bool = False
-    """Whether every weight is listed after the inputs, as models before IR version 4 have it."""
+    """Whether every weight is listed after the inputs, as in models before IR version 4."""
 
     def attributes(self, doc: str) -> dict[str, Attribute]:
-        """The properties of the model; `doc` is what stands at the beginning of the file."""
+        """The properties of the model; `doc` is the comment at the beginning of the file."""
         texts = {
             "producer": self.producer[0],
             "producer_version": self.producer[1],
@@ -82,7 +82,7 @@ def graph_notes(
     doc: str,
     kind: str = "graph",
 ) -> GraphNotes:
-    """What is said about a graph inside another, or a function; `doc` stands in its body."""
+    """The annotations of a subgraph or function; `doc` is the comment in its body."""
     notes = GraphNotes(about=Metadata(doc))
     for annotation, values in read_annotations(source, annotations, fold):
         word = annotation.path.text
@@ -106,7 +106,7 @@ def model_notes(
     fold: Callable[[Expression], Expression],
     doc: str,
 ) -> ModelNotes:
-    """What is said about a graph of a file; `doc` stands in its body."""
+    """The annotations of a file-level graph; `doc` is the comment in its body."""
     notes = ModelNotes(about=Metadata(doc))
     for annotation, values in read_annotations(source, annotations, fold):
         added = _added(notes, annotation.path.text, values)

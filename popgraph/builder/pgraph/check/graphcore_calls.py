@@ -32,11 +32,11 @@ class Described:
 
 
 TOLD_LATER = frozenset(["Nll"])
-"""Operators whose operands are compared when their types follow, which says more."""
+"""Operators whose operands are checked later, with more precise messages."""
 
 
 class _Sink:
-    """Stands where the opset expects a builder, and keeps what it is told to add."""
+    """Replaces the builder for the opset, and records the added node."""
 
     def __init__(self, operands: Sequence[SSAValue | None]) -> None:
         self.operands = operands
@@ -50,13 +50,13 @@ class _Sink:
         return nullcontext()
 
     def isInitializer(self, id: str) -> bool:
-        """A text's own rules say which names are weights."""
+        """True: texts have their own rules for weights."""
         return True
 
     def refuses(
         self, op_type: str, domain: str, args: Sequence[str], attributes: Mapping[str, object]
     ) -> bool:
-        """Raises an error for what PopART's sessions do not take."""
+        """Raises an error for operators that PopART's sessions reject."""
         if op_type in TOLD_LATER:
             return False
         types = [self.type_of(id) for id in args]
@@ -83,7 +83,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     for name, method in vars(AiGraphcoreOpset1).items()
     if callable(method) and not name.startswith("_")
 }
-"""PopART's operators under the names that its builder gives them."""
+"""PopART's operators by builder method."""
 
 
 def describe(
@@ -93,9 +93,9 @@ def describe(
     attributes: Mapping[str, object],
 ) -> Described | None:
     """
-    The node of a call by the name of a builder's method, checked as the builder does it.
+    The node of a call by builder method, checked like a builder call.
 
-    None for a name that is that of a type of node, such as `Nll`: then nothing is known of it.
+    None if the name is a node type, such as `Nll`, without a known signature.
     """
     name = call.path.parts[-1].text
     method = METHODS.get(name)
@@ -120,7 +120,7 @@ def describe(
 def _arguments(
     source: Source, call: Call, method: Callable[..., Any], attributes: Mapping[str, object]
 ) -> dict[str, object]:
-    """The attributes under the names, and in the types, that the method takes."""
+    """Converts attributes to the names and types of the method's parameters."""
     parameters = dict(inspect.signature(method).parameters)
     for name in ("self", "args", "debugContext"):
         parameters.pop(name, None)
@@ -145,7 +145,7 @@ def _refuse(source: Source, call: Call, what: str, parameters: Mapping[str, obje
 
 
 def _converted(source: Source, call: Call, name: str, value: object, annotation: str) -> object:
-    """A member of an enumeration where the method wants one, else the value."""
+    """Converts a string to an enumeration member if the parameter requires one."""
     kind = getattr(enums, annotation, None)
     if not (isinstance(kind, type) and issubclass(kind, PopartEnum)):
         return value

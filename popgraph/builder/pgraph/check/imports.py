@@ -16,7 +16,7 @@ from popgraph.support.files import seen
 from popgraph.support.reading import Outside, Unreadable, beside, reading
 
 PATH = "POPGRAPH_PATH"
-"""The environment variable with folders to look in, separated as in PATH."""
+"""Environment variable with folders to search, separated as in PATH."""
 
 
 def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
@@ -26,14 +26,14 @@ def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
 
 
 def found(context: FileContext, item: Import) -> Path:
-    """The file of an import: beside the importing one, or in a folder of the search path."""
+    """The file of an import: beside the importing file, or in a folder of the search path."""
     places = (context.folder, *context.search)
     for folder in places:
         path = folder / item.file.value
         with _readable(context, item):
             beside(folder, item.file.value)
             is_there, state = path.is_file(), seen(path)
-        # As it is named, since a link may lead elsewhere one day; also where there is none yet.
+        # Records the path as named, since a link may change, and also paths without a file yet.
         context.store.files.setdefault(path.absolute(), state)
         if is_there:
             return path
@@ -47,14 +47,14 @@ def found(context: FileContext, item: Import) -> Path:
 
 @contextmanager
 def _readable(context: FileContext, item: Import) -> Iterator[None]:
-    """Fails where a name cannot be that of a file to import."""
+    """Converts errors for file names that cannot be imported."""
     try:
         with reading():
             yield
     except Outside as error:
         context.source.parse_error(
             item.file.span,
-            f"{item.file.value!r} does not stand below the folder of this text",
+            f"{item.file.value!r} is not below the folder of this text",
             f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
         )
         raise Failed from error
@@ -64,7 +64,7 @@ def _readable(context: FileContext, item: Import) -> Iterator[None]:
 
 
 def text_of_file(context: FileContext, item: Import, path: Path) -> str:
-    """What stands in an imported file."""
+    """The text of an imported file."""
     try:
         return read_text(path)
     except ParseError as error:
@@ -73,13 +73,13 @@ def text_of_file(context: FileContext, item: Import, path: Path) -> str:
 
 
 def check_circle(context: FileContext, item: Import, path: Path) -> None:
-    """Fails if a file is about to be read because of itself."""
+    """Fails on a circular import."""
     if path.resolve() not in context.reading:
         return
     way = [*context.reading[context.reading.index(path.resolve()) :], path.resolve()]
     context.source.parse_error(
         item.file.span,
-        f"this goes round in a circle: {' -> '.join(one.name for one in way)}",
-        "what both files need goes into a third",
+        f"circular import: {' -> '.join(one.name for one in way)}",
+        "move the common definitions to a third file",
     )
     raise Failed

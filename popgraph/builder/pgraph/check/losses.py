@@ -17,7 +17,7 @@ CLASS_NUMBERS, ONE_HOT, ALIKE = "class numbers", "one number for each class", "t
 """Kinds of targets."""
 
 AXIS, CLASS_WEIGHTS = "axis", "class_weights"
-"""Options of all losses of classes."""
+"""Options of all classification losses."""
 
 _CLIPPED = "Clip(y, 1e-7, 0.9999999)"
 _OF_ONNX = {"ignore_index": "ignore_index", "reduction": "reduction"}
@@ -33,18 +33,18 @@ class Loss:
     aliases: str
     """Other spellings, such as the names of Keras and PyTorch, separated by blanks."""
     formula: str
-    """Empty for a loss that compares its input with nothing."""
+    """Empty for a loss without a target."""
     target: str = ALIKE
     class_axis: int = -1
-    """The axis of the classes that the formula expects, where there are more than two axes."""
+    """The class axis that the formula expects, if there are more than two axes."""
     weighted: str = ""
-    """The formula with `w`, the weights of the classes."""
+    """The formula with class weights `w`."""
     steps: tuple[tuple[str, str], ...] = ()
     """Names that the formula uses, and their own formulas."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """Arguments that go to the operator of the formula, under which name."""
+    """Arguments passed on as attributes, with their names there."""
     settings: Mapping[str, float] = field(default_factory=dict)
-    """Numbers in the formula that a call may give, and their defaults."""
+    """Numbers in the formula that a call may set, with their defaults."""
     alone: str = ""
     """The formula of a call with one input."""
 
@@ -58,17 +58,17 @@ class Loss:
 
     @property
     def target_name(self) -> str:
-        """The name of the input to compare with, where the data have none for it."""
+        """The default name of the target input."""
         return "labels" if self.is_of_classes else "target"
 
     @property
     def usage(self) -> str:
-        """A call of it."""
+        """An example call."""
         return f"{self.name}(y, {self.target_name})" if self.takes_target else f"{self.name}(y)"
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The keywords that a call may give."""
+        """The keywords of a call."""
         of_classes = (AXIS, CLASS_WEIGHTS) if self.is_of_classes else ()
         return (*of_classes, *self.attributes, *self.settings)
 
@@ -168,7 +168,7 @@ LOSS_NAMES = Names("loss", {loss.name: loss.aliases for loss in _TABLE}, "losses
 
 
 def loss_named(given: str) -> Loss | None:
-    """The loss of a name, in any spelling."""
+    """The loss with this name, in any spelling."""
     name = LOSS_NAMES.find(given)
     return None if name is None else LOSSES[name]
 
@@ -177,10 +177,10 @@ def class_axis(
     source: Source, span: Span, loss: Loss, scores: Attribute, labels: Attribute
 ) -> int | None:
     """
-    The axis of `scores` along which the classes are, 1 or -1; fails if the labels do not fit.
+    The class axis of `scores`, 1 or -1; fails if the labels do not fit.
 
     Labels of [N, T] fit scores of [N, T, V] along the last axis, and of [N, V, T] along axis 1.
-    None where nothing says which of them it is because a rank is not known.
+    None if the axis is ambiguous because a rank is unknown.
     """
     rows, given = dims(scores), dims(labels)
     if loss.target == ONE_HOT:
@@ -207,9 +207,9 @@ def class_axis(
 
 def _alike(one: Sequence[Dim], other: Sequence[Dim]) -> int:
     """
-    The number of named dimensions that two shapes share; -1 if the shapes cannot be equal.
+    The number of named dimensions that two shapes share; -1 if the shapes differ.
 
-    Equal numbers do not count: a sequence may be as long as there are classes, by chance.
+    Equal numbers do not count: a sequence length may equal the number of classes by chance.
     """
     pairs = list(zip(one, other, strict=True))
     if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
@@ -236,7 +236,7 @@ def _one_hot_axis(
 
 
 def _misfit(source: Source, span: Span, loss: Loss, scores: Attribute, labels: Attribute) -> Failed:
-    """Notes that labels do not fit scores, with their probable kind."""
+    """Reports labels that do not fit scores, with their probable kind."""
     rows, given = dims(scores) or (), dims(labels) or ()
     what = f"labels of type {describe(labels)} do not fit {describe(scores)}"
     one_each = f"one for each row of {describe(scores)}"
@@ -271,9 +271,9 @@ def check_class_numbers(source: Source, span: Span, loss: Loss, labels: Attribut
 
 def check_alike(source: Source, span: Span, loss: Loss, y: Attribute, target: Attribute) -> None:
     """
-    Fails unless the target has the shape of the output, or is one number.
+    Fails unless the target is a scalar or has the shape of the output.
 
-    Otherwise a difference of [N, 1] and [N] would be one of all pairs.
+    Otherwise [N, 1] - [N] would broadcast to all pairs.
     """
     one, other = dims(y), dims(target)
     if one is None or other is None or not other:

@@ -12,7 +12,7 @@ _PARTS = ("{output}", "{operator}", "{number}")
 
 
 class Named(NamedTuple):
-    """A node of a graph: its name, its operator, its first result."""
+    """A node: name, operator, name of its first result."""
 
     name: str
     operator: str
@@ -22,10 +22,10 @@ class Named(NamedTuple):
 @dataclass
 class NodeNames:
     """
-    Names the nodes of one graph, one after the other, by the rule of `@names(rule)`.
+    Names the nodes of a graph by the rule of `@names(rule)`.
 
-    `@names("_output_0")`: the first result without this ending. `@names("{operator}_{number}")`:
-    the operator, and how many nodes stand before; `{output}` is the first result.
+    `@names("_output_0")`: the first result without this suffix. `@names("{operator}_{number}")`:
+    the operator, and the index of the node; `{output}` is the first result.
     """
 
     rule: str | None = None
@@ -46,7 +46,7 @@ def derived(rule: str, operator: str, number: int, output: str) -> str:
 
 
 def rule_of(nodes: Sequence[Named]) -> str | None:
-    """The rule that names most of these nodes rightly; None when it is not worth a line."""
+    """The rule that names most of these nodes correctly; None if it is not worth a line."""
     named = sum(1 for node in nodes if node.name)
     found = Counter(rule for place, node in enumerate(nodes) for rule in _rules(node, place))
     best, least = None, named
@@ -61,7 +61,7 @@ def rule_of(nodes: Sequence[Named]) -> str | None:
 
 
 def _rules(node: Named, place: int) -> list[str]:
-    """The rules that give a node its name."""
+    """The rules that would generate the name of a node."""
     rules = []
     if node.name and node.output.startswith(node.name):
         rules.append(node.output.removeprefix(node.name))

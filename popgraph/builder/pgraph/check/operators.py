@@ -57,7 +57,7 @@ def newest() -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator of one version; `schema` is None when only its domain knows it."""
+    """A versioned operator; `schema` is None if only its domain is known."""
 
     op_type: str
     domain: str
@@ -66,7 +66,7 @@ class Operator:
 
     @property
     def shown(self) -> str:
-        """As messages name it: `Conv-22`, `ai.graphcore.Nll`."""
+        """The name in messages: `Conv-22`, `ai.graphcore.Nll`."""
         if self.schema is not None:
             return f"{self.op_type}-{self.schema.since_version}"
         return f"{self.domain}.{self.op_type}" if self.domain else self.op_type
@@ -77,22 +77,22 @@ class Operator:
 
     @property
     def since(self) -> int:
-        """The operator set that this version came with; 0 when only its domain knows."""
+        """The operator set that introduced this version; 0 if unknown."""
         return 0 if self.schema is None else int(self.schema.since_version)
 
     def takes(self, name: str) -> bool:
-        """Whether it has an input of this name, which older versions may have as an attribute."""
+        """Whether it has an input of this name, which may be an attribute in older versions."""
         return name in self.input_names
 
     def allowed(self, place: int) -> list[str]:
-        """The dtypes that the input at `place` may have; none where nothing is known."""
+        """The element types allowed for an input; empty if unknown."""
         formal = self._formal(place)
         if formal is None:
             return []
         return [describe(from_text(one)).split("[")[0] for one in sorted(formal.types)]
 
     def like(self, place: int) -> list[int]:
-        """The other inputs that must have the element type of the one at `place`."""
+        """The inputs that must have the same element type as this one."""
         formal = self._formal(place)
         if formal is None or not formal.is_homogeneous:
             return []
@@ -106,7 +106,7 @@ class Operator:
 
 
 def domain_of(path: Path, opsets: Mapping[str, int]) -> str:
-    """`graphcore.Nll` is of `ai.graphcore`: the last part of a known domain is enough."""
+    """Resolves a domain by its last part: `graphcore.Nll` is in `ai.graphcore`."""
     prefix = ".".join(part.text for part in path.parts[:-1])
     if prefix == "ai.onnx":
         return ""
@@ -117,7 +117,7 @@ def domain_of(path: Path, opsets: Mapping[str, int]) -> str:
 
 
 def is_operator(name: str) -> bool:
-    """Whether some version of the standard operator set has an operator of this name."""
+    """Whether any version of the standard operator set has this operator."""
     return name in _standard()
 
 
@@ -132,7 +132,7 @@ def operator_of(
     opsets: Mapping[str, int],
     functions: Collection[FunctionKey] = (),
 ) -> Operator:
-    """The operator that a call names; fails when its domain has none of that name."""
+    """The operator that a call names; fails if its domain has no such operator."""
     op_type, domain = path.parts[-1].text, domain_of(path, opsets)
     if any(key[:2] == (domain, op_type) for key in functions):
         return Operator(op_type, domain)
@@ -156,7 +156,7 @@ class Arguments:
 
 
 def sort_arguments(source: Source, operator: Operator, call: Call) -> Arguments:
-    """Tells inputs, positional or by name, from attributes; fails when one is neither."""
+    """Separates inputs, positional or named, from attributes; fails if an argument is neither."""
     inputs: list[Expression | Missing | None] = []
     attributes: dict[Name, Expression] = {}
     failed = False
@@ -180,7 +180,7 @@ def sort_arguments(source: Source, operator: Operator, call: Call) -> Arguments:
 def _positional_after_keyword(source: Source, argument: Argument) -> None:
     source.parse_error(
         argument.span,
-        "inputs by position stand before arguments with a name",
+        "positional inputs must precede named arguments",
         "move it to the front",
     )
     raise Failed
@@ -197,7 +197,7 @@ def _add_attribute(
     value: Expression | Missing,
 ) -> None:
     if isinstance(value, Missing):
-        source.parse_error(value.span, "an attribute that is not given is just left out")
+        source.parse_error(value.span, "to use the default of an attribute, omit it")
         raise Failed
     if any(known.text == keyword.text for known in attributes):
         source.parse_error(keyword.span, f"attribute `{keyword.text}` is given twice")
@@ -230,5 +230,5 @@ def _add_input(
 
 
 def span_of(call: Call) -> Span:
-    """Where messages about a whole call point: its name."""
+    """The position of messages about a whole call: its name."""
     return call.path.span

@@ -28,7 +28,7 @@ def declared_opsets(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]
 
 
 def opset_versions(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]:
-    """The same; the newest version of the standard operators if there is none at all."""
+    """The declared versions; by default, the newest version of the standard operators."""
     return declared_opsets(source, opsets) or {"": newest()[""]}
 
 
@@ -36,9 +36,9 @@ def check_opsets(
     source: Source, item: Import, mine: dict[str, int], theirs: Mapping[str, int]
 ) -> None:
     """
-    Notes a mistake where an imported text is written in other versions than the importing one.
+    Reports an imported text with other opset versions than the importing one.
 
-    Versions of domains that the importing text says nothing about are added to it.
+    Versions of other domains are added to those of the importing text.
     """
     for domain, version in theirs.items():
         own = mine.setdefault(domain, version)
@@ -48,5 +48,5 @@ def check_opsets(
                 item.file.span,
                 f"{item.file.value!r} is written in opset {version} of `{shown}`, "
                 f"this text in {own}",
-                "a text that fits any opset leaves the line out",
+                "a text for any opset omits the line",
             )

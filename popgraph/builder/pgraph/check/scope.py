@@ -22,18 +22,18 @@ from popgraph.dialects.onnx.types import Dim
 from popgraph.support.names import closest
 
 Meaning = SSAValue | Expression | None
-"""A value of the graph, or something that is known now; None where the definition failed."""
+"""A value of the graph, or a constant; None if the definition failed."""
 
 
 class Scope:
     """
-    What names mean, in the order of the text; a scope inside another sees the outer one's.
+    Name resolution in text order; inner scopes see outer ones.
 
-    A name whose statement failed is known, but has no meaning: to use it fails without another
-    message. `carries` is true for the body of a `for`, where an outer name can be given another
-    value; in the body of a `loop` these are the `states` only, which its parent holds. A block
-    gives values to `results`, the names to the left of `=`, also where outer names go on with them.
-    `dims` are the names of dimensions that the arguments of a call have settled.
+    A name whose statement failed is defined without a meaning: using it fails silently. `carries`
+    is true in the body of a `for`, where outer names may be reassigned; in the body of a `loop`,
+    only the `states` may, which its parent holds. A block assigns to `results`, the names to the
+    left of `=`, even if outer names have them. `dims` are dimensions bound by the arguments of a
+    call.
     """
 
     def __init__(
@@ -56,28 +56,28 @@ class Scope:
         self._coming: dict[str, Span] = {}
 
     def announce(self, statements: Iterable[Statement]) -> None:
-        """Notes which names will be defined, and where."""
+        """Records the names that will be defined, and their positions."""
         for statement in statements:
             for name in defined_by(statement):
                 self._coming.setdefault(name.text, name.span)
 
     def taken(self, name: str) -> bool:
-        """Whether the text itself gives this name to anything."""
+        """Whether the text defines this name."""
         return self._taken_here(name) or (self.parent is not None and self.parent.taken(name))
 
     def _taken_here(self, name: str) -> bool:
         return name in self._coming or name in self._meanings
 
     def defined_here(self, name: str) -> bool:
-        """Whether this scope, and not one around it, has given the name a meaning."""
+        """Whether this scope itself, not an outer one, defines the name."""
         return name in self._meanings
 
     def names(self) -> list[Name]:
-        """What this scope, and not one around it, has given a meaning."""
+        """The names that this scope itself defines."""
         return [Name(span, name) for name, span in self._defined.items() if self._meanings[name]]
 
     def place(self, name: str) -> Span:
-        """Where a name is defined."""
+        """The position of a name's definition."""
         return self._home(name)._defined[name]
 
     def _home(self, name: str) -> Scope:
@@ -91,9 +91,9 @@ class Scope:
 
     def define(self, name: Name, meaning: Meaning, kind: str = "") -> None:
         """
-        Gives a name its meaning; None if there is none because its statement failed.
+        Defines a name; the meaning is None if its statement failed.
 
-        With a `kind`, such as "weight", it is a mistake if nothing ever uses the name.
+        With a `kind`, such as "weight", a name that is never used is reported.
         """
         carrier = self._carrier(name.text)
         home = carrier if name.text in carrier._meanings else self
@@ -104,7 +104,7 @@ class Scope:
             self.source.defined[name.span] = (name.text, kind)
 
     def _carrier(self, name: str) -> Scope:
-        """The scope around, or this one, where the name would go on with another value."""
+        """The scope, this or an outer one, in which the name would be reassigned."""
         scope = self
         while name not in scope._meanings and scope.parent is not None:
             if not scope.carries and name not in (scope.states or ()):
@@ -113,7 +113,7 @@ class Scope:
         return scope
 
     def check_new(self, name: Name) -> None:
-        """Fails if the name has been defined before, unless it may go on with another value."""
+        """Fails if the name is already defined and may not be reassigned."""
         home = self._home(name.text)
         if name.text not in home._defined:
             return
@@ -123,8 +123,8 @@ class Scope:
             self.source.parse_error(
                 name.span,
                 f"`{name.text}` is defined twice",
-                f"the first time in line {home._defined[name.text].line}; "
-                "every value has a name of its own",
+                f"the first time in line {home._defined[name.text].line}; every value needs a "
+                "unique name",
             )
         else:
             self.source.parse_error(
@@ -132,18 +132,18 @@ class Scope:
                 f"`{name.text}` would hide the one of line {home._defined[name.text].line}",
                 f"a loop carries what it names: `with {name.text} = ...`"
                 if self._in_loop(home)
-                else "every value has a name of its own",
+                else "every value needs a unique name",
             )
         raise Failed
 
     def _may_define(self, name: str, home: Scope) -> bool:
-        """Whether a name of a scope around this may be given a value here."""
+        """Whether a name of an outer scope may be assigned here."""
         if name in self.results or home is self._carrier(name):
             return True
         return self.carries and not self._in_loop(home)
 
     def _in_loop(self, outer: Scope) -> bool:
-        """Whether the body of a loop stands between this and a scope around it."""
+        """Whether a `loop` body lies between this scope and an outer one."""
         scope: Scope | None = self
         while scope is not None and scope is not outer:
             if scope.states is not None:
@@ -158,7 +158,7 @@ class Scope:
         return meaning
 
     def meaning(self, name: Name) -> SSAValue | Expression:
-        """What a name means; fails if it means nothing."""
+        """The meaning of a name; fails if it has none."""
         home = self._home(name.text)
         if name.text not in home._meanings:
             self.source.parse_error(name.span, *self._unknown(name))
@@ -171,13 +171,13 @@ class Scope:
         return meaning
 
     def use(self, names: Iterable[Name | Missing]) -> None:
-        """What a `def` gives is there for others, even if one call does not want all of it."""
+        """Marks results of a `def` as used, even if this call ignores some."""
         for name in names:
             if isinstance(name, Name) and name.text in (home := self._home(name.text))._defined:
                 self.source.used.add(home._defined[name.text])
 
     def known(self, name: Name) -> Expression | None:
-        """What a name stands for, if that is known now."""
+        """The constant value of a name, if it has one."""
         home = self._home(name.text)
         meaning = home._meanings.get(name.text)
         if meaning is None or isinstance(meaning, SSAValue):
@@ -187,7 +187,7 @@ class Scope:
         return meaning
 
     def dim(self, name: str) -> Dim:
-        """What the name of a dimension stands for; itself where nothing settles it."""
+        """The value bound to a dimension name; the name itself if unbound."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.dims:
@@ -196,7 +196,7 @@ class Scope:
         return name
 
     def closest(self, name: str) -> str:
-        """The known name that looks most like this one; empty when none does."""
+        """The most similar known name; empty if none is similar."""
         names: list[str] = []
         scope: Scope | None = self
         while scope is not None:
@@ -209,7 +209,7 @@ class Scope:
         if place is not None and (place.line, place.column) > (name.span.line, name.span.column):
             return (
                 f"`{name.text}` is used before it is defined",
-                f"its definition stands in line {place.line}",
+                f"it is defined in line {place.line}",
             )
         if place is not None:
             return f"`{name.text}` is used in its own definition", "give the result another name"
@@ -219,7 +219,7 @@ class Scope:
 
 
 _OF_PYTHON = {"True": "true", "False": "false", "None": "_"}
-"""Words of Python, and how they are written here."""
+"""Python keywords and their `.pgraph` spelling."""
 
 
 def defined_by(statement: Statement) -> list[Name]:

@@ -40,14 +40,14 @@ from popgraph.builder.pgraph.syntax.tree import (
 
 
 def check_unused_templates(context: FileContext) -> None:
-    """Notes what does not exist, in the templates of this file that were not called."""
+    """Reports undefined names in the templates of this file that were not called."""
     for name, definition in context.definitions.items():
         if definition.context.source is context.source and name not in context.called:
             _Reader(context).template(definition.template)
 
 
 class _Reader:
-    """Goes through statements; values have no meaning here, only places."""
+    """Walks statements; names have positions, but no values."""
 
     def __init__(self, context: FileContext) -> None:
         self.context = context
@@ -90,7 +90,7 @@ class _Reader:
         *,
         carries: bool = False,
     ) -> None:
-        """A block with a scope of its own."""
+        """Reads a block in a scope of its own."""
         outer = self.scope
         self.scope = Scope(self.context.source, outer, carries=carries)
         self.define(one.name for one in names if isinstance(one.name, Name))
@@ -98,7 +98,7 @@ class _Reader:
         self.scope = outer
 
     def loop(self, loop: Loop) -> None:
-        """The head, then the block; a condition may name what is carried."""
+        """Reads the head of a loop, then its block; a condition may use the states."""
         for scanned in loop.scanned:
             self.node(scanned.range)
         for state in loop.states:
@@ -164,7 +164,7 @@ class _Reader:
 
 
 def _dims(formal: Formal) -> list[Name]:
-    """The names of dimensions in the type of a parameter, which are known inside."""
+    """The names of dimensions in the type of a parameter, which are defined inside."""
     if not isinstance(formal.type, Type):
         return []
     return [dim for dim in formal.type.dims or () if isinstance(dim, Name)]

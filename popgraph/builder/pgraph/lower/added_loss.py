@@ -27,10 +27,10 @@ def add_loss(
     module: ModuleOp, weights: WeightStore, loss: str, inputs: Mapping[str, Attribute]
 ) -> tuple[ModuleOp, str]:
     """
-    A copy of an onnx module that gives a loss as well, and the name of that output.
+    Copies an onnx module with a loss as an additional output; returns the output's name, too.
 
-    `loss` is an expression over the model's values and `inputs`, which are new; the name of a
-    value alone means that value. The same mistakes are reported as in a text.
+    `loss` is an expression over the model's values and the new `inputs`; a value's name alone
+    denotes that value. Errors are reported as in a text.
     """
     source = Source(loss, "<loss>")
     expression = parse_expression(source)
@@ -64,7 +64,7 @@ def _known(context: GraphContext, name: Name) -> SSAValue:
 
 
 def _continued(source: Source, model: Model, weights: WeightStore) -> GraphContext:
-    """The context of a graph that goes on where a finished model ends."""
+    """A lowering context that appends to a finished model."""
     opsets = dict(model.opset_versions)
     file = FileContext(source, opsets, weights, Scope(source))
     writer = GraphWriter(opsets, weights, name=model.graph.graph_name.text)

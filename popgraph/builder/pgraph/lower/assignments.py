@@ -1,4 +1,4 @@
-"""Lowers assignments `(y, z: f32[N]) = ...`, and what is declared about their results."""
+"""Lowers assignments `(y, z: f32[N]) = ...` with the declarations of their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.dialects.onnx.metadata import declared
 
 
 def lower_assignment(context: GraphContext, statement: Assignment, notes: Notes) -> None:
-    """The values of the right side, under the names of the left."""
+    """Evaluates the right side and defines the names on the left."""
     targets = statement.targets
     names = ["" if isinstance(one.name, Missing) else one.name.text for one in targets]
     _check_types(context, targets)
@@ -33,14 +33,14 @@ def lower_assignment(context: GraphContext, statement: Assignment, notes: Notes)
 
 
 def _check_types(context: GraphContext, targets: Sequence[Target]) -> None:
-    """Fails at a type that makes no sense, before anything is computed."""
+    """Fails on invalid types before anything is lowered."""
     for target in targets:
         if target.type is not None:
             declared_type(context.source, target.type, context.scope)
 
 
 def _declare(context: GraphContext, target: Target, value: SSAValue) -> None:
-    """Notes what the text says about a result."""
+    """Records the declared type and annotations of a result."""
     if target.type is None and not target.annotations:
         return
     notes = value_notes(context.source, target.annotations, folding(context))

@@ -35,8 +35,8 @@ from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
 
 KINDS = {
-    "INT": "a whole number",
-    "INTS": "a list of whole numbers",
+    "INT": "an integer",
+    "INTS": "a list of integers",
     "FLOAT": "a number",
     "FLOATS": "a list of numbers",
     "STRING": "a string",
@@ -50,7 +50,7 @@ KINDS = {
     "GRAPH": "a graph",
     "GRAPHS": "a list of graphs",
 }
-"""What messages call each kind of attribute; `INTS([])` says the kind where nothing else does."""
+"""Kinds of attributes as named in messages; `INTS([])` states the kind of an ambiguous value."""
 
 _EXAMPLES = {
     "INT": "`axis=-1`, `keepdims=true`, `to=f16`",
@@ -69,13 +69,13 @@ _GRAPHS = {
     "Loop": "`body=graph (i: i64, go: bool, x: f32) -> (go, y) { ... }`",
     "Scan": "`body=graph (sum: f32, x: f32) -> (sum_out, y) { ... }`",
 }
-"""Graphs by the operators that run them."""
+"""Example graph attributes, by operator."""
 
 _MAX_INT = (1 << 63) - 1
 
 
 def of_kind(expression: Expression) -> tuple[str, Expression] | None:
-    """The kind and the value in `INTS([])`, when it is written so."""
+    """The kind and the value of a form such as `INTS([])`."""
     match expression:
         case Call(path=path, arguments=[Argument(keyword=None, value=value)]) if (
             path.text in KINDS and not isinstance(value, Missing)
@@ -87,7 +87,7 @@ def of_kind(expression: Expression) -> tuple[str, Expression] | None:
 def attribute_value(
     context: FileContext, operator: Operator, name: Name, expression: Expression, scope: Scope
 ) -> object:
-    """The value of an attribute, of the kind that the operator wants; fails if it is another."""
+    """The value of an attribute, of the kind that the operator requires; fails otherwise."""
     kind = operator.kinds.get(name.text)
     if written := of_kind(expression):
         kind, expression = kind or written[0], written[1]
@@ -105,7 +105,7 @@ def attribute_value(
 
 
 def _value(context: FileContext, kind: str, expression: Expression, scope: Scope) -> object:
-    """The attribute, or its Python value; None if the expression is not of that kind."""
+    """The attribute, or its Python value; None if the expression is of another kind."""
     if kind in _READERS:
         value = _READERS[kind](expression)
         empty = isinstance(value, list) and not value
@@ -131,7 +131,7 @@ def _value(context: FileContext, kind: str, expression: Expression, scope: Scope
 
 
 def _kind_of(source: Source, expression: Expression) -> str:
-    """The kind of an attribute of an operator that has no schema, by how it is written."""
+    """The kind of an attribute without schema, inferred from its spelling."""
     for kind in ("INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS"):
         if _READERS[kind](expression) is not None:
             return kind
@@ -141,8 +141,8 @@ def _kind_of(source: Source, expression: Expression) -> str:
         return "TENSOR"
     source.parse_error(
         expression.span,
-        "an attribute is a number, a string, a list or a tensor that is written out",
-        "values of the graph are inputs, which stand first and have no name",
+        "an attribute must be a number, a string, a list or a literal tensor",
+        "values of the graph are inputs, which come first and have no name",
     )
     raise Failed
 
@@ -193,11 +193,11 @@ _EMPTY: dict[str, Attribute] = {
     "FLOATS": FloatsAttr.of([]),
     "STRINGS": NamesAttr(()),
 }
-"""Lists without items, which have a kind nevertheless."""
+"""Typed empty lists."""
 
 
 def _type(context: FileContext, expression: Expression, scope: Scope) -> TypeAttr | None:
-    """An attribute that is a type: `sequence(f32[N])` is read as an expression at first."""
+    """A type attribute; `sequence(f32[N])` was parsed as an expression."""
     if isinstance(expression, Bytes):
         return type_attribute_of(expression.value)
     written = type_of(expression)

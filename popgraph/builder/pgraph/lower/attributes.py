@@ -1,4 +1,4 @@
-"""Lowers the attributes of a call: graphs, references to the function around, and values."""
+"""Lowers the attributes of a call: graphs, references to attributes of the function, values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def attributes_of(
     given: Mapping[Name, Expression],
     operands: Sequence[SSAValue | None],
 ) -> dict[str, object]:
-    """The values of all attributes; every mistake in them is noted before this fails."""
+    """The values of all attributes; reports every error before it fails."""
     failed = False
     attributes: dict[str, object] = {}
     types = argument_types(operator.op_type, operands) if not operator.domain else []
@@ -47,7 +47,7 @@ def _attribute(
     expression: Expression,
     types: Sequence[Attribute],
 ) -> object:
-    """The value of an attribute; `types` are those of the inputs of a graph, if known."""
+    """The value of an attribute; `types` are those of a graph's inputs, if known."""
     kind, value = of_kind(expression) or (operator.kinds.get(keyword.text, ""), expression)
     lenient = operator.op_type == "If"
     match value:
@@ -65,11 +65,11 @@ def _attribute(
 
 
 def _reference(context: GraphContext, name: Name, kind: str) -> RefAttr:
-    """The value that the caller gives to an attribute of the function around."""
+    """A reference to an attribute of the enclosing function."""
     if not kind:
         context.source.parse_error(
             name.span,
-            f"of which kind the attribute `{name.text}` is, is not known",
+            f"the kind of the attribute `{name.text}` is unknown",
             f"`INTS({name.text})`, or give it a default in the head of the function",
         )
         raise Failed

@@ -1,4 +1,4 @@
-"""Lowers `if` with blocks: to an If with two regions, or to the one block that is chosen now."""
+"""Lowers `if` with blocks to an If with two subgraphs, or to the chosen block if constant."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from popgraph.dialects.onnx.op import Graph as GraphOp
 from popgraph.dialects.onnx.types import describe
 
 THEN, ELSE = "then", "else"
-"""What the graphs of branches are called, unless the text says it."""
+"""Default names of the branch graphs."""
 
 
 def lower_if(
     context: GraphContext, branches: Branches, names: Sequence[str] | None
 ) -> list[SSAValue]:
-    """What either block gives to the names on the left of `=`, which are `names` in the graph."""
+    """Lowers an `if`; returns the values of the names on the left of `=`."""
     if names is None:
         context.source.parse_error(
             branches.span,
-            "an `if` with blocks stands directly after `=`",
+            "an `if` with blocks must follow `=` directly",
             "`a if c else b` chooses within an expression",
         )
         raise Failed
@@ -70,7 +70,7 @@ def _both(
     *,
     whole: bool,
 ) -> dict[str, GraphOp]:
-    """The graphs of both blocks; the whole of what they give, or what is wanted of it."""
+    """The graphs of both blocks, with all of their results or the wanted ones."""
     blocks = {
         THEN: (branches.then_gives, branches.then),
         ELSE: (branches.else_gives, branches.otherwise),
@@ -84,7 +84,7 @@ def _both(
 def _check_types(
     context: GraphContext, branches: Branches, names: Sequence[str], then: GraphOp, other: GraphOp
 ) -> None:
-    """Fails where elements are others in one branch than in the other."""
+    """Fails if element types differ between the branches."""
     for name, one, two in zip(names, then.yielded, other.yielded, strict=False):
         if not check_dtype_of(one.type, two.type):
             context.source.mismatch(
@@ -106,7 +106,7 @@ def _branch(
     *,
     whole: bool,
 ) -> GraphOp:
-    """A graph of one block."""
+    """The graph of one block."""
     block = body if isinstance(body, Block) else Block(body.span, "", ())
     inner = block_graph(context, label, block, gives, lenient=True)
     if gives is None:
@@ -131,7 +131,7 @@ def _given(
     wanted: Sequence[Name],
     names: Sequence[str],
 ) -> list[SSAValue]:
-    """What a branch gives to the names that are wanted of it."""
+    """The values that a branch gives to the wanted names."""
     if isinstance(body, Branches):
         return _lower_branches(context, body, wanted, names)
     results = [name.text for name in wanted]
@@ -146,7 +146,7 @@ def _given(
             context.source.parse_error(
                 body.span,
                 f"this branch does not define `{name.text}`",
-                "every branch defines what stands to the left of `=`",
+                "every branch must define all names to the left of `=`",
             )
             raise Failed
     return [result_named(within, name) for name in wanted]
@@ -159,7 +159,7 @@ def check_count(context: GraphContext, gives: Gives, names: Sequence[str]) -> No
     results = "one result" if len(gives.results) == 1 else f"{len(gives.results)} results"
     context.source.parse_error(
         gives.span,
-        f"this block gives {results}, but {len(names)} names stand to the left of `=`",
+        f"this block has {results}, but {len(names)} names are to the left of `=`",
         "`(a, b) = if c -> (x, y) { ... }`",
     )
     raise Failed

@@ -1,4 +1,4 @@
-"""Lowers calls: of a `def`, of an operator, of a function of the model."""
+"""Lowers calls of a `def`, of an operator, or of a function of the model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from popgraph.support.names import closest
 
 
 def lower_call(context: GraphContext, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
-    """A node; `names` are those of its results, None for one result on the way."""
+    """Lowers a call; `names` are those of its results, None for an unnamed intermediate result."""
     call = _resolved(context, call)
     template = context.file.template(call.path)
     if template is not None:
@@ -63,7 +63,7 @@ def lower_call(context: GraphContext, call: Call, names: Sequence[str] | None) -
 
 
 def _resolved(context: GraphContext, call: Call) -> Call:
-    """The call with the operator that a parameter such as `activation` stands for."""
+    """Replaces a parameter such as `activation` by the operator that it denotes."""
     if len(call.path.parts) != 1:
         return call
     meant = context.scope.known(call.path.parts[0])
@@ -74,9 +74,9 @@ def _resolved(context: GraphContext, call: Call) -> Call:
 
 def _called(context: GraphContext, call: Call) -> tuple[Operator, Arguments]:
     """
-    The operator that a call names, and its arguments, sorted.
+    The operator and the sorted arguments of a call.
 
-    Where that fails the arguments are looked at all the same, for mistakes of their own.
+    If that fails, the arguments are lowered anyway, to report their own errors.
     """
     source = context.source
     try:
@@ -92,7 +92,7 @@ def _called(context: GraphContext, call: Call) -> tuple[Operator, Arguments]:
 
 
 def _check_spelling(context: GraphContext, path: Path) -> None:
-    """Fails at what is no operator, but almost the name of a `def`."""
+    """Fails on a name that is not an operator but similar to a `def`."""
     if len(path.parts) > 1 or is_operator(path.text):
         return
     close = closest(path.text, context.file.definitions, 0.7)
@@ -110,7 +110,7 @@ def _check_results(
     names: Sequence[str] | None,
     types: Sequence[Attribute] | None,
 ) -> None:
-    """Fails if more results are wanted than there are."""
+    """Fails if a call requests more results than there are."""
     most = 1 << 31 if operator.schema is None else operator.schema.max_output
     if types is not None:
         most = len(types)

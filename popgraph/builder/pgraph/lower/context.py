@@ -1,4 +1,4 @@
-"""The context of lowering: where nodes go, what names mean, and what is said about them."""
+"""The context of lowering: the graph writer, name resolution, annotations."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from popgraph.dialects.onnx.writer import GraphWriter
 @dataclass(frozen=True)
 class Rules:
     """
-    How each kind of expression and of statement is lowered: the tables of `rules.py`.
+    The lowering functions of expressions and statements: the tables of `rules.py`.
 
-    They stand in the context because everything inside an expression may hold any other: a call
-    has arguments, a graph that is one of them has statements, and so on.
+    They are in the context because expressions and statements nest arbitrarily: a call has
+    arguments, a graph argument has statements, and so on.
     """
 
     expression: Callable[[GraphContext, Expression, Sequence[str] | None], list[SSAValue]]
@@ -34,10 +34,10 @@ class Rules:
 @dataclass
 class StatementContext:
     """
-    The statement that is being written, which may hold others.
+    The statement being lowered, which may contain others.
 
-    What it computes on the way to its result `y` is named `y/1`, `y/2`, ... in the order of
-    computation; `steps` counts these values.
+    Intermediate values of a result `y` are named `y/1`, `y/2`, ... in order of computation; `steps`
+    counts them.
     """
 
     stem: str = ""
@@ -45,18 +45,17 @@ class StatementContext:
     wanted: Sequence[Name] = ()
     """All names that it defines."""
     overload: str = ""
-    """Which of the functions of one name it calls."""
+    """The overload of the function that it calls."""
     steps: int = 0
 
 
 @dataclass(frozen=True)
 class GraphContext:
     """
-    What the functions of this room are handed: one graph, and the place in it that is written.
+    The state passed to lowering functions: a graph, and the position in it.
 
-    Who lowers something inside of something else hands on a copy in which that differs: a scope,
-    a prefix, another graph. What all copies for one graph share is mutable: the writer, `infos`,
-    `labels`, the counters.
+    Nested constructs get a copy with another scope, prefix or graph. State shared by all copies of
+    one graph is mutable: the writer, `infos`, `labels`, the counters.
     """
 
     file: FileContext
@@ -64,38 +63,38 @@ class GraphContext:
     scope: Scope
     rules: Rules
     about: GraphNotes = field(default_factory=GraphNotes)
-    """What is said about the graph as a whole."""
+    """Annotations of the whole graph."""
     is_inner: bool = False
-    """Whether this is a graph inside a node, or a function."""
+    """Whether this is a subgraph or a function."""
     calls: tuple[str, ...] = ()
-    """The templates that are being written out around this, from the outermost in."""
+    """The templates being expanded, outermost first."""
     prefix: str = ""
-    """What stands before the names of all values that are written here."""
+    """Prefix of the names of all values written here."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """The names that the caller of a template has given to its results."""
+    """The caller's names of a template's results."""
     notes: Notes = field(default_factory=Notes)
-    """What annotations say about every node that is written now."""
+    """Annotations of every node being written."""
     node_names: NodeNames = field(default_factory=NodeNames)
-    """How nodes are named of which the text does not say it."""
+    """Names of nodes that the text does not name."""
     references: Mapping[str, str] = field(default_factory=dict)
-    """The attributes of the function around, and their kinds as far as they are known."""
+    """The attributes of the enclosing function, with their kinds if known."""
     statement: StatementContext = field(default_factory=StatementContext)
     infos: list[ValueInfoAttr] = field(default_factory=list)
-    """What the text says about the types of inner values."""
+    """Declared types of inner values."""
     labels: dict[str, int] = field(default_factory=dict)
-    """How often each label of a call has been wanted."""
+    """The number of uses of each call label."""
 
     @property
     def source(self) -> Source:
-        """The text, which takes note of mistakes."""
+        """The text, which collects errors."""
         return self.file.source
 
     def described(self, notes: GraphNotes) -> GraphContext:
-        """The same, following what is said about the graph as a whole."""
+        """A copy with the annotations of the whole graph."""
         if notes.rule is None:
             return replace(self, about=notes)
         return replace(self, about=notes, node_names=NodeNames(notes.rule))
 
     def within(self, scope: Scope, prefix: str | None = None) -> GraphContext:
-        """The same graph, in a scope inside this one."""
+        """A copy in an inner scope."""
         return replace(self, scope=scope, prefix=self.prefix if prefix is None else prefix)

@@ -26,7 +26,7 @@ from popgraph.support.names import closest
 
 
 def settle(context: FileContext, file: File) -> None:
-    """Fills the context of a file with what the file defines."""
+    """Fills the context of a file with its definitions."""
     writer = GraphWriter(context.opsets, context.store)
     outside = GraphContext(context, writer, context.scope, RULES)
     for item in file.items:
@@ -67,7 +67,7 @@ def _check_no_template(context: FileContext, name: Name) -> None:
 
 
 def _import(context: FileContext, item: Import) -> None:
-    """Makes known what another file defines: all of it, or the names that are listed."""
+    """Imports definitions of another file: all of them, or the listed names."""
     other = _context_of(context, item)
     own = {
         name: definition
@@ -103,7 +103,7 @@ def _not_there(context: FileContext, item: Import, name: Name, known: Sequence[s
 
 
 def _context_of(context: FileContext, item: Import) -> FileContext:
-    """What an imported file defines; every file is read once."""
+    """The context of an imported file, which is read once."""
     path = found(context, item)
     check_circle(context, item, path)
     key = path.resolve()
@@ -128,7 +128,7 @@ def _context_of(context: FileContext, item: Import) -> FileContext:
 
 
 def _functions(context: FileContext, functions: list[Function]) -> None:
-    """Every function may call every other, so all are known before one is read."""
+    """Declares all functions before any is lowered, since each may call any other."""
     keyed: dict[FunctionKey, Function] = {}
     for function in functions:
         key = key_of(context, function)

@@ -40,38 +40,37 @@ _GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
 
 @dataclass(frozen=True)
 class Document:
-    """The graphs of one text, each a module, and what it says about training."""
+    """The graphs of a text, one module each, and their training sections."""
 
     graphs: dict[str, ModuleOp]
     weights: WeightStore
     trainings: dict[str, TrainingSection]
-    """By the name of the graph that is trained."""
+    """Training sections by graph name."""
     opsets: dict[str, int]
-    """The versions of the operator sets by domain; the standard one is ""."""
+    """Operator set versions by domain; the standard domain is ""."""
     warnings: tuple[ParseError, ...] = ()
-    """What is not wrong, but hardly meant, such as a weight that nothing uses."""
+    """Warnings, such as a weight that nothing uses."""
     filename: str = ""
 
     @property
     def module(self) -> ModuleOp:
-        """The first graph; a text of definitions for others has none, which is a ParseError."""
+        """The first graph; ParseError if the text only has definitions."""
         if not self.graphs:
             raise ParseError("this text has no graph", self.filename, _GRAPH)
         return next(iter(self.graphs.values()))
 
     @property
     def training(self) -> TrainingSection | None:
-        """How the first graph is trained, if the text says so."""
+        """The training section of the first graph, if any."""
         return next((self.trainings.get(name) for name in self.graphs), None)
 
 
 def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()) -> Document:
     """
-    The document that a text means.
+    Compiles a text.
 
-    Raises ParseError or TypeMismatchError, or an ErrorGroup of them: every mistake at once.
-    Weights that the text loads are looked for beside `filename`; texts that it imports there, in
-    the folders of `search` and in those of the environment's POPGRAPH_PATH.
+    Raises ParseError or TypeMismatchError, or an ErrorGroup with all errors. Weight files are
+    searched beside `filename`; imports also in `search` and in the environment's POPGRAPH_PATH.
     """
     try:
         with without_collection():
@@ -112,7 +111,7 @@ def _read(source: Source, search: tuple[Path, ...]) -> Document:
 
 
 def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
-    """The document of a text, or None: the source then knows every mistake of it."""
+    """Compiles a text; None if it has errors, which the source then holds."""
     try:
         with without_collection():
             return _parse(source, folders(search))
@@ -125,7 +124,7 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
 
 
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
-    """The document of a file; see `parse`. Its weights know all files that were read for it."""
+    """Compiles a file; see `parse`. Its weights record all files that were read."""
     before = seen(Path(path))
     document = parse(read_text(path), str(path), search)
     document.weights.files[Path(path).resolve()] = before
@@ -133,7 +132,7 @@ def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
 
 
 def parse_optimizer(text: str) -> OptimizerCall:
-    """The optimizer that `SGD(0.1, momentum=0.9)` names."""
+    """Parses an optimizer such as `SGD(0.1, momentum=0.9)`."""
     source = Source(text, "<optimizer>")
     try:
         return optimizer_call(source, parse_expression(source))
@@ -143,7 +142,7 @@ def parse_optimizer(text: str) -> OptimizerCall:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """The schedule that `cosine(steps=1000, warmup=100)` names."""
+    """Parses a schedule such as `cosine(steps=1000, warmup=100)`."""
     source = Source(text, "<schedule>")
     try:
         found = schedule_of(source, parse_expression(source), Scope(source))
@@ -161,7 +160,7 @@ def _check_graphs(source: Source, file: File) -> None:
     seen: set[str] = set()
     for graph in file.graphs:
         if graph.name is None:
-            source.parse_error(graph.span, "a graph of a file has a name", "`graph name(...)`")
+            source.parse_error(graph.span, "a graph of a file needs a name", "`graph name(...)`")
         elif graph.name.text in seen:
             source.parse_error(graph.span, f"there are two graphs `{graph.name.text}`")
         else:

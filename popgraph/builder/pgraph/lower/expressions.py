@@ -1,4 +1,4 @@
-"""Lowers expressions: folds what is known now, then follows the rule of the kind of expression."""
+"""Lowers expressions: folds constants, then applies the rule of the expression's kind."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def lower_results(
     context: GraphContext, expression: Expression, names: Sequence[str]
 ) -> list[SSAValue]:
     """
-    The values of an expression that has as many results as `names`.
+    Lowers an expression with as many results as `names`.
 
-    These are names in the graph, "" where nobody wants the result.
+    These are names in the graph, "" for an unused result.
     """
     expression = _piped(context, _from_left(context, fold(context, expression)))
     return context.rules.expression(context, expression, names)
 
 
 def lower_value(context: GraphContext, expression: Expression) -> SSAValue:
-    """The value of an expression within another."""
+    """Lowers a nested expression to a value."""
     return _folded_value(context, _from_left(context, fold(context, expression)))
 
 
@@ -48,7 +48,7 @@ def _folded_value(context: GraphContext, expression: Expression) -> SSAValue:
 
 
 def fold(context: GraphContext, expression: Expression) -> Expression:
-    """The expression with everything computed that is known now."""
+    """Folds the constants in an expression."""
     source, scope = context.source, context.scope
     expression = folded(source, expression, scope.known)
     match expression:
@@ -63,12 +63,12 @@ def fold(context: GraphContext, expression: Expression) -> Expression:
 
 
 def folding(context: GraphContext) -> Callable[[Expression], Expression]:
-    """`fold` here, for those who know of no graph."""
+    """`fold` bound to this context, for callers without a graph."""
     return partial(fold, context)
 
 
 def known(context: GraphContext, expression: Expression) -> Expression:
-    """What an expression comes to; fails if that is not known now."""
+    """The constant value of an expression; fails if it is not constant."""
     found = fold(context, expression)
     if not is_known(found):
         context.source.parse_error(
@@ -81,7 +81,7 @@ def known(context: GraphContext, expression: Expression) -> Expression:
 
 
 def _from_left(context: GraphContext, expression: Expression) -> Expression:
-    """`a + b + c` with `a + b` computed, so that long sums and pipes are not deep ones."""
+    """Lowers `a + b` of `a + b + c` first, so that long chains do not recurse deeply."""
     if not isinstance(expression, Binary):
         return expression
     found, *others = reversed(left_spine(expression))
@@ -94,7 +94,7 @@ def _from_left(context: GraphContext, expression: Expression) -> Expression:
 
 
 def _piped(context: GraphContext, expression: Expression) -> Expression:
-    """`x |> f(1)` as `f(x, 1)`."""
+    """`x |> f(1)`  ->  `f(x, 1)`."""
     if not isinstance(expression, Binary) or expression.symbol != "|>":
         return expression
     first = Argument(expression.lhs.span, None, expression.lhs)
@@ -105,6 +105,6 @@ def _piped(context: GraphContext, expression: Expression) -> Expression:
             return replace(call, arguments=(first, *call.arguments))
         case other:
             context.source.parse_error(
-                other.span, "after `|>` stands what the value goes to", "`x |> Relu |> f(1)`"
+                other.span, "`|>` must be followed by a call", "`x |> Relu |> f(1)`"
             )
             raise Failed

@@ -1,4 +1,4 @@
-"""Freezes weights: variables that a pattern names become constants."""
+"""Freezes weights: variables that match a pattern become constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.support.names import closest
 def frozen_weights(
     source: Source, writer: GraphWriter, statements: Sequence[Freeze]
 ) -> tuple[str, ...]:
-    """The weights that stay as they are; a pattern that names no weight is a mistake."""
+    """The names of frozen weights; a pattern that matches no weight is an error."""
     weights = [op.value_name.text for op in writer.block.ops if isinstance(op, Initializer)]
     named = {
         others: _named(source, weights, [one for one in statements if one.others is others])
@@ -26,12 +26,12 @@ def frozen_weights(
     found = tuple(name for name in weights if name in left_out or name in named[False])
     if weights and len(found) == len(weights):
         span = statements[0].patterns[0].span
-        source.parse_error(span, "nothing is left to train", "freeze fewer weights")
+        source.parse_error(span, "no weights are left to train", "freeze fewer weights")
     return found
 
 
 def _named(source: Source, weights: Sequence[str], statements: Sequence[Freeze]) -> Collection[str]:
-    """The weights that the patterns of statements name."""
+    """The weights that the patterns of statements match."""
     found: dict[str, None] = {}
     for pattern in (pattern for one in statements for pattern in one.patterns):
         matched = [weight for weight in weights if _matches(pattern, weight)]
@@ -49,14 +49,14 @@ def _named(source: Source, weights: Sequence[str], statements: Sequence[Freeze])
 
 
 def _matches(pattern: Name | Text, weight: str) -> bool:
-    """A name is that of a weight, or of what its name begins with; a string is a pattern."""
+    """A name matches a weight or a prefix of its path; a string is an fnmatch pattern."""
     if isinstance(pattern, Name):
         return weight == pattern.text or weight.startswith(f"{pattern.text}/")
     return fnmatchcase(weight, pattern.value)
 
 
 def freeze(writer: GraphWriter, weights: Collection[str]) -> None:
-    """Makes weights constants: training changes no constant."""
+    """Converts weights to constants, which training does not change."""
     constant = op_class("Constant", writer.opsets[""], "")
     for op in list(writer.block.ops):
         if not isinstance(op, Initializer) or op.value_name.text not in weights:

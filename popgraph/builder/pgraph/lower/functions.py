@@ -44,7 +44,7 @@ def key_of(context: FileContext, function: Function) -> FunctionKey:
 def calls_itself(
     context: FileContext, key: FunctionKey, functions: Mapping[FunctionKey, Function]
 ) -> bool:
-    """Whether a function calls itself, directly or through others."""
+    """Whether a function is recursive, directly or indirectly."""
     pending, seen = [key], set[FunctionKey]()
     while pending:
         function = functions.get(pending.pop())
@@ -57,7 +57,7 @@ def calls_itself(
 
 
 def count_calls(context: FileContext, functions: Mapping[FunctionKey, Function]) -> None:
-    """Notes in the context how many calls a call of each function is."""
+    """Computes the number of calls that a call of each function expands to."""
     calls = {key: list(_called(context, one.body)) for key, one in functions.items()}
     begun = set[FunctionKey]()
     waiting = list(functions)
@@ -73,7 +73,7 @@ def count_calls(context: FileContext, functions: Mapping[FunctionKey, Function])
 
 
 def _called(context: FileContext, root: Node) -> Iterator[FunctionKey]:
-    """What is called anywhere within."""
+    """The functions called within a node."""
     overloads: dict[int, str] = {}
     for node in walk(root):
         if isinstance(node, Assignment):
@@ -98,7 +98,7 @@ def _notes(context: FileContext, function: Function) -> GraphNotes:
 
 
 def lower_function(file: FileContext, key: FunctionKey, function: Function) -> None:
-    """Adds the function to those of the model; its values have no types."""
+    """Adds a function to the model; its values are untyped."""
     writer = GraphWriter(file.opsets, file.store, name=key[1], calls=file.calls, typed=False)
     scope = Scope(file.source, file.scope)
     context = GraphContext(file, writer, scope, RULES, is_inner=True)
@@ -120,7 +120,7 @@ def lower_function(file: FileContext, key: FunctionKey, function: Function) -> N
 
 
 def _references(formals: Sequence[Formal], defaults: Mapping[str, Attribute]) -> dict[str, str]:
-    """The attributes of a function, and their kinds as far as defaults say them."""
+    """The attributes of a function, with their kinds if defaults determine them."""
     return {
         formal.name.text: kind_of_attribute(defaults[formal.name.text])
         if formal.name.text in defaults
@@ -146,7 +146,7 @@ def _defaults(context: GraphContext, formals: Sequence[Formal]) -> dict[str, Att
 
 
 def _declared(context: GraphContext, formals: Sequence[Formal]) -> list[ValueInfoAttr]:
-    """What the head says about the types of inputs."""
+    """The declared types of inputs."""
     infos = []
     for formal in formals:
         if formal.type is None:

@@ -1,4 +1,4 @@
-"""Lowers the graphs of a file, each of which becomes a model."""
+"""Lowers file-level graphs, each to a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.writer import GraphWriter
 
 
 def lower_graph(file: FileContext, graph: Graph) -> GraphContext:
-    """The context in which the whole graph has been written."""
+    """Lowers a graph; returns its context."""
     context = context_of_graph(file, graph)
     lower_body(context, graph)
     notes = context.about
@@ -37,7 +37,7 @@ def lower_graph(file: FileContext, graph: Graph) -> GraphContext:
 
 
 def context_of_graph(file: FileContext, graph: Graph, rules: Rules = RULES) -> GraphContext:
-    """The context of a graph of a file, of which nothing has been written."""
+    """The context of an empty file-level graph."""
     name = graph.name.text if graph.name else ""
     writer = GraphWriter(file.opsets, file.store, name=name, functions=file.functions)
     context = GraphContext(file, writer, Scope(file.source, file.scope), rules)
@@ -50,7 +50,7 @@ def context_of_graph(file: FileContext, graph: Graph, rules: Rules = RULES) -> G
 
 
 def _list_weights(writer: GraphWriter) -> None:
-    """Lists every weight among the inputs: at its own place, or after those that are given."""
+    """Lists every weight among the inputs, at its own position or at the end."""
     weights = [op for op in writer.block.ops if isinstance(op, Initializer)]
     taken = {op.place_in_inputs for op in weights if op.input is not None}
     free = (place for place in count() if place not in taken)

@@ -57,10 +57,10 @@ LOAD = "load"
 """`load("weights.npz", "key")`: an array of a file beside the text."""
 
 TENSOR = "tensor"
-"""`tensor(f32[2, 3], zeros)`: a tensor that is no weight, of a type, as weights have one."""
+"""`tensor(f32[2, 3], zeros)`: a tensor with an explicit type that is not a weight."""
 
 SPARSE = "sparse"
-"""`sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`: values, their places, the shape of the whole."""
+"""`sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`: values, indices, dense shape."""
 
 _MOST_BYTES = 1 << 36
 
@@ -68,9 +68,9 @@ _MOST_BYTES = 1 << 36
 @dataclass(frozen=True)
 class Wanted:
     """
-    What the array is for, and of which type it must be.
+    The name and the required type of an array.
 
-    `full_name`, which no other value of the graph has, is what random numbers are made from.
+    `full_name`, which is unique in the graph, seeds random numbers.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Wanted:
 def initial_value(
     context: FileContext, statement: Weight | Constant, scope: Scope, full_name: str
 ) -> Array | SparseTensorAttr:
-    """The tensor of a `weight` or a `const`; fails when there is none of that type."""
+    """The tensor of a `weight` or a `const`; fails if the types differ."""
     source = context.source
     value = _settled(source, statement.value, scope)
     if statement.type is None:
@@ -106,7 +106,7 @@ def initial_value(
 def _wanted(
     source: Source, names: tuple[str, str], type_: AnyType, what: str, scope: Scope
 ) -> Wanted:
-    """The type that the elements must have, all of it numbers; names in the text and in full."""
+    """The required type, which must be static; names in the text and in full."""
     dtype, shape = static_type(source, type_, what, scope)
     if prod(shape) * _itemsize(dtype) > _MOST_BYTES:
         source.mismatch(type_.span, f"{dtype}[{text(shape)}] does not fit into memory")
@@ -116,7 +116,7 @@ def _wanted(
 
 def tensor_value(context: FileContext, expression: Expression, scope: Scope) -> Array | None:
     """
-    The array of an expression that says its type itself; None if it says none.
+    The array of an expression with an explicit type; None for other expressions.
 
     `[1, 2]`, `f32([1, 2])`, `tensor(f32[0, 3], [])`, `load("weights.npz", "key")`.
     """
@@ -143,7 +143,7 @@ def call_of(name: str, expression: object) -> Call | None:
 
 
 def sparse_value(context: FileContext, call: Call, scope: Scope) -> SparseTensorAttr | None:
-    """What `sparse(f32([1.5]), i64([[0, 1]]), [3, 4])` means; None if it means nothing."""
+    """The value of `sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`; None if it is malformed."""
     shape = python_value(call.arguments[2].value) if len(call.arguments) == 3 else None
     if not isinstance(shape, list) or not all(isinstance(one, int) for one in shape):
         return None
@@ -158,7 +158,7 @@ def _sparse_weight(
     if found is None or dtype != wanted.dtype:
         context.source.mismatch(
             call.span,
-            "a sparse weight is made of its values and their places",
+            "a sparse weight is given by its values and their indices",
             "`weight w: f32[3, 4] = sparse(f32([0.5, 1.5]), i64([[0, 1], [2, 3]]))`",
         )
         raise Failed
@@ -183,7 +183,7 @@ def _sparse(
 
 
 def _settled(source: Source, value: Expression, scope: Scope) -> Expression:
-    """The first value with everything computed that is known now; arguments, too."""
+    """Folds constants in an initial value and its arguments."""
     if not isinstance(value, Call):
         return folded(source, value, scope.known)
     arguments = tuple(
@@ -216,7 +216,7 @@ def _initial(context: FileContext, wanted: Wanted, value: Expression) -> Array:
             return _initialised(source, wanted, path.parts[0], arguments)
     source.parse_error(
         value.span,
-        "a first value is written out, made by an initialiser, or loaded",
+        "an initial value is a literal, an initializer, or loaded from a file",
         f'`[0.5, 1.5]`, `{LOAD}("weights.npz", "w")`, or one of {", ".join(INITIALIZERS)}',
     )
     raise Failed
@@ -229,7 +229,9 @@ def _written_out(source: Source, wanted: Wanted, value: Expression) -> Array:
     if array.shape != wanted.shape:
         hint = ""
         if array.ndim == 0:
-            hint = f"`constant({value.value})` fills all of it" if isinstance(value, Number) else ""
+            hint = (
+                f"`constant({value.value})` fills the tensor" if isinstance(value, Number) else ""
+            )
         source.mismatch(
             value.span,
             f"this has the shape {text(array.shape)}, the type says {text(wanted.shape)}",
@@ -266,14 +268,17 @@ def _check_float(source: Source, wanted: Wanted, name: Name) -> None:
     if wanted.dtype == STRING or not dtypes.BY_NAME[wanted.dtype].is_float:
         source.mismatch(
             name.span,
-            f"`{name.text}` makes floating-point numbers, `{wanted.name}` holds {wanted.dtype}",
+            f"`{name.text}` generates floating-point numbers, but `{wanted.name}` has type "
+            f"{wanted.dtype}",
         )
         raise Failed
 
 
 def _narrowed(source: Source, wanted: Wanted, name: Name, wide: Array) -> Array:
     if wanted.dtype == STRING:
-        source.mismatch(name.span, f"`{name.text}` makes numbers, `{wanted.name}` holds strings")
+        source.mismatch(
+            name.span, f"`{name.text}` generates numbers, but `{wanted.name}` holds strings"
+        )
         raise Failed
     row = dtypes.BY_NAME[wanted.dtype]
     narrow = wide.astype(row.numpy)
@@ -289,13 +294,13 @@ def _number(source: Source, argument: Argument, key: str) -> int | float:
         key != "seed" or (isinstance(value.value, int) and value.value >= 0)
     ):
         return value.value
-    wanted = "a whole number from 0 on" if key == "seed" else "a number"
+    wanted = "a non-negative integer" if key == "seed" else "a number"
     source.parse_error(value.span, f"`{key}` is {wanted}")
     raise Failed
 
 
 def _loaded(context: FileContext, wanted: Wanted | None, call: Call) -> Array:
-    """An array of a file in the folder of the text, or in one below it."""
+    """Loads an array from a file in the folder of the text, or below it."""
     source = context.source
     given = {
         one.keyword.text if one.keyword else place: one for place, one in enumerate(call.arguments)
@@ -323,12 +328,12 @@ def _loaded(context: FileContext, wanted: Wanted | None, call: Call) -> Array:
 
 
 def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
-    """The array of the file of weights that bears the weight's full name."""
+    """The array in the weight file with the weight's full name."""
     source, path = context.source, context.weights
     if path is None:
         source.parse_error(
             place.span,
-            f"`{LOAD}` without a file takes a weight from that of its graph, which names none",
+            f"`{LOAD}` without a file needs a weights file of the graph",
             f'`@weights("model.safetensors")` before the graph, or `{LOAD}("w.npz", "key")`',
         )
         raise Failed
@@ -345,7 +350,7 @@ def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
 
 
 def path_beside(context: FileContext, file: str, span: Span) -> Path:
-    """The path of a file in the folder of the text; fails at any other."""
+    """The path of a file below the folder of the text; fails for any other."""
     try:
         return beside(context.folder, file)
     except Outside as error:
@@ -368,7 +373,7 @@ def _read(
     key: Argument | None,
     offset: Argument | None,
 ) -> Array:
-    """What the arguments of `load` say."""
+    """Reads a file as the arguments of `load` specify."""
     check = None if wanted is None else partial(_check_type, source, wanted)
     match path.suffix, key and key.value, offset and offset.value:
         case ((".npz" | ".safetensors"), Text(value=name), None):
@@ -398,7 +403,7 @@ def _as_wanted(source: Source, wanted: Wanted, array: Array) -> Array:
 def _check_type(
     source: Source, wanted: Wanted, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> None:
-    """Fails unless an array of a file, of this type and shape, is what the text declares."""
+    """Fails unless an array of a file has the declared type and shape."""
     if wanted.dtype == STRING:
         source.mismatch(wanted.span, "strings cannot be loaded from a file")
         raise Failed

@@ -35,7 +35,7 @@ def normal(shape: Shape, mean: float = 0.0, std: float = 1.0, *, seed: int) -> A
 
 
 def uniform(shape: Shape, low: float = 0.0, high: float = 1.0, *, seed: int) -> Array:
-    """Evenly distributed over [`low`, `high`)."""
+    """Uniform over [`low`, `high`)."""
     return np.random.default_rng(seed).uniform(low, high, shape)
 
 
@@ -62,7 +62,7 @@ def he_normal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
 
 
 def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, *, seed: int) -> Array:
-    """As `normal`, but what lies more than 2 `std` from `mean` is drawn again."""
+    """Like `normal`, but values more than 2 `std` from `mean` are redrawn."""
     generator = np.random.default_rng(seed)
     drawn = generator.normal(size=shape)
     while (outside := np.abs(drawn) > 2).any():
@@ -72,7 +72,7 @@ def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, *, seed:
 
 def orthogonal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
     """
-    Rows, or columns if there are fewer, at right angles and of length `gain` (Saxe 2013).
+    Orthogonal rows, or columns if there are fewer, of length `gain` (Saxe 2013).
 
     Axes after the first count as one.
     """
@@ -84,19 +84,19 @@ def orthogonal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
 
 
 def eye(shape: Shape, gain: float = 1.0) -> Array:
-    """`gain` where the last two axes have the same place, else 0."""
+    """`gain` on the diagonal of the last two axes, else 0."""
     if len(shape) < 2:
-        raise ValueError("this needs two axes at least")
+        raise ValueError("this needs at least two axes")
     return np.broadcast_to(gain * np.eye(shape[-2], shape[-1]), shape)
 
 
 def arange(shape: Shape, start: float = 0, step: float = 1) -> Array:
-    """`start`, `start + step` and so on, row after row."""
+    """`start`, `start + step`, ... in row-major order."""
     return (start + step * np.arange(prod(shape))).reshape(shape)
 
 
 def linspace(shape: Shape, first: float = 0.0, last: float = 1.0) -> Array:
-    """From `first` to `last` in equal steps, row after row."""
+    """From `first` to `last` in equal steps, in row-major order."""
     return np.linspace(first, last, prod(shape)).reshape(shape)
 
 
@@ -122,11 +122,11 @@ INITIALIZERS: dict[str, Initializer] = {
 
 
 DRAWN = 3
-"""As many elements count as one that is drawn at random."""
+"""Cost of a random element relative to a constant one."""
 
 
 def work(initializer: Initializer, shape: Shape) -> int:
-    """How many elements an initialiser fills, each counted as often as it costs."""
+    """The cost of an initializer, in constant elements."""
     if initializer is truncated_normal:
         return 3 * DRAWN * prod(shape)
     if initializer is orthogonal:  # the more right angles there are, the more each costs
@@ -137,10 +137,10 @@ def work(initializer: Initializer, shape: Shape) -> int:
 
 def fans(shape: Shape) -> tuple[int, int]:
     """
-    How many inputs and outputs each element of a weight connects.
+    (fan-in, fan-out) of a weight.
 
-    A matrix is [inputs, outputs], as in `x @ w`; the weight of a convolution is
-    [outputs, inputs, *kernel].
+    A matrix is [inputs, outputs], as in `x @ w`; the weight of a convolution is [outputs, inputs,
+    *kernel].
     """
     if len(shape) < 2:
         size = max(1, prod(shape))

@@ -1,4 +1,4 @@
-"""Lowers graphs inside graphs: attributes such as `body=graph ...`, and regions of statements."""
+"""Lowers subgraphs: attributes such as `body=graph ...`, and blocks of statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.dialects.onnx.op import Graph as GraphOp
 
 
 def inside(context: GraphContext, name: str, *, lenient: bool = False) -> GraphContext:
-    """The context of a graph inside this one, which sees what is defined here."""
+    """The context of a subgraph, which sees the definitions of this one."""
     return GraphContext(
         context.file,
         context.writer.subgraph(name, lenient=lenient),
@@ -39,10 +39,9 @@ def block_graph(
     context: GraphContext, label: str, block: Block, gives: Gives | None, *, lenient: bool
 ) -> GraphContext:
     """
-    The context of a graph that is a block of the statement that is written.
+    The context of a block of the current statement.
 
-    One that says what it gives is as if it had been written as a `graph`: its names are those of
-    the text.
+    A block with `->` behaves like a `graph` attribute: its names are those of the text.
     """
     name = gives.graph.text if gives and gives.graph else label
     inner = replace(
@@ -62,7 +61,7 @@ def _region_prefix(context: GraphContext, label: str) -> str:
 def lower_inner_graph(
     context: GraphContext, graph: Graph, types: Sequence[Attribute], *, lenient: bool
 ) -> GraphOp:
-    """A graph that is the value of an attribute; `types` are those of its inputs if known."""
+    """Lowers a graph attribute; `types` are those of its inputs, if known."""
     inner = inside(context, graph.name.text if graph.name else "", lenient=lenient)
     if context.prefix:  # names of a template must not hide those of its callers
         inner = replace(inner, prefix=_region_prefix(context, inner.writer.name or "body"))
@@ -75,12 +74,12 @@ def lower_inner_graph(
 
 
 def lower_body(context: GraphContext, graph: Graph, types: Sequence[Attribute] = ()) -> None:
-    """Everything from the inputs to the outputs."""
+    """Lowers inputs, statements and outputs."""
     lower_inputs(context, graph.inputs, types)
     lower_statements(context, graph.body.statements)
     lower_outputs(context, graph.outputs)
 
 
 def written(context: GraphContext) -> GraphOp:
-    """The graph, all of which has been written."""
+    """The finished graph."""
     return context.writer.graph(context.infos, written_graph(context.about.about))

@@ -1,4 +1,4 @@
-"""Lowers the head of a graph: its inputs, its outputs, and the types declared for both."""
+"""Lowers the head of a graph: inputs, outputs, and their declared types."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def lower_inputs(
     parameters: Sequence[Parameter | Formal],
     types: Sequence[Attribute] = (),
 ) -> None:
-    """The inputs; `types` are for those without one."""
-    # The operator that runs an inner graph says which inputs that has.
+    """Lowers inputs; `types` are for those without a declared type."""
+    # The inputs of a subgraph are given by its operator, so unused ones are not reported.
     kind = "input" if context.writer.parent is None else ""
     for place, parameter in enumerate(parameters):
         value = None
@@ -56,7 +56,7 @@ def _input(context: GraphContext, parameter: Parameter | Formal, type_: Attribut
 
 
 def lower_outputs(context: GraphContext, targets: Sequence[Target]) -> None:
-    """Ends the graph with what its head says that it gives."""
+    """Lowers the outputs in the head of the graph."""
     with suppress(Failed):
         context.writer.set_outputs(*outputs_of(context, targets))
 
@@ -64,7 +64,7 @@ def lower_outputs(context: GraphContext, targets: Sequence[Target]) -> None:
 def outputs_of(
     context: GraphContext, targets: Sequence[Target]
 ) -> tuple[list[SSAValue], list[ValueInfoAttr]]:
-    """What the body gives to outputs, and what is declared about it; fails after all mistakes."""
+    """The values and declarations of outputs; fails after reporting all errors."""
     values: list[SSAValue] = []
     infos: list[ValueInfoAttr] = []
     seen: set[str] = set()
@@ -81,11 +81,11 @@ def outputs_of(
 
 
 def output_value(context: GraphContext, target: Target, seen: set[str]) -> SSAValue:
-    """What the body gives to an output; `seen` are the names of those before."""
+    """The value of an output; `seen` are the names of earlier outputs."""
     name = target.name
     assert isinstance(name, Name), "the grammar wants a name here"
     if name.text in seen and not context.is_inner:
-        context.source.parse_error(name.span, f"`{name.text}` stands twice among the outputs")
+        context.source.parse_error(name.span, f"duplicate output `{name.text}`")
         raise Failed
     seen.add(name.text)
     value = result_named(context, name)
@@ -99,9 +99,9 @@ def output_value(context: GraphContext, target: Target, seen: set[str]) -> SSAVa
 
 def _output_info(context: GraphContext, target: Target, value: SSAValue) -> ValueInfoAttr:
     """
-    What is declared about an output.
+    The declaration of an output.
 
-    Of those of a file's graph it is the type that was found, unless the text says another.
+    For file-level graphs, the inferred type, unless the text declares another.
     """
     notes = value_notes(context.source, target.annotations, folding(context))
     type_: Attribute = UNKNOWN if context.is_inner else value.type
@@ -113,7 +113,7 @@ def _output_info(context: GraphContext, target: Target, value: SSAValue) -> Valu
 def checked_type(
     context: GraphContext, target: Target, value: SSAValue, notes: ValueNotes
 ) -> Attribute:
-    """The type that is declared for a value, which must fit."""
+    """The declared type of a value, checked against its inferred type."""
     if target.type is None:
         return UNKNOWN
     assert isinstance(target.name, Name)
@@ -128,7 +128,7 @@ def checked_type(
 
 
 def result_named(context: GraphContext, name: Name) -> SSAValue:
-    """The value that the body gives to one of the results in the head."""
+    """The value of an output in the head."""
     if not context.scope.taken(name.text):
         close = context.scope.closest(name.text)
         hint = f"did you mean `{close}`?" if close else f"`{name.text} = ...` in the body"

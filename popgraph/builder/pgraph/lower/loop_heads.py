@@ -1,4 +1,4 @@
-"""Lowers the head of a `loop`: how often it turns, what it carries, what it goes through."""
+"""Lowers the head of a `loop`: trip count, condition, states and scanned tensors."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ NUMBER, TRUTH = tensor_type("i64", []), tensor_type("bool", [])
 
 @dataclass
 class Carried:
-    """A state: what it is before the loop, and in a turn."""
+    """A loop state: its initial value, its type, and its value at the start of an iteration."""
 
     state: State
     first: SSAValue | None
     type: Attribute
     before: SSAValue | None = None
     keeps: bool = False
-    """Whether a turn leaves the type as it is."""
+    """Whether an iteration keeps the type."""
 
     @property
     def name(self) -> str:
@@ -55,22 +55,22 @@ class Carried:
 
 @dataclass
 class Head:
-    """The head of a loop that is being written."""
+    """The head of the loop being lowered."""
 
     loop: Loop
     counter: Scanned | None
     rows: list[tuple[Scanned, SSAValue]] = field(default_factory=list)
-    """What the loop goes through, and the tensor of all rows."""
+    """The scanned names, and the stacked tensor of each."""
     carried: list[Carried] = field(default_factory=list)
     steering: Carried | None = None
-    """The state that is the condition itself, of which the loop does not give the last value."""
+    """The state that serves as condition, whose final value the loop does not return."""
     count: SSAValue | None = None
     condition: SSAValue | None = None
     number: SSAValue | None = None
 
     @property
     def scans(self) -> bool:
-        """Whether nothing but rows says how often the loop turns."""
+        """Whether the trip count comes from scanned tensors alone."""
         rows = [one for one in self.loop.scanned if not isinstance(one.range, Turns)]
         return bool(rows) and self.loop.condition is None
 
@@ -81,14 +81,14 @@ class Head:
 
     @property
     def start(self) -> Expression:
-        """The number of the first turn, of a loop that counts them."""
+        """The first iteration number of a counting loop."""
         assert self.counter is not None and isinstance(self.counter.range, Turns)
         return self.counter.range.first
 
 
 def lower_head(context: GraphContext, loop: Loop, names: Sequence[str]) -> Head:
     """
-    Everything that is computed before the loop, in the order of the operands.
+    Lowers everything that is computed before the loop, in operand order.
 
     `names` are those of the results in the graph.
     """
@@ -109,15 +109,15 @@ def lower_head(context: GraphContext, loop: Loop, names: Sequence[str]) -> Head:
     return head
 
 
-# --- how often it turns, and what it carries -----------------------------------------------------
+# --- trip count and states
 
 
 def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
-    """The turn number; fails at a second one, and where nothing ends the loop."""
+    """The iteration counter; fails if there are two, or if nothing ends the loop."""
     counters = [one for one in loop.scanned if isinstance(one.range, Turns)]
     for other in counters[1:]:
         context.source.parse_error(
-            other.span, "a loop counts its turns once", "`loop i in 0..n, x in xs`"
+            other.span, "a loop has at most one counter", "`loop i in 0..n, x in xs`"
         )
         raise Failed
     counter = counters[0] if counters else None
@@ -125,7 +125,7 @@ def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
     if counter is not None and ends and len(loop.scanned) > 1:
         context.source.parse_error(
             counter.span,
-            "there are as many turns as rows: they need no other end",
+            "the number of rows determines the number of iterations",
             "`loop i in 0.., x in xs` counts them; `xs[:n]` has fewer",
         )
         raise Failed
@@ -140,13 +140,13 @@ def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
 
 
 def _last(counter: Scanned) -> Expression | None:
-    """Where the numbers of turns end, if the text says it."""
+    """The end of the counter's range, if there is one."""
     assert isinstance(counter.range, Turns)
     return counter.range.last
 
 
 def _lower_states(context: GraphContext, head: Head, steering: State | None) -> None:
-    """What states begin as; that of the condition comes first, and may not be given."""
+    """Lowers initial states; that of the condition comes first and may be missing."""
     if steering is not None:
         first = None if isinstance(steering.value, Missing) else _first(context, steering)[0]
         _check_truth(context, head.loop.condition, first)
@@ -160,7 +160,7 @@ def _lower_states(context: GraphContext, head: Head, steering: State | None) -> 
 
 
 def _check_names(context: GraphContext, loop: Loop) -> None:
-    """Every name of the head is new, unless the loop gives it a value, and stands there once."""
+    """Names in the head must be new, or results of the loop, and unique."""
     seen: set[str] = set()
     results = [name.text for name in context.statement.wanted]
     names = [*(one.name for one in loop.scanned), *(one.name for one in loop.states)]
@@ -172,15 +172,15 @@ def _check_names(context: GraphContext, loop: Loop) -> None:
         if name.text in seen:
             context.source.parse_error(
                 name.span,
-                f"`{name.text}` stands twice in the head of this loop",
-                "every value has a name of its own",
+                f"duplicate name `{name.text}` in the head of this loop",
+                "every value needs a unique name",
             )
             raise Failed
         seen.add(name.text)
 
 
 def _steering(context: GraphContext, loop: Loop, names: Sequence[str]) -> State | None:
-    """The state that is the condition, if it is one of which nobody wants the last value."""
+    """The state that serves as condition, if its final value is not a result."""
     if not isinstance(loop.condition, Name):
         return None
     for place, state in enumerate(loop.states):
@@ -194,13 +194,13 @@ def _steering(context: GraphContext, loop: Loop, names: Sequence[str]) -> State 
 
 
 def _first(context: GraphContext, state: State) -> tuple[SSAValue, Attribute]:
-    """What a state is before the loop, and its type in a turn."""
+    """The initial value of a state, and its type inside the loop."""
     type_ = None
     if state.type is not None:
         type_ = declared_type(context.source, state.type, context.scope)
     if isinstance(state.value, Missing):
         context.source.parse_error(
-            state.span, f"the state `{state.name.text}` begins as nothing", "`with h = start`"
+            state.span, f"the state `{state.name.text}` has no initial value", "`with h = start`"
         )
         raise Failed
     dtype = state.type.dtype.text if isinstance(state.type, Type) else None
@@ -208,15 +208,15 @@ def _first(context: GraphContext, state: State) -> tuple[SSAValue, Attribute]:
     if type_ is not None and not may_be(value.type, type_):
         context.source.mismatch(
             state.span,
-            f"the state `{state.name.text}` is declared as {describe(type_)}, "
-            f"but it begins as {describe(value.type)}",
+            f"the state `{state.name.text}` is declared as {describe(type_)}, but its initial "
+            f"value is {describe(value.type)}",
         )
         raise Failed
     return value, value.type if type_ in (None, UNKNOWN) else type_
 
 
 def operand(context: GraphContext, expression: Expression, dtype: str | None) -> SSAValue:
-    """A value before the loop; a number has this element type, if there is one."""
+    """A value before the loop; a literal gets this element type, if given."""
     given = fold(context, expression)
     if is_literal(given):
         return lower_literal(context, given, dtype, None)
@@ -224,7 +224,7 @@ def operand(context: GraphContext, expression: Expression, dtype: str | None) ->
 
 
 def _count(context: GraphContext, head: Head) -> SSAValue | None:
-    """How often the loop turns, if a range says it."""
+    """The trip count of the loop, if a range determines it."""
     if head.counter is None:
         return None
     assert isinstance(head.counter.range, Turns)
@@ -246,10 +246,10 @@ def _count(context: GraphContext, head: Head) -> SSAValue | None:
 
 
 def whole_number(context: GraphContext, expression: Expression) -> SSAValue:
-    """An end of a range."""
+    """An end of a range, as an integer."""
     if isinstance(expression, Number) and not isinstance(expression.value, int):
         context.source.parse_error(
-            expression.span, "a range goes from a whole number to another", "`0..12`"
+            expression.span, "the ends of a range must be integers", "`0..12`"
         )
         raise Failed
     value = operand(context, expression, "i64")
@@ -257,14 +257,14 @@ def whole_number(context: GraphContext, expression: Expression) -> SSAValue:
         return value
     context.source.mismatch(
         expression.span,
-        f"an end of a range is a number i64, but this is {describe(value.type)}",
+        f"an end of a range must be an i64 scalar, not {describe(value.type)}",
         "`Cast(n, to=i64)`",
     )
     raise Failed
 
 
 def _check_rows(context: GraphContext, head: Head) -> None:
-    """Fails where there are no rows, or where tensors have not equally many."""
+    """Fails if a scanned value is a scalar, or if lengths differ."""
     lengths: list[Dim] = []
     for scanned, value in head.rows:
         shape = dims(value.type)
@@ -282,14 +282,14 @@ def _check_rows(context: GraphContext, head: Head) -> None:
             told = " and ".join("?" if one is None else str(one) for one in both)
             context.source.mismatch(
                 scanned.span,
-                f"the rows of one turn come from tensors with equally many, not {told}",
-                "`x in xs[:n]`" if unequal else "with `while` both lengths have to be known",
+                f"tensors of one iteration need the same number of rows, not {told}",
+                "`x in xs[:n]`" if unequal else "with `while`, both lengths must be known",
             )
             raise Failed
 
 
 def _length(context: GraphContext, scanned: Scanned, value: SSAValue) -> SSAValue:
-    """How many rows a tensor has."""
+    """The number of rows of a tensor."""
     shape = dims(value.type)
     if shape and isinstance(shape[0], int):
         return add_constant(context, np.array(shape[0], np.int64), next_step(context), scanned.span)
@@ -302,7 +302,7 @@ def _length(context: GraphContext, scanned: Scanned, value: SSAValue) -> SSAValu
 
 
 def _first_condition(context: GraphContext, head: Head) -> SSAValue:
-    """The condition before the first turn, of the states as they begin."""
+    """The condition before the first iteration, from the initial states."""
     loop = head.loop
     scope = Scope(context.source, context.scope)
     for one in head.carried:
@@ -318,7 +318,7 @@ def _first_condition(context: GraphContext, head: Head) -> SSAValue:
     if any(isinstance(op, Initializer) for op in _from(first)):
         context.source.parse_error(
             loop.condition.span,
-            "a condition has no weights of its own: it is computed before the loop and in it",
+            "a condition cannot define weights: it is computed both before and in the loop",
             "compute it in the block, and carry it: `while going with going = true`",
         )
         raise Failed
@@ -326,14 +326,14 @@ def _first_condition(context: GraphContext, head: Head) -> SSAValue:
 
 
 def _from(op: Operation | None) -> Iterator[Operation]:
-    """An operation, and those after it."""
+    """An operation and its successors."""
     while op is not None:
         yield op
         op = op.next_op
 
 
 def _check_seen(context: GraphContext, loop: Loop, scope: Scope) -> None:
-    """Fails where a condition names what only a turn knows."""
+    """Fails if the condition uses a value that is only defined inside the loop."""
     assert loop.condition is not None
     rows = (one.name for one in loop.scanned if not isinstance(one.range, Turns))
     made = (one.name for one in walk(loop.body) if isinstance(one, Target))
@@ -342,7 +342,8 @@ def _check_seen(context: GraphContext, loop: Loop, scope: Scope) -> None:
         if isinstance(node, Name) and node.text in inside and not scope.taken(node.text):
             context.source.parse_error(
                 node.span,
-                f"`{node.text}` is known in a turn only, and the condition is asked before it",
+                f"`{node.text}` is defined in an iteration, but the condition is evaluated before "
+                "it",
                 f"carry it: `with {node.text} = ...`",
             )
             raise Failed
@@ -352,9 +353,9 @@ def last_condition(
     context: GraphContext, head: Head, values: Mapping[str, SSAValue]
 ) -> SSAValue | None:
     """
-    The condition after a turn, if it is no state itself, of what the `values` of states are then.
+    The condition after an iteration, from the updated states, unless a state is the condition.
 
-    `context` is that of the graph of a turn.
+    `context` is that of the loop body's graph.
     """
     if head.loop.condition is None or head.steering is not None:
         return None
@@ -367,7 +368,7 @@ def last_condition(
 
 
 def following(context: GraphContext, head: Head) -> SSAValue:
-    """The number of the next turn."""
+    """The number of the next iteration."""
     assert head.counter is not None and head.number is not None
     span = head.counter.span
     one_more = add_constant(context, np.array(1, np.int64), next_step(context), span)
@@ -377,14 +378,14 @@ def following(context: GraphContext, head: Head) -> SSAValue:
 def _check_truth(
     context: GraphContext, condition: Expression | None, value: SSAValue | None
 ) -> None:
-    """Fails unless a condition is one truth."""
+    """Fails unless a condition is a single boolean."""
     if condition is None or value is None:
         return
     if may_be(value.type, TRUTH) or may_be(value.type, tensor_type("bool", [1])):
         return
     context.source.mismatch(
         condition.span,
-        f"the condition of a loop is one truth, but this is {describe(value.type)}",
-        "`error > 1e-6`; of many, `ReduceMin` or `ReduceMax` makes one",
+        f"the condition of a loop must be a bool scalar, not {describe(value.type)}",
+        "`error > 1e-6`; `ReduceMin` or `ReduceMax` reduces a tensor",
     )
     raise Failed

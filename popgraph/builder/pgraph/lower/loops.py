@@ -1,4 +1,4 @@
-"""Lowers `loop` to ONNX's Loop, or to Scan where nothing but rows says how often it turns."""
+"""Lowers `loop` to ONNX's Loop, or to Scan if only scanned tensors set the trip count."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from popgraph.dialects.onnx.types import UNKNOWN, describe, joined, refined
 from popgraph.dialects.value_types import set_type
 
 LABEL = "turn"
-"""What the graph of one turn is called, unless the text says it."""
+"""Default name of the body graph."""
 
 
 def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -> list[SSAValue]:
-    """The last values of states and the rows of all turns, which are `names` in the graph."""
+    """Lowers a loop; returns final states and stacked rows, called `names` in the graph."""
     if names is None:
         context.source.parse_error(
-            loop.span, "a `loop` stands directly after `=`", "give its results names, and use these"
+            loop.span, "a `loop` must follow `=` directly", "give its results names, and use these"
         )
         raise Failed
     head = lower_head(context, loop, names)
@@ -67,22 +67,22 @@ def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -
 
 
 class _Given(NamedTuple):
-    """What a turn gives, and how the graph around calls what the loop makes of it."""
+    """A result of the loop body, and the name of the corresponding result of the loop."""
 
     result: str
-    """Empty if nobody wants it."""
+    """Empty if the result is unused."""
     value: SSAValue
     info: ValueInfoAttr
 
 
 Written: TypeAlias = tuple[list[str], list[SSAValue]]
-"""The names of the results of a node, and the values of those that are wanted."""
+"""The names of a node's results, and the values of those that are used."""
 
 
 def _lower_turns(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> Written:
-    """A Loop."""
+    """Lowers to a Loop."""
     head.number = _add_input(inner, head.counter, NUMBER, "number")
     steering = head.steering
     going = _add_input(inner, steering.state if steering else None, TRUTH, "going")
@@ -110,11 +110,13 @@ def _lower_turns(
 def _lower_scan(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> Written:
-    """A Scan, in which the turn number is one more state."""
+    """Lowers to a Scan; the iteration number becomes another state."""
     loop = head.loop
     if context.writer.opsets[""] < 9:
         context.source.parse_error(
-            loop.span, "before opset 9, Scan goes through batches only", "`opset 9`, or a later one"
+            loop.span,
+            "before opset 9, Scan supports only batched sequences",
+            "`opset 9`, or a later one",
         )
         raise Failed
     firsts = [one.first for one in head.kept]
@@ -142,8 +144,8 @@ def _results(context: GraphContext, head: Head, given: Sequence[_Given]) -> list
     """
     The names of all results of a node.
 
-    Not every runtime understands a Loop with results that have no name: only where the text says
-    `_` they have none.
+    Some runtimes reject a Loop with unnamed results, so results are unnamed only if the text says
+    `_`.
     """
     if head.loop.gives is not None:
         return [one.result for one in given]
@@ -156,13 +158,13 @@ def _trimmed(operands: list[SSAValue | None]) -> list[SSAValue | None]:
     return operands
 
 
-# --- what a turn begins with --------------------------------------------------------------------
+# --- inputs of the body
 
 
 def _add_input(
     inner: GraphContext, one: Scanned | State | None, type_: Attribute, otherwise: str = ""
 ) -> SSAValue:
-    """An input of the graph of a turn, which the text may not have named."""
+    """Adds an input to the body graph; the text may not name it."""
     if one is None or isinstance(one.name, Missing):
         return inner.writer.add_input(full_name(inner, otherwise), type_)
     text = one.name.text
@@ -180,7 +182,7 @@ def _add_input(
 
 
 def _define_head(inner: GraphContext, head: Head) -> None:
-    """What the names of states and of the turn number mean in a turn."""
+    """Defines the names of states and of the iteration number in the body."""
     for one in head.carried:
         inner.scope.define(one.state.name, one.before)
     if head.counter is None or head.number is None or isinstance(head.counter.name, Missing):
@@ -201,7 +203,7 @@ def _define(inner: GraphContext, scanned: Scanned, value: SSAValue) -> None:
 
 
 def _define_row(inner: GraphContext, scanned: Scanned, rows: SSAValue, number: SSAValue) -> None:
-    """The row of this turn, of a loop that a condition may end before the last one."""
+    """Gathers the row of this iteration; needed if a condition may end the loop early."""
     if isinstance(scanned.name, Missing):
         return
     name = full_name(inner, scanned.name.text)
@@ -209,13 +211,13 @@ def _define_row(inner: GraphContext, scanned: Scanned, rows: SSAValue, number: S
     inner.scope.define(scanned.name, row)
 
 
-# --- what a turn gives --------------------------------------------------------------------------
+# --- outputs of the body
 
 
 def _lower_block(
     context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
 ) -> tuple[dict[str, _Given], list[_Given]]:
-    """Writes the block: what it gives to states, by their names, and what is stacked."""
+    """Lowers the block; returns the updated states by name, and the values to stack."""
     states = [one.name for one in head.carried]
     results = [name.text for name in context.statement.wanted]
     body = inner.within(Scope(inner.source, inner.scope, states=states, results=results))
@@ -246,26 +248,26 @@ def _given(inner: GraphContext, result: str, value: SSAValue) -> _Given:
 
 
 def _next(body: GraphContext, one: Carried) -> SSAValue:
-    """What a turn makes of a state."""
+    """The updated value of a state."""
     name = one.state.name
     value = result_named(body, name)
     if value is one.before:
         body.source.parse_error(
             name.span,
-            f"no statement of the loop gives `{name.text}` another value",
-            f"`{name.text} = ...` in its block; what stays as it is can be read without `with`",
+            f"the loop never updates `{name.text}`",
+            f"`{name.text} = ...` in its block; constants can be read without `with`",
         )
         raise Failed
     if not may_be(value.type, one.type):
         changed = not check_dtype_of(value.type, one.type)
         body.source.mismatch(
             name.span,
-            f"the state `{name.text}` begins as {describe(one.type)}, "
-            f"but a turn makes {describe(value.type)} of it",
-            "`Cast` gives it its element type back"
+            f"the state `{name.text}` is {describe(one.type)} initially, but "
+            f"{describe(value.type)} after an iteration",
+            "`Cast` restores its element type"
             if changed
-            else f"`with {name.text}: {describe(joined(value.type, one.type))} = ...` "
-            "if its size is another in every turn",
+            else f"`with {name.text}: {describe(joined(value.type, one.type))} = ...` if its size "
+            "changes between iterations",
         )
         raise Failed
     one.keeps = value.type == one.type
@@ -273,12 +275,12 @@ def _next(body: GraphContext, one: Carried) -> SSAValue:
 
 
 def _row(body: GraphContext, head: Head, name: str) -> SSAValue:
-    """What a turn adds to a stack."""
+    """The value that an iteration appends to a stack."""
     if not body.scope.defined_here(name):
         body.source.parse_error(
             head.loop.span,
             f"this loop does not define `{name}`",
-            "to the left of `=` stands what is carried, and what every turn defines",
+            "names to the left of `=` are states, or defined in every iteration",
         )
         raise Failed
     return result_named(body, Name(head.loop.span, name))
@@ -294,8 +296,8 @@ def _given_as_said(
         states = ", ".join(f"`{one.name}`" for one in head.carried)
         inner.source.parse_error(
             gives.span,
-            "this block gives less than is carried",
-            f"first stands what {states} become",
+            "this block has fewer results than states",
+            f"the first results are the new values of {states}",
         )
         raise Failed
     values, infos = outputs_of(body, gives.results)
@@ -308,15 +310,15 @@ def _given_as_said(
 
 
 def _check_dtype(inner: GraphContext, one: Carried, target: Target, new: SSAValue) -> None:
-    """Sizes may be others in every turn, elements may not."""
+    """States may change their sizes between iterations, but not their element types."""
     one.keeps = new.type == one.type
     if check_dtype_of(new.type, one.type):
         return
     inner.source.mismatch(
         target.span,
-        f"the state `{one.name}` begins as {describe(one.type)}, "
-        f"but a turn makes {describe(new.type)} of it",
-        "`Cast` gives it its element type back",
+        f"the state `{one.name}` is {describe(one.type)} initially, but {describe(new.type)} "
+        "after an iteration",
+        "`Cast` restores its element type",
     )
     raise Failed
 

@@ -48,7 +48,7 @@ _Meanings = Mapping[str, Expression]
 
 
 def loss_of_call(context: GraphContext, call: Call) -> Loss | None:
-    """The loss that a call names; what the text defines and operators go before it."""
+    """The loss that a call names; definitions of the text and operators take precedence."""
     path = call.path
     if len(path.parts) > 1 or is_operator(path.text) or _is_defined(context, path):
         return None
@@ -66,7 +66,7 @@ def _is_defined(context: GraphContext, path: Path) -> bool:
 
 def _check_spelling(context: GraphContext, path: Path) -> None:
     """
-    Fails at a misspelt loss, unless a `def` looks more like it.
+    Fails on a misspelt loss, unless a `def` is more similar.
 
     Names of operators begin with a capital letter.
     """
@@ -81,7 +81,7 @@ def _check_spelling(context: GraphContext, path: Path) -> None:
 def lower_loss(
     context: GraphContext, call: Call, loss: Loss, names: Sequence[str] | None
 ) -> list[SSAValue]:
-    """The nodes of a loss; the last one gets the names of the results."""
+    """Lowers a loss; the last node has the names of the results."""
     span = call.path.span
     inputs, options = _arguments(context, call, loss)
     meanings: dict[str, Expression] = {
@@ -144,7 +144,7 @@ def _arguments(
 def _target(
     context: GraphContext, loss: Loss, given: Expression, y: SSAValue, span: Span
 ) -> Expression:
-    """The target of an elementwise loss, in the element type of the output."""
+    """The target of an elementwise loss, cast to the element type of the output."""
     if is_literal(found := fold(context, given)):
         return found
     target = lower_value(context, found)
@@ -160,7 +160,7 @@ def _of_classes(
     axis: Expression | None,
     span: Span,
 ) -> tuple[SSAValue, Expression]:
-    """Scores and labels, with the classes along the axis that the formula expects."""
+    """Scores and labels, with classes on the axis that the formula expects."""
     target = lower_value(context, labels)
     found = _given_axis(context, loss, axis, y, target)
     if found is None:
@@ -180,7 +180,7 @@ def _of_classes(
 def _moved(
     context: GraphContext, loss: Loss, y: SSAValue, labels: Expression, rank: int, span: Span
 ) -> tuple[SSAValue, Expression]:
-    """The classes along the axis that the formula expects, and not along the other one."""
+    """Moves the classes to the axis that the formula expects."""
     meanings: dict[str, Expression] = {"y": Computed(span, y), "t": labels}
     if loss.class_axis == 1:  # Rows of scores: a view, where a Transpose would copy.
         rows = _value(context, f"Flatten(y, axis={rank - 1})", meanings, span)
@@ -195,7 +195,7 @@ def _moved(
 def _given_axis(
     context: GraphContext, loss: Loss, axis: Expression | None, y: SSAValue, labels: SSAValue
 ) -> int | None:
-    """The axis of the classes as a call says it: 1, or -1 for the last one."""
+    """The class axis that a call requests: 1, or -1 for the last one."""
     if axis is None:
         return None
     rank = _rank(y, labels, loss)
@@ -211,7 +211,7 @@ def _given_axis(
 
 
 def _rank(y: SSAValue, labels: SSAValue, loss: Loss) -> int | None:
-    """The rank of scores, as far as it is known."""
+    """The rank of scores, if known."""
     rows, given = dims(y.type), dims(labels.type)
     if rows is not None:
         return len(rows)
@@ -222,14 +222,14 @@ def _classes(context: GraphContext, y: SSAValue, span: Span) -> Number:
     sizes = dims(y.type)
     if not sizes or not isinstance(sizes[-1], int):
         context.source.mismatch(
-            span, "nothing says how many classes there are", "the type of the output does"
+            span, "the number of classes is unknown", "declare it in the type of the output"
         )
         raise Failed
     return Number(span, float(sizes[-1]))
 
 
 def _converted(context: GraphContext, value: SSAValue, dtype: str, span: Span) -> Expression:
-    """A value in an element type."""
+    """A value, cast to an element type."""
     found = Computed(span, value)
     if not dtype or dtype_of(value) in ("", dtype):
         return found
@@ -237,7 +237,7 @@ def _converted(context: GraphContext, value: SSAValue, dtype: str, span: Span) -
 
 
 def _with_attributes(operator: Call, loss: Loss, options: Mapping[str, Expression]) -> Call:
-    """The operator of a formula with attributes that a call gives."""
+    """Adds attributes of the call to the operator of a formula."""
     more = [
         Argument(value.span, Name(value.span, loss.attributes[name]), value)
         for name, value in options.items()
@@ -246,7 +246,7 @@ def _with_attributes(operator: Call, loss: Loss, options: Mapping[str, Expressio
 
 
 def _untaken(context: GraphContext, loss: Loss, options: Sequence[str], span: Span) -> Failed:
-    """Notes that a formula has no operator that takes these attributes."""
+    """Reports options that the formula has no operator for."""
     context.source.parse_error(
         span,
         f"`{loss.name}` does not take {' and '.join(map(repr, options))} here",
@@ -256,7 +256,7 @@ def _untaken(context: GraphContext, loss: Loss, options: Sequence[str], span: Sp
 
 
 def _value(context: GraphContext, formula: str, meanings: _Meanings, span: Span) -> Computed:
-    """A formula as a value of the graph, which may be used more than once."""
+    """Lowers a formula to a value, which may be used more than once."""
     return Computed(span, lower_value(context, _placed(_parsed(formula), meanings, span)))
 
 
@@ -271,7 +271,7 @@ def _parsed(formula: str) -> Expression:
 
 
 def _placed(expression: Expression, meanings: _Meanings, span: Span) -> Expression:
-    """A formula at a place of a text, with the meanings of its names in their places."""
+    """Substitutes names in a formula, with the position of the call."""
 
     def of(node: object) -> object:
         match node:

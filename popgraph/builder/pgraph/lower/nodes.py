@@ -32,9 +32,9 @@ def add_node(
     overload: str = "",
 ) -> list[SSAValue]:
     """
-    Writes a node, and gives its results, without those whose name is "".
+    Writes a node; returns its results, without unnamed ones.
 
-    What the writer says against it is a mistake at `span`.
+    Errors of the writer are reported at `span`.
     """
     unfolded = context.file.unfolded.get((domain, op_type, overload), 1)
     context.source.spend(span, NODE * unfolded)
@@ -73,7 +73,7 @@ def add_step(
     span: Span,
     attributes: Mapping[str, object] | None = None,
 ) -> SSAValue:
-    """A node with one result, which is a step on the way to others without a `name`."""
+    """A node with one result; without a `name`, it is an intermediate value."""
     return add_node(context, op_type, operands, [name or next_step(context)], span, attributes)[0]
 
 
@@ -82,14 +82,14 @@ def add_constant(context: GraphContext, array: Array, name: str, span: Span) -> 
 
 
 def whole_numbers(context: GraphContext, given: SSAValue | int | list[int], span: Span) -> SSAValue:
-    """A value of the graph; numbers become a constant."""
+    """A value, or numbers as an i64 constant."""
     if isinstance(given, SSAValue):
         return given
     return add_constant(context, np.array(given, np.int64), next_step(context), span)
 
 
 def locate(context: GraphContext, label: str, span: Span) -> None:
-    """Gives what was written last its place in the text."""
+    """Sets the source location of the last node."""
     written = context.writer.block.last_op
     assert written is not None
     place = FileLineColLoc(
@@ -99,13 +99,13 @@ def locate(context: GraphContext, label: str, span: Span) -> None:
 
 
 def operator_named(context: GraphContext, op_type: str, span: Span) -> Operator:
-    """An operator of ONNX, in the version that the text asks for."""
+    """An ONNX operator in the opset version of the text."""
     path = Path(span, (Name(span, op_type),))
     return operator_of(context.source, path, context.writer.opsets)
 
 
 def describe_node(context: GraphContext, values: Sequence[SSAValue], notes: Notes) -> None:
-    """Writes on the node of a statement, which gives `values`, what is said about it alone."""
+    """Attaches the statement's own annotations to the node that computes `values`."""
     op = values[0].owner if values else context.writer.block.last_op
     if isinstance(op, OnnxOp) and op.parent_block() is context.writer.block:
         notes.put(op, context.file.store)

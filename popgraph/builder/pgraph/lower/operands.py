@@ -1,4 +1,4 @@
-"""Lowers the inputs of a node: expressions first, then the literals, which take their dtypes."""
+"""Lowers the inputs of a node: expressions first, then untyped literals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def operands_of(
     """
     The values of a node's inputs.
 
-    Literals come last: without a dtype of their own they take one that fits the others.
+    Literals are lowered last: their element type follows the other inputs.
     """
     values: list[SSAValue | None] = [None] * len(inputs)
     failed = False

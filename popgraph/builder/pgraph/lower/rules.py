@@ -1,4 +1,4 @@
-"""The rules of lowering: which function lowers each kind of expression and of statement."""
+"""Dispatches expressions and statements to the functions that lower them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from popgraph.builder.pgraph.syntax.tree import (
 
 
 def lower_statement(context: GraphContext, statement: Statement, notes: Notes) -> None:
-    """A statement by its kind; `notes` are what its annotations say."""
+    """Lowers a statement by kind; `notes` are its annotations."""
     match statement:
         case Region():
             lower_statements(context, statement.body.statements)
@@ -70,9 +70,9 @@ def lower_expression(
     context: GraphContext, expression: Expression, names: Sequence[str] | None
 ) -> list[SSAValue]:
     """
-    The values of an expression by its kind, after what is known now has been computed.
+    Lowers an expression by kind, after constant folding.
 
-    `names` are those of the results in the graph; None for a value within another expression.
+    `names` are those of the results in the graph; None for a nested expression.
     """
     match expression:
         case Branches():
@@ -107,7 +107,7 @@ RULES = Rules(lower_expression, lower_statement)
 def _only_name(
     context: GraphContext, expression: Expression, names: Sequence[str] | None
 ) -> str | None:
-    """The name of the one result that an expression has; fails if several are wanted."""
+    """The name of an expression's only result; fails if several are requested."""
     if names is None:
         return None
     if len(names) != 1:
@@ -121,7 +121,7 @@ def _only_name(
 
 
 def _lower_name(context: GraphContext, name: Name, result: str | None) -> list[SSAValue]:
-    """The value that a name means; under another name it is an Identity."""
+    """The value of a name; under another name it becomes an Identity."""
     value = context.scope.value(name)
     return (
         [value] if result is None else add_node(context, "Identity", [value], [result], name.span)
@@ -137,14 +137,14 @@ def _lower_computed(expression: Computed) -> SSAValue:
 def _refuse_graph(context: GraphContext, graph: Graph) -> list[SSAValue]:
     context.source.parse_error(
         graph.span,
-        "a graph is no value",
-        "it is given to an attribute: `Loop(n, true, x, body=graph ...)`, "
-        "`If(c, then_branch=graph ..., else_branch=graph ...)`",
+        "a graph is not a value",
+        "pass it as an attribute: `Loop(n, true, x, body=graph ...)`, `If(c, then_branch=graph "
+        "..., else_branch=graph ...)`",
     )
     raise Failed
 
 
 def _refuse_freeze(context: GraphContext, statement: Freeze) -> None:
     context.source.parse_error(
-        statement.span, f"`{statement.keyword}` stands in a `train` section", ""
+        statement.span, f"`{statement.keyword}` belongs in a `train` section", ""
     )

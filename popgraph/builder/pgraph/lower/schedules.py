@@ -16,27 +16,27 @@ from popgraph.support.names import Names
 
 
 def linear(at: int, steps: int, end: float = 0.0) -> float:
-    """From 1 to `end` in a straight line, in so many steps."""
+    """From 1 to `end`, linearly over `steps` steps."""
     return 1 + (end - 1) * _share(at, steps)
 
 
 def cosine(at: int, steps: int, end: float = 0.0) -> float:
-    """From 1 to `end` along half a wave, in so many steps (Loshchilov and Hutter 2016)."""
+    """From 1 to `end` along half a cosine wave over `steps` steps (Loshchilov and Hutter 2016)."""
     return end + (1 - end) * (1 + cos(pi * _share(at, steps))) / 2
 
 
 def step(at: int, every: int, factor: float = 0.1) -> float:
-    """Multiplied by `factor` after `every` so many steps."""
+    """Multiplied by `factor` after every `every` steps."""
     return float(factor ** (at // every))
 
 
 def exponential(at: int, factor: float, every: int = 1) -> float:
-    """As `step`, but a little in each step."""
+    """Like `step`, but continuous: `factor ** (t / every)`."""
     return float(factor ** (at / every))
 
 
 def constant(at: int) -> float:
-    """1 all the time, for a warmup alone."""
+    """Always 1; useful with a warmup."""
     return 1.0
 
 
@@ -59,31 +59,31 @@ PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "cosine": {"decay_steps": "steps", "alpha": "end", "warmup_steps": "warmup"},
     "exponential": {"decay_steps": "every", "decay_rate": "factor"},
 }
-"""Parameters in the words of Keras."""
+"""Keras names of parameters."""
 
 WARMUP = "warmup"
-"""What every schedule takes: so many steps in which the rate rises in a straight line."""
+"""Parameter of every schedule: steps of a linear warmup."""
 
 _COUNTS = ("steps", "every", WARMUP)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """`cosine(steps=1000, warmup=100)`: by what the learning rate is multiplied in each step."""
+    """`cosine(steps=1000, warmup=100)`: the factor of the learning rate in each step."""
 
     name: str
     arguments: Mapping[str, int | float] = field(default_factory=dict)
     warmup: int = 0
 
     def factor(self, at: int) -> float:
-        """The factor in one step; the first is 0. The warmup comes before everything else."""
+        """The factor in a step, counted from 0. The warmup precedes the schedule."""
         if at < self.warmup:
             return (at + 1) / self.warmup
         return SCHEDULES[self.name](at - self.warmup, **self.arguments)
 
 
 def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedule:
-    """The schedule that an expression names; fails if there is none."""
+    """Parses a schedule; fails if there is none of this name."""
     arguments: tuple[Argument, ...] = ()
     match expression:
         case Name():
@@ -106,7 +106,7 @@ def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedul
 
 
 def _in_our_words(argument: Argument, schedule: str) -> Argument:
-    """An argument under our name of the parameter."""
+    """Renames a Keras parameter."""
     keyword = argument.keyword
     if keyword is None:
         return argument
@@ -125,6 +125,6 @@ def _number(source: Source, scope: Scope, argument: Argument, key: str) -> int |
         case Number(value=number) if not counts and number >= 0:
             return number
     least = "0" if key == WARMUP or not counts else "1"
-    kind = "a whole number" if counts else "a number"
-    source.parse_error(value.span, f"`{key}` is {kind} from {least} on")
+    kind = "an integer" if counts else "a number"
+    source.parse_error(value.span, f"`{key}` must be {kind} of at least {least}")
     raise Failed

@@ -1,4 +1,4 @@
-"""Lowers statements one after the other; a mistake fails its statement, and the others go on."""
+"""Lowers statements in order; an error skips only its statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.support.errors import PopgraphError
 
 
 def lower_statements(context: GraphContext, statements: Sequence[Statement]) -> None:
-    """Follows the rule of each statement; mistakes are noted in the source."""
+    """Lowers statements; errors are recorded in the source."""
     context.scope.announce(statements)
     for statement in statements:
         try:
@@ -34,14 +34,14 @@ def lower_statements(context: GraphContext, statements: Sequence[Statement]) -> 
 
 
 def _fail(context: GraphContext, statement: Statement) -> None:
-    """Makes known what the statement would have defined: to use it is no second mistake."""
+    """Defines the names of a failed statement, so that their uses are not reported as well."""
     for name in defined_by(statement):
         if not context.scope.defined_here(name.text):
             context.scope.define(name, None)
 
 
 def defining(context: GraphContext, statement: Statement, notes: Notes) -> GraphContext:
-    """The context of a statement that defines names; fails if they are defined already."""
+    """The context of a statement that defines names; fails if they are already defined."""
     names = defined_by(statement)
     for name in names:
         context.scope.check_new(name)

@@ -24,38 +24,39 @@ from popgraph.builder.pgraph.syntax.tree import (
 from popgraph.dialects.onnx.types import Dim, describe, dims
 
 END = (1 << 63) - 1
-"""As ONNX says it: until the end of the axis."""
+"""ONNX's value for "to the end of the axis"."""
 
 Word: TypeAlias = Expression | Slice | Everything | Missing
 PickedIndex: TypeAlias = SSAValue | int
-"""What a word that picks means: a number, or a value of the graph."""
+"""An index: an integer, or a value of the graph."""
 
 
 @dataclass
 class Parts:
     """
-    What to do with a tensor, in this order; axes are those of the tensor before.
+    The operations of a subscript, in this order; axes refer to the tensor before each.
 
-    Axes after `...` are counted from the end where the rank is not known.
+    Axes after `...` count from the end if the rank is unknown.
     """
 
     slices: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Axis, start, stop, step."""
     picked: list[tuple[int, PickedIndex]] = field(default_factory=list)
-    """Axes of which one place stays, or those that a list or a tensor names: Gather."""
+    """Axes indexed by an integer, a list or a tensor: Gather."""
     new_axes: list[int] = field(default_factory=list)
-    """Where axes of one stand in the result."""
+    """Positions of new axes of size 1 in the result."""
 
 
 def lower_subscripts(context: GraphContext, index: Index, name: str | None) -> SSAValue:
-    """The value of `x[...]`; the last node gives it the name."""
+    """Lowers `x[...]`; the last node has the name."""
     value = lower_value(context, index.operand)
     parts = _Reader(context, index, dims(value.type)).parts()
     todo: list[tuple[str, list[PickedIndex | list[int]], dict[str, object]]] = []
     if parts.slices:
         axes, starts, stops, steps = map(list, zip(*parts.slices, strict=True))
         todo.append(_slice(context, index, starts, stops, axes, steps))
-    # Of axes counted from the front the last goes first, of those from the end the first.
+    # Indexed axes change later positions: process nonnegative axes from last to first, negative
+    # ones from first to last.
     order = sorted(parts.picked, key=lambda one: one[0] if one[0] < 0 else -one[0])
     todo += [("Gather", [place], {"axis": axis}) for axis, place in order]
     if parts.new_axes:
@@ -80,7 +81,7 @@ def _slice(
     axes: list[int],
     steps: list[int],
 ) -> tuple[str, list[PickedIndex | list[int]], dict[str, object]]:
-    """Slice; its older versions have attributes in the place of inputs, and no steps."""
+    """A Slice; its older versions have attributes instead of inputs, and no steps."""
     operator = operator_named(context, "Slice", index.span)
     if operator.takes("starts"):
         return "Slice", [starts, stops, axes, steps], {}
@@ -93,7 +94,7 @@ def _slice(
 
 
 class _Reader:
-    """Reads the words between the brackets; fails where they make no sense."""
+    """Parses subscripts; fails on invalid ones."""
 
     def __init__(self, context: GraphContext, index: Index, sizes: Sequence[Dim] | None) -> None:
         self.context = context
@@ -110,12 +111,12 @@ class _Reader:
         ]
         whole = [place for place, one in enumerate(words) if isinstance(one, Everything)]
         if len(whole) > 1:
-            self.source.parse_error(words[whole[1]].span, "`...` may stand once")
+            self.source.parse_error(words[whole[1]].span, "`...` may occur only once")
             raise Failed
         axes = _axes(words)
         if self.sizes is not None and axes > len(self.sizes):
             self.source.mismatch(
-                self.index.span, f"{axes} axes are named here, the tensor has {len(self.sizes)}"
+                self.index.span, f"{axes} axes are indexed, but the tensor has {len(self.sizes)}"
             )
             raise Failed
         cut = whole[0] if whole else len(words)
@@ -126,7 +127,7 @@ class _Reader:
         return self._found
 
     def after(self, words: Sequence[Word], cut: int, before: int) -> None:
-        """The words after `...`, on the last axes."""
+        """Processes the subscripts after `...`, on the last axes."""
         axes = _axes(words)
         if self.sizes is None:
             kept = self.walk(words, -axes)
@@ -138,7 +139,7 @@ class _Reader:
         self._found.new_axes += [start + place for place, new in enumerate(kept) if new]
 
     def walk(self, words: Sequence[Word], axis: int) -> list[bool]:
-        """Goes through words from an axis on; for every axis of the result: is it new?"""
+        """Processes subscripts from an axis on; returns for every result axis whether it is new."""
         kept: list[bool] = []
         for word in words:
             match word:
@@ -157,7 +158,7 @@ class _Reader:
         return kept
 
     def pick(self, word: Expression, axis: int) -> int:
-        """Notes what is picked on an axis, and how many axes that leaves of it."""
+        """Records an index on an axis; returns the number of axes that remain of it."""
         if isinstance(word, Number) and isinstance(word.value, int):
             self._found.picked.append((axis, self.from_front(word.value, word.span, axis)))
             return 0
@@ -170,7 +171,7 @@ class _Reader:
         if self._list is not None:
             self.source.parse_error(
                 word.span,
-                "only one axis may be given several places",
+                "only one axis may have several indices",
                 "`x[a][:, b]` takes them one after the other, `GatherND(x, indices)` in pairs",
             )
             raise Failed
@@ -178,23 +179,23 @@ class _Reader:
         return 1 if sizes is None else len(sizes)
 
     def check_whole(self, word: Expression, value: SSAValue) -> None:
-        """Fails unless a value can say places."""
+        """Fails unless a value has an index type."""
         found = describe(value.type)
         if found.split("[")[0] in ("i32", "i64", "unknown"):
             return
         masks = found.startswith("bool")
         self.source.mismatch(
             word.span,
-            f"a place is a whole number, this is {found}",
+            f"an index must be an integer, not {found}",
             "`x if mask else 0.0` keeps the shape, `Compress(x, mask)` does not" if masks else "",
         )
         raise Failed
 
     def from_front(self, number: int, span: Span, axis: int) -> int:
-        """A place on an axis; older versions of Gather do not count from the end."""
+        """An index on an axis; older versions of Gather reject negative ones."""
         size = self.sizes[axis] if self.sizes is not None and axis >= 0 else None
         if isinstance(size, int) and not -size <= number < size:
-            self.source.mismatch(span, f"this axis has {size} places, there is no {number}")
+            self.source.mismatch(span, f"index {number} is out of range for an axis of size {size}")
             raise Failed
         operator = operator_named(self.context, "Gather", self.index.span)
         if number >= 0 or operator.since >= 11:
@@ -202,7 +203,7 @@ class _Reader:
         if not isinstance(size, int):
             self.source.parse_error(
                 span,
-                f"{operator.shown} does not count from the end",
+                f"{operator.shown} does not support negative indices",
                 "`opset 11` or a later one does",
             )
             raise Failed
@@ -211,7 +212,7 @@ class _Reader:
     def bounds(self, word: Slice) -> tuple[int, int, int]:
         step = self.number(word.step, 1)
         if step == 0:
-            self.source.parse_error(word.span, "the step of a slice is not 0")
+            self.source.parse_error(word.span, "the step of a slice must not be 0")
             raise Failed
         start = self.number(word.start, 0 if step > 0 else END)
         stop = self.number(word.stop, END if step > 0 else -END)
@@ -225,12 +226,12 @@ class _Reader:
             return max(-END, min(END, found.value))
         self.source.parse_error(
             word.span,
-            "the ends of a slice are whole numbers that are known now",
+            "the ends of a slice must be integer constants",
             "`Slice(x, starts, ends, axes)` takes values of the graph",
         )
         raise Failed
 
 
 def _axes(words: Sequence[Word]) -> int:
-    """How many axes of the tensor these words are about."""
+    """The number of tensor axes that these subscripts consume."""
     return sum(not isinstance(one, Missing | Everything) for one in words)

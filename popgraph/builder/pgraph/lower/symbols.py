@@ -16,7 +16,7 @@ from popgraph.support import dtypes
 
 
 def lower_binary(context: GraphContext, expression: Binary, name: str | None) -> SSAValue:
-    """`a + b`: the operator that the symbol stands for; `a != b` is `not (a == b)`."""
+    """`a + b`  ->  Add; `a != b`  ->  Not(Equal(a, b))."""
     span = expression.span
     symbol = "==" if expression.symbol == "!=" else expression.symbol
     operator = operator_named(context, SYMBOLS[symbol], span)
@@ -31,7 +31,7 @@ def lower_binary(context: GraphContext, expression: Binary, name: str | None) ->
 def _implied_attributes(
     operator: Operator, operands: Sequence[SSAValue | None]
 ) -> dict[str, object]:
-    """Attributes without which an infix operator would not compute what its symbol says."""
+    """Attributes required for the meaning of a symbol: `%` of floats is Mod with fmod."""
     floats = any(value is not None and _is_float(dtype_of(value)) for value in operands)
     return {"fmod": 1} if operator.op_type == "Mod" and floats else {}
 
@@ -49,7 +49,7 @@ def lower_unary(context: GraphContext, expression: Unary, name: str | None) -> S
 
 
 def lower_choice(context: GraphContext, choice: Choice, name: str | None) -> SSAValue:
-    """`a if c else b`, of every element: Where."""
+    """`a if c else b`  ->  Where, elementwise."""
     where = operator_named(context, "Where", choice.span)
     operands = operands_of(context, where, [choice.condition, choice.then, choice.otherwise])
     return add_step(context, "Where", operands, name, choice.span)

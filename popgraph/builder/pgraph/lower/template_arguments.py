@@ -34,10 +34,9 @@ def bind(
     caller: GraphContext, definition: Definition, call: Call, scope: Scope
 ) -> dict[str, Definition]:
     """
-    Gives the parameters of a template their meanings, in the order of its head.
+    Binds the parameters of a template, in the order of its head.
 
-    The result are the templates among the arguments, under names that the file of the called
-    template does not know.
+    Returns the templates among the arguments, under names unknown to the called template's file.
     """
     template = definition.template
     given = _given(caller, definition, call)
@@ -59,7 +58,7 @@ def bind(
 
 
 def _given(caller: GraphContext, definition: Definition, call: Call) -> dict[str, Argument]:
-    """The arguments of a call by the names of the parameters."""
+    """The arguments of a call by parameter."""
     formals = [formal.name.text for formal in definition.template.formals]
     given: dict[str, Argument] = {}
     for place, argument in enumerate(call.arguments):
@@ -111,7 +110,7 @@ def _meaning(
             caller.source.parse_error(
                 call.path.span,
                 f"`{definition.template.name.text}` needs `{formal.name.text}`",
-                f"its head stands in line {definition.template.span.line} of "
+                f"it is defined in line {definition.template.span.line} of "
                 f"{definition.context.source.filename}",
             )
             raise Failed
@@ -131,7 +130,7 @@ def _meaning(
 
 
 def _names_operator(caller: GraphContext, found: Expression) -> bool:
-    """Whether an argument is an operator or a template, for a parameter that is called."""
+    """Whether an argument names an operator or a template, for a parameter that is called."""
     return (
         isinstance(found, Name)
         and not caller.scope.taken(found.text)
@@ -148,7 +147,9 @@ def _unify(
     scope: Scope,
     span: Span,
 ) -> None:
-    """Settles the names of dimensions in the type of a parameter; fails where it does not fit."""
+    """
+    Unifies the dimension names of a parameter's type with the argument; fails if it does not fit.
+    """
     sizes = dims(found)
     source = definition.context.source
     fits = True
@@ -170,7 +171,7 @@ def _unify(
 
 
 def _settled(source: Source, dim: Expression, size: Dim, scope: Scope) -> bool:
-    """Whether a dimension fits; a name that means nothing yet means this size from now on."""
+    """Whether a dimension fits; an unbound name is bound to this size."""
     known = folded(source, dim, scope.known)
     if isinstance(known, Number):
         return not isinstance(size, int) or known.value == size

@@ -1,4 +1,4 @@
-"""Lowers calls of a `def` by expansion: its statements are written out once more."""
+"""Lowers calls of a `def` by inlining its statements."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import Call, Name, Template
 
 MOST_CALLS = 80
-"""So deep a `def` may call others."""
+"""Deepest nesting of `def` calls."""
 
 
 def lower_template_call(
     context: GraphContext, definition: Definition, call: Call, names: Sequence[str] | None
 ) -> list[SSAValue]:
-    """The results of the statements of a `def`."""
+    """Inlines a `def`; returns its results."""
     template = definition.template
     definition.context.called.add(template.name.text)
     context.source.spend(call.path.span, ITERATION)
@@ -55,7 +55,7 @@ def lower_template_call(
 
 
 def _renamed(template: Template, given: Sequence[str]) -> dict[str, str]:
-    """The names that the caller gives to the results."""
+    """The caller's names of the results."""
     return {
         target.name.text: name
         for target, name in zip(template.outputs, given, strict=False)
@@ -64,7 +64,7 @@ def _renamed(template: Template, given: Sequence[str]) -> dict[str, str]:
 
 
 def _written_out(inner: GraphContext, template: Template, given: Sequence[str]) -> list[SSAValue]:
-    """The results of a template that are wanted, of which `given` are the names."""
+    """Lowers the statements of a template; returns the results that have a name in `given`."""
     lower_statements(inner, template.body.statements)
     inner.scope.use(target.name for target in template.outputs)
     return [
@@ -75,14 +75,14 @@ def _written_out(inner: GraphContext, template: Template, given: Sequence[str]) 
 
 
 def _check_depth(context: GraphContext, called: Definition, call: Call) -> None:
-    """Fails where one call more would be inside of too many."""
+    """Fails if calls are nested too deeply."""
     if len(context.calls) < MOST_CALLS:
         return
     name = called.template.name.text
-    what = f"this is the call of a `def` within {MOST_CALLS} others"
-    hint = "write some of them out, or let the graph call one after the other"
+    what = f"calls of `def`s are nested more than {MOST_CALLS} levels deep"
+    hint = "inline some of them, or let the graph call them in sequence"
     if called.full_name in context.calls:
-        what, hint = f"`{name}` calls itself without an end", ""
+        what, hint = f"`{name}` calls itself endlessly", ""
     context.source.parse_error(call.path.span, what, hint)
     raise Failed
 
@@ -90,7 +90,7 @@ def _check_depth(context: GraphContext, called: Definition, call: Call) -> None:
 def _check_results(
     context: GraphContext, template: Template, call: Call, names: Sequence[str] | None
 ) -> None:
-    """Fails if more results are wanted than there are."""
+    """Fails if a call requests more results than there are."""
     count = len(template.outputs)
     if names is None or len(names) <= count:
         return

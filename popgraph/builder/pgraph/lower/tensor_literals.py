@@ -1,4 +1,4 @@
-"""Lowers literals such as `[1, 2]` and `f16(0.5)` to constants of a fitting dtype."""
+"""Lowers literals such as `[1, 2]` and `f16(0.5)` to constants of a fitting element type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.types import describe
 def lower_literal(
     context: GraphContext, expression: Expression, dtype: str | None, name: str | None
 ) -> SSAValue:
-    """A constant; it is a step without a `name`."""
+    """Lowers a literal to a constant; without a `name`, it is an intermediate value."""
     typed = typed_literal(expression)
     if typed is None and not is_literal(expression):
         context.source.parse_error(
@@ -46,7 +46,7 @@ def literal_dtype(
     values: Sequence[SSAValue | None],
     expression: Expression,
 ) -> str:
-    """The dtype of a literal input: that of the inputs it must agree with, or one allowed."""
+    """The element type of a literal input: that of related inputs, or an allowed one."""
     for other in operator.like(place):
         value = values[other] if other < len(values) else None
         if value is not None and (dtype := dtype_of(value)):
@@ -58,6 +58,6 @@ def literal_dtype(
 
 
 def dtype_of(value: SSAValue) -> str:
-    """The dtype of a tensor; empty when nothing is known about it."""
+    """The element type of a tensor; empty if unknown."""
     shown = describe(value.type)
     return shown.split("[")[0] if "[" in shown else ""

@@ -53,18 +53,18 @@ class OptimizerCall:
     name: str
     arguments: dict[str, int | float | bool | str] = field(default_factory=dict)
     where: str = ""
-    """The place in the text, for whoever finds that there is no such optimizer."""
+    """The position in the text, for errors about the optimizer's name."""
     span: Span = field(default=Span(1, 1, 1, 2), compare=False)
 
 
 @dataclass(frozen=True)
 class TrainingSection:
     """
-    What a `train` section says: the graph with its loss among the outputs, and the optimizer.
+    A `train` section: the graph with its loss among the outputs, and the optimizer.
 
-    `inputs` are those that only training needs, such as labels. `terms` are the numbers that the
-    loss is computed from; they are outputs, too. `frozen` are the weights that stay as they are:
-    constants of this graph.
+    `inputs` are additional inputs for training, such as labels. `terms` are the scalars that the
+    loss is computed from, which are outputs, too. `frozen` are weights that are constants of this
+    graph.
     """
 
     graph: str
@@ -76,12 +76,12 @@ class TrainingSection:
     terms: tuple[str, ...] = ()
     frozen: tuple[str, ...] = ()
     step_options: Mapping[str, object] = field(default_factory=dict)
-    """How a step runs, as `support/step_options.py` lists it."""
+    """Step options, see `support/step_options.py`."""
 
 
 @dataclass
 class _Settings:
-    """What a section says besides the statements that belong to the graph."""
+    """The settings of a section, and the statements that belong to its graph."""
 
     optimizer: OptimizerCall | None = None
     schedule: Schedule | None = None
@@ -93,7 +93,7 @@ class _Settings:
 def lower_training_expression(
     context: GraphContext, expression: Expression, names: Sequence[str] | None
 ) -> list[SSAValue]:
-    """An expression by its kind; losses have short names, but not within graphs and templates."""
+    """Lowers an expression by kind; outside of subgraphs and templates, losses have short names."""
     outermost = not context.is_inner and not context.calls
     if outermost and isinstance(expression, Call):
         loss = loss_of_call(context, expression)
@@ -105,11 +105,11 @@ def lower_training_expression(
 
 
 def _check_called(context: GraphContext, name: Name) -> None:
-    """Fails at the name of a loss without arguments, unless a value has this name."""
+    """Fails on the name of a loss without arguments, unless a value has this name."""
     loss = None if context.scope.taken(name.text) else loss_named(name.text)
     if loss is not None:
         context.source.parse_error(
-            name.span, f"`{name.text}` does not say what it is the loss of", f"`{loss.usage}`"
+            name.span, f"`{name.text}` needs the value to compute the loss of", f"`{loss.usage}`"
         )
         raise Failed
 
@@ -118,14 +118,14 @@ TRAINING_RULES = Rules(lower_training_expression, lower_statement)
 
 
 def check_loss(context: GraphContext, value: SSAValue, span: Span) -> None:
-    """Notes a mistake at `span` unless the loss may be a single number."""
+    """Reports a loss that cannot be a scalar."""
     sizes = dims(value.type)
     if sizes is not None and any(size not in (1, None) for size in sizes):
         context.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
 
 
 def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSection | None:
-    """The section as data; None when something is wrong with it, which the source then knows."""
+    """Lowers a section; None if it has errors, which the source then holds."""
     said = _settings(file, train)
     assert graph.name is not None, "the grammar wants a name here"
     context = context_of_graph(file, graph, TRAINING_RULES)
@@ -161,7 +161,7 @@ def _names(graph: Graph) -> list[str]:
 
 
 def _settings(context: FileContext, train: Train) -> _Settings:
-    """The optimizer, and the statements that belong to the graph."""
+    """The optimizer and other settings, and the statements that belong to the graph."""
     found = _Settings()
     for statement in train.body.statements:
         try:
@@ -192,7 +192,7 @@ def _step_option(source: Source, name: str, value: Number | Text) -> object:
 
 
 def _terms(context: GraphContext, statements: Sequence[Statement]) -> tuple[str, ...]:
-    """The numbers with a name that the loss is computed from."""
+    """The named scalars in the expression of the loss."""
     for statement in statements:
         match statement:
             case Assignment(targets=[Target(name=Name(text="loss"))], value=value):
@@ -214,7 +214,9 @@ def _loss(context: GraphContext, train: Train) -> SSAValue | None:
     name = Name(train.span, LOSS)
     if not context.scope.taken(LOSS):
         context.source.parse_error(
-            train.span, "training needs a `loss`", "`loss = nll(y, labels)` says what to make small"
+            train.span,
+            "training needs a `loss`",
+            "`loss = nll(y, labels)` defines the value to minimize",
         )
         return None
     try:
@@ -228,7 +230,7 @@ def _loss(context: GraphContext, train: Train) -> SSAValue | None:
 def optimizer_call(
     source: Source, expression: Expression, scope: Scope | None = None
 ) -> OptimizerCall:
-    """`SGD(0.1, momentum=0.9)`: the name and the arguments; the first may be the learning rate."""
+    """Parses `SGD(0.1, momentum=0.9)`; the first argument may be the learning rate."""
     if isinstance(expression, Name):
         span = expression.span
         return OptimizerCall(expression.text, {}, source.where(span), span)
@@ -261,7 +263,7 @@ def _key(source: Source, argument: Argument, place: int) -> str:
         return "learning_rate"
     source.parse_error(
         argument.span,
-        "only the learning rate may stand without a name",
+        "only the learning rate may be positional",
         "`SGD(0.1, momentum=0.9)`",
     )
     raise Failed

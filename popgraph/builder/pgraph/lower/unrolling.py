@@ -1,4 +1,4 @@
-"""Lowers `for` by unrolling: the statements of its body, once per turn."""
+"""Lowers `for` by unrolling its body."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.builder.pgraph.syntax.tree import Expression, For, Items, Name, Nu
 
 
 def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
-    """The statements of a `for`, once a turn; names of values begin with the turn."""
+    """Unrolls a `for`; names of values are prefixed by the iteration."""
     for target in loop.targets:
         if isinstance(target.name, Name):
             context.scope.check_new(target.name)
@@ -31,7 +31,7 @@ def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
 
 
 def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Expression]]]:
-    """The number of every turn, and what the names of the loop mean in it."""
+    """Yields each iteration's number, and the values of the loop names in it."""
     if isinstance(loop.range, Range):
         first, last = _whole(context, loop.range.first), _whole(context, loop.range.last)
         context.source.spend(loop.range.span, ITERATION * max(0, last - first))
@@ -41,7 +41,7 @@ def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Exp
     items = known(context, loop.range)
     if not isinstance(items, Items):
         context.source.parse_error(
-            loop.range.span, "`for` goes through a range or a list", "`0..12`, `[64, 128]`"
+            loop.range.span, "`for` iterates over a range or a list", "`0..12`, `[64, 128]`"
         )
         raise Failed
     context.source.spend(loop.range.span, ITERATION * len(items.items))
@@ -50,14 +50,14 @@ def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Exp
 
 
 def _spread(context: GraphContext, loop: For, item: Expression) -> Sequence[Expression]:
-    """An item for each of the names of a loop."""
+    """Unpacks an item into the names of a loop."""
     if len(loop.targets) == 1:
         return [item]
     if isinstance(item, Items) and len(item.items) == len(loop.targets):
         return item.items
     context.source.parse_error(
         item.span,
-        f"this cannot be given to {len(loop.targets)} names",
+        f"this cannot be unpacked into {len(loop.targets)} names",
         "`for (c, stride) in [[64, 1], [128, 2]]`",
     )
     raise Failed
@@ -67,5 +67,5 @@ def _whole(context: GraphContext, expression: Expression) -> int:
     found = known(context, expression)
     if isinstance(found, Number) and isinstance(found.value, int):
         return found.value
-    context.source.parse_error(found.span, "a range goes from a whole number to another")
+    context.source.parse_error(found.span, "the ends of a range must be integers")
     raise Failed

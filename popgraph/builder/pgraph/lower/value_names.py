@@ -1,4 +1,4 @@
-"""Names of values: those of the text with a prefix, of steps to a result, of calls."""
+"""Names of values: prefixed names of the text, intermediate values, calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from popgraph.builder.pgraph.lower.context import GraphContext
 
 
 def full_name(context: GraphContext, name: str) -> str:
-    """The name in the graph of what the text calls `name` here."""
+    """The unique name in the graph for a name of the text."""
     wanted = context.renamed.get(name, context.prefix + name)
     full, number = wanted, 1
     while name and context.writer.has_value(full):
@@ -18,7 +18,7 @@ def full_name(context: GraphContext, name: str) -> str:
 
 
 def next_step(context: GraphContext) -> str:
-    """The name of the next value on the way to the result of this statement."""
+    """The name of the next intermediate value of this statement."""
     statement = context.statement
     stem = context.renamed.get(statement.stem, context.prefix + statement.stem)
     while True:
@@ -29,7 +29,7 @@ def next_step(context: GraphContext) -> str:
 
 
 def call_label(context: GraphContext, template: str, names: Sequence[str] | None) -> str:
-    """What the names of the values inside a call begin with."""
+    """The unique prefix of values inside a call."""
     stem = f"{context.prefix}{template}"
     defined = context.statement.stem
     if defined not in context.renamed:

@@ -1,4 +1,4 @@
-"""Lowers `weight` and `const`, which have an initial value, and `let`, which names a known one."""
+"""Lowers `weight`, `const` and `let`."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def lower_constant(context: GraphContext, constant: Constant, notes: Notes) -> N
 
 
 def lower_let(context: GraphContext, statement: Static) -> None:
-    """`let heads = width / 64`: no node."""
+    """`let heads = width / 64`: defines a constant without a node."""
     context.scope.define(statement.name, known(context, statement.value), "name")

@@ -1,1 +1,1 @@
-"""Printing: a syntax tree, a graph or a module as `.pgraph` text."""
+"""Prints a syntax tree, a graph or a module as `.pgraph` text."""

@@ -45,7 +45,7 @@ WIDTH = 100
 INDENT = "    "
 
 PIPE, CHOICE, OR, AND, NOT, COMPARISON, SUM, PRODUCT, UNARY, POWER, PRIMARY = range(11)
-"""How tightly expressions bind, from the loosest on."""
+"""Precedence levels, lowest first."""
 
 STRENGTH = {
     "|>": PIPE,
@@ -60,31 +60,28 @@ STRENGTH = {
     "@": PRODUCT,
     "**": POWER,
 }
-"""How tightly each infix operator binds; the others are comparisons."""
+"""Precedence of each infix operator; others are comparisons."""
 
 Written = Callable[[Graph | Branches | Loop, int, int], str]
-"""
-Writes what has a block of its own, for a line that is indented so many times, and where so many
-characters stand before it.
-"""
+"""Prints a node with a block, given the indentation depth of its line and the start column."""
 
 
 @cache
 def reserved() -> frozenset[str]:
-    """The grammar's words: as names they stand in backticks."""
+    """The keywords of the grammar; as names they are quoted in backticks."""
     patterns = [terminal.pattern for terminal in language().terminals]
     words = (one.value.split("(?=")[0] for one in patterns if _is_word(one))
     return frozenset(words)
 
 
 def _is_word(pattern: Pattern) -> bool:
-    """Whether this is a word, wherever it stands or before some others only."""
+    """Whether a pattern is a keyword, possibly with a lookahead."""
     least = r"\w+" if isinstance(pattern, PatternStr) else r"\w+\(\?=.*"
     return bool(re.fullmatch(least, pattern.value))
 
 
 def name_text(name: str) -> str:
-    """A name as it may stand in a text: in backticks, unless it is an identifier."""
+    """A name, in backticks unless it is a plain identifier."""
     plain = re.fullmatch(r"[^\W\d]\w*", name) and name not in reserved()
     return name if plain else quote(name, "`")
 
@@ -94,17 +91,17 @@ def path_text(path: Path) -> str:
 
 
 def number_text(number: Number) -> str:
-    """As the text wrote it; else the shortest that reads back as the same number."""
+    """The spelling in the text, otherwise the shortest that reads back as the same number."""
     return number.spelling or repr(number.value)
 
 
 class ExpressionText:
-    """Writes expressions; `blocks` writes those that hold statements."""
+    """Prints expressions; `blocks` prints those that contain statements."""
 
     def __init__(self, blocks: Written) -> None:
         self.blocks = blocks
         self._written: dict[tuple[int, int], tuple[Argument, str]] = {}
-        """By the argument, which is kept for as long as its number means it, and the depth."""
+        """Cache by argument id and depth; keeps the argument alive, so that its id stays valid."""
 
     def annotation(self, annotation: Annotation, depth: int = 0) -> str:
         path = path_text(annotation.path)
@@ -129,7 +126,7 @@ class ExpressionText:
                 return f"{name_text(type_.dtype.text)}[{', '.join(dims)}]"
 
     def expression(self, expression: Expression, column: int = 0, depth: int = 0) -> str:
-        """The text of an expression that begins at `column`, in a line indented `depth` times."""
+        """Prints an expression that begins at `column`, in a line indented `depth` times."""
         match expression:
             case Name():
                 return name_text(expression.text)
@@ -193,9 +190,10 @@ class ExpressionText:
 
     def argument(self, argument: Argument, depth: int) -> str:
         """
-        Written once at each depth.
+        Prints an argument, cached per depth.
 
-        What does not fit is tried one level deeper: calls within calls would double the work.
+        An argument that does not fit is printed again one level deeper: without the cache, the work
+        would double with each nesting.
         """
         key = id(argument), depth
         if key not in self._written:
@@ -211,7 +209,7 @@ class ExpressionText:
         return keyword + self.expression(argument.value, len(keyword), depth)
 
     def binary(self, expression: Binary, column: int, depth: int) -> str:
-        """From the left, however many operations follow each other."""
+        """Prints a left-deep chain iteratively."""
         spine = left_spine(expression)
         inner = [_strength(lhs) < _sides(outer)[0] for outer, lhs in pairwise(spine)]
         column += sum(inner)
@@ -224,14 +222,14 @@ class ExpressionText:
         return text
 
     def operand(self, expression: Expression, least: int, column: int, depth: int) -> str:
-        """An expression in parentheses, unless it binds at least as tightly as `least`."""
+        """An expression, in parentheses if its precedence is lower than `least`."""
         if _strength(expression) >= least:
             return self.expression(expression, column, depth)
         return f"({self.expression(expression, column + 1, depth)})"
 
 
 def _sides(expression: Binary) -> tuple[int, int]:
-    """How tightly the sides of an operation have to bind, to stand there without parentheses."""
+    """The minimal precedence of each side of an operation without parentheses."""
     symbol = expression.symbol
     strength = STRENGTH.get(symbol, COMPARISON)
     left = strength + 1 if symbol == "**" or strength == COMPARISON else strength
@@ -257,7 +255,7 @@ def _strength(expression: Expression) -> int:
 
 
 def fits(brackets: str, items: Sequence[str], column: int) -> bool:
-    """Whether items can stand in the line where the bracket opens; blocks may go on below it."""
+    """Whether items fit in one line; blocks may continue below."""
     line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
     heads = line.split("\n")
     blocks = all("\n" not in item or item.endswith("}") for item in items)
@@ -266,7 +264,7 @@ def fits(brackets: str, items: Sequence[str], column: int) -> bool:
 
 
 def filled(brackets: str, items: Sequence[str], column: int, depth: int = 0) -> str:
-    """`(a, b)`; filled lines, one level deeper, when that does not fit."""
+    """`(a, b)`, or filled lines one level deeper if that does not fit."""
     if fits(brackets, items, column):
         return f"{brackets[0]}{', '.join(items)}{brackets[1]}"
     margin = INDENT * (depth + 1)

@@ -55,12 +55,12 @@ from popgraph.builder.pgraph.syntax.tree import (
 
 
 def format_text(text: str, filename: str = "<text>") -> str:
-    """A text in the one form that it should have, with its comments."""
+    """A text in the standard layout, with its comments."""
     return format_file(parse_file(Source(text, filename)), Comments(text))
 
 
 def format_file(file: File, comments: Comments | None = None) -> str:
-    """The whole text: an empty line between its parts, none between lines of one kind."""
+    """The whole text: items are separated by an empty line, one-line items of a kind are not."""
     formatter = _Formatter(comments or Comments())
     parts: list[str] = []
     if file.doc:
@@ -83,7 +83,7 @@ def format_file(file: File, comments: Comments | None = None) -> str:
 
 
 def _trimmed(lines: list[str], *, inner: bool = False) -> list[str]:
-    """Comments without the empty lines around them; `inner` keeps the one below."""
+    """Strips empty lines around comments; `inner` keeps the last one."""
     while lines[:1] == [""]:
         lines = lines[1:]
     while lines[-1:] == [""] and not (inner and len(lines) > 1):
@@ -92,7 +92,7 @@ def _trimmed(lines: list[str], *, inner: bool = False) -> list[str]:
 
 
 def first_line(node: Item | Statement) -> int:
-    """Where what is written of a node begins: at its annotations, if it has any."""
+    """The first line of a node, including its annotations."""
     annotations: Sequence[Annotation] = getattr(node, "annotations", ())
     return min([node.span.line, *(one.span.line for one in annotations)])
 
@@ -109,14 +109,14 @@ def _blocks(node: Node) -> Iterator[Block]:
 
 
 def docstring(text: str, margin: str) -> str:
-    """`text` between triple quotes; what would end it early is changed."""
+    """`text` in triple quotes; triple quotes inside it are replaced."""
     safe = text.replace('"""', "'''").removesuffix('"')
     lines = [f"{margin}{line}".rstrip() for line in safe.split("\n")]
     return f'{margin}"""' + "\n".join(lines).lstrip() + '"""'
 
 
 class _Formatter:
-    """Writes items, blocks and statements; `depth` is how many times their line is indented."""
+    """Prints items, blocks and statements; `depth` is the indentation of their line."""
 
     def __init__(self, comments: Comments) -> None:
         self.texts = ExpressionText(self.with_block)
@@ -124,10 +124,10 @@ class _Formatter:
 
     def unit(self, node: Item | Statement, depth: int) -> str:
         """
-        An item or a statement with the comments in it.
+        Prints an item or a statement with its comments.
 
-        Where comments stand between the words of one, its lines stay as they are; of what ends
-        with a block only those before the block.
+        If comments occur between its tokens, its lines are kept unchanged; for a node that ends
+        with a block, only the lines before the block.
         """
         first = first_line(node)
         blocks = list(_blocks(node))
@@ -197,7 +197,7 @@ class _Formatter:
         opsets: Sequence[Opset] = (),
         before: int = 0,
     ) -> str:
-        """`head(inputs) -> outputs { body }`; so many characters stand before it in its line."""
+        """`head(inputs) -> outputs { body }`, after `before` characters in its line."""
         start = len(INDENT) * depth + before
         head += f"{filled('()', inputs, start + len(head), depth)} -> "
         shown = [self.target(target) for target in outputs]
@@ -235,7 +235,7 @@ class _Formatter:
         return f"{head}{then} else {gives}{self.block(otherwise, depth)}"
 
     def loop_head(self, loop: Loop, column: int, depth: int) -> str:
-        """What stands before the block, which begins at a column."""
+        """The head of a loop, whose block begins at `column`."""
         head = "loop "
         if loop.scanned:
             head += ", ".join(self.scanned(one, depth) for one in loop.scanned) + " "
@@ -264,7 +264,7 @@ class _Formatter:
         return f"{name} = {self.texts.expression(state.value, 0, depth)}"
 
     def gives(self, gives: Gives | None, column: int, depth: int) -> str:
-        """`-> (a, b) `: what stands before a block, if it says what it gives."""
+        """`-> (a, b) `: the results in front of a block, if declared."""
         if gives is None:
             return ""
         shown = [self.target(target) for target in gives.results]
@@ -278,7 +278,7 @@ class _Formatter:
         return f"{opening}\n{self.inner(block, depth, opsets)}"
 
     def inner(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
-        """A block from the line after its `{` on."""
+        """A block, from the line after its `{`."""
         self.comments.reach(block.span.line)
         margin = INDENT * (depth + 1)
         lines = [docstring(block.doc, margin)] if block.doc else []
@@ -295,13 +295,13 @@ class _Formatter:
         return "\n".join([*lines, *below, INDENT * depth + "}"])
 
     def above(self, line: int, margin: str, gap: bool) -> list[str]:
-        """The comments and the empty line above a line; at the top of a block no empty line."""
+        """The comments and the empty line above a line; no empty line at the top of a block."""
         found = self.comments.before(line)
         if not gap:
             found = _trimmed(found, inner=True)
         return [margin + one if one else "" for one in found]
 
-    # what stands between parentheses
+    # elements of lists
 
     def parameter(self, parameter: Parameter) -> str:
         return self.named(parameter)
@@ -333,7 +333,7 @@ class _Formatter:
     def annotated(
         self, annotations: Sequence[Annotation], depth: int, *, own_lines: bool = False
     ) -> str:
-        """Annotations before what they are about; on lines of their own when they are long."""
+        """Annotations in front of a node; on separate lines if they are long."""
         if not annotations:
             return ""
         texts = [self.texts.annotation(one, depth) for one in annotations]
@@ -385,12 +385,14 @@ class _Formatter:
 
 
 def _is_plain(results: Sequence[Target]) -> bool:
-    """Whether these are one name and nothing else, which stands without parentheses."""
+    """
+    Whether the result is a single name without type and annotations, printed without parentheses.
+    """
     return len(results) == 1 and results[0].type is None and not results[0].annotations
 
 
 def _end(text: str, column: int) -> int:
-    """Where a text ends that begins at a column."""
+    """The column after a text that begins at `column`."""
     _, newline, last = text.rpartition("\n")
     return len(last) + (0 if newline else column)
 

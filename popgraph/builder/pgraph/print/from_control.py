@@ -1,4 +1,4 @@
-"""Prints If, Loop and Scan as `if` and `loop`, unless they say what these words cannot."""
+"""Prints If, Loop and Scan as `if` and `loop`, unless this would lose information."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.metadata import graph_metadata
 
 Body = Callable[[Graph], tuple[Block, tuple[Target, ...]]]
-"""The statements of a graph, and what it gives."""
+"""The statements of a graph, and its results."""
 
 Operand = Expression | Missing
 
 
 def is_control(op: object) -> bool:
-    """Whether `if` or `loop` says all that there is to be said about a node."""
+    """Whether a node can be printed as `if` or `loop` without loss."""
     if not isinstance(op, SchemaOp) or op.domain or op.op_type not in _SAYS_ALL:
         return False
     graphs = [held[0] for held in op.graphs().values()]
@@ -45,7 +45,7 @@ def is_control(op: object) -> bool:
 
 
 def _is_block(graph: Graph) -> bool:
-    """Whether nothing is said about a graph but its name, a doc string, and its inner values."""
+    """Whether a graph has only a name, a doc string and declarations of inner values."""
     results = {label for node in graph.nodes for label in node.output_names}
     loose = [info for info in graph.value_infos or () if info.text not in results]
     return bool(graph.graph_name.data) and not graph_annotations(graph_metadata(graph), loose)[1]
@@ -98,7 +98,7 @@ _SAYS_ALL: dict[str, Callable[[SchemaOp, Sequence[Graph]], bool]] = {
 
 
 def scanned_inputs(op: SchemaOp) -> int:
-    """How many of its operands a Scan goes through."""
+    """The number of operands that a Scan iterates over."""
     count = op.attribute_values()["num_scan_inputs"]
     assert isinstance(count, int)
     return count
@@ -113,7 +113,7 @@ def _are_states(
     infos: Sequence[ValueInfoAttr | None],
     after: Sequence[SSAValue],
 ) -> bool:
-    """Whether states begin as what they are declared as, and keep their element types."""
+    """Whether states have their declared types initially, and keep their element types."""
     if len(after) < len(firsts):
         return False
     for first, info, new in zip(firsts, infos, after, strict=False):
@@ -125,7 +125,7 @@ def _are_states(
 
 
 def control(op: SchemaOp, operands: Sequence[Operand], body: Body) -> Branches | Loop:
-    """The expression for a node of which `is_control` is true."""
+    """The expression of a node for which `is_control` holds."""
     graphs = [held[0] for held in op.graphs().values()]
     operands = [*operands, *[Missing(NOWHERE)] * (2 - len(operands))]
     match op.op_type:
@@ -182,8 +182,8 @@ def _state(info: ValueInfoAttr, value: Operand, usual: Attribute | None = None) 
 
 def _type(info: ValueInfoAttr, usual: Attribute | None) -> AnyType | None:
     """
-    The type that is declared, unless it is the one that is meant if nothing is said.
+    The declared type, or None if it is the default.
 
-    That of an operand is not always known to the text.
+    The type of an operand is not always known to the text.
     """
     return None if info.type == usual else type_text(info.type)

@@ -69,12 +69,11 @@ _OF_SYMBOLS = {op_type: symbol for symbol, op_type in SYMBOLS.items()}
 
 class GraphText:
     """
-    Turns the body of one graph or function into statements.
+    Converts the body of a graph or function to statements.
 
-    `names` is how its nodes are named if the text says it around it. `infos` is what the model
-    declares about its inner values; those that no result bears are `loose`. A value on the way to
-    another stands within that one's expression if reading the text writes the same operations with
-    the same names in the same order.
+    `names` is the naming rule of its nodes, if annotated around it. `infos` are the model's
+    declarations of inner values; those without a result are `loose`. An operand is nested in its
+    user's expression only if reading the text recreates the same operations, names and order.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class GraphText:
         self.yielded = set(body.yielded)
         given = zip(body.output_names, body.yielded, strict=True)
         self.renamed = [(label, value) for label, value in given if value_name(value) != label]
-        """Outputs that a pass has made other values than those of their names."""
+        """Outputs whose values a pass has replaced."""
         self.function = isinstance(body, Function)
         found, self.rule = names_rule(self.nodes)
         names = names or found
@@ -104,14 +103,14 @@ class GraphText:
         self.infos = {label: info for label, info in self.infos.items() if label in results}
 
     def _expected(self, names: NodeNames) -> Mapping[Operation, str]:
-        """The names that nodes have if the text says no other."""
+        """The names that nodes have without an annotation."""
         firsts = ((op, next(filter(None, op.output_names), "")) for op in self.nodes)
         return {op: names.next(op.op_type, first) for op, first in firsts}
 
     # statements
 
     def statements(self) -> tuple[Statement, ...]:
-        """From the last to the first, so that a result comes before the steps that led to it."""
+        """Converts from last to first, so that a result precedes its intermediate values."""
         found: list[Statement] = []
         end = len(self.ops)
         while end:
@@ -122,7 +121,7 @@ class GraphText:
         return (*found[::-1], *(_alias(label, value) for label, value in self.renamed))
 
     def steps(self, place: int) -> list[Operation]:
-        """The operations before `ops[place]` that are parts of its expression."""
+        """The operations before `ops[place]` that are nested in its expression."""
         root = self.ops[place]
         if not isinstance(root, OnnxOp) or not place:
             return []
@@ -140,7 +139,7 @@ class GraphText:
         return list(steps) if written == [*steps, root] else []
 
     def may_be_inner(self, op: Operation) -> bool:
-        """Whether nobody but one operand of one operation refers to the result."""
+        """Whether the result is used exactly once, as an operand of one operation."""
         assert isinstance(op, OnnxOp)
         value = op.results[0]
         alone = len(list(value.uses)) == 1 and value not in self.yielded
@@ -155,7 +154,7 @@ class GraphText:
         return node_notes(op, self.expected[op], self.attributes.weights)
 
     def written(self, op: Operation, inner: set[Operation]) -> Iterator[Operation]:
-        """The order in which the operations of an expression are written when it is read."""
+        """The order in which reading an expression would create its operations."""
         plain: set[int] = set() if is_control(op) else self.plain_literals(op, inner)
         values = list(enumerate(operands(op)))
         for _, value in sorted(values, key=lambda placed: placed[0] in plain):
@@ -165,10 +164,10 @@ class GraphText:
 
     def plain_literals(self, op: Operation, inner: Collection[Operation]) -> set[int]:
         """
-        The operands that are constants and can be written as `0.5`, without `f32(...)`.
+        Operands that are constants and can be printed as `0.5`, without `f32(...)`.
 
-        When it is read, such a literal is written after all other operands and takes a dtype that
-        fits them; a constant for which that would be the wrong one is not among these.
+        Such a literal is read after all other operands, and its element type follows from them; a
+        constant with another element type is not included.
         """
         plain = {
             place
@@ -182,7 +181,7 @@ class GraphText:
         return plain
 
     def guessed(self, op: Operation, place: int, plain: set[int]) -> bool:
-        """Whether the dtype of a constant is the one that its plain literal would get."""
+        """Whether a plain literal would get the element type of this constant."""
         assert isinstance(op, OnnxOp)
         values = operands(op)
         value = values[place]
@@ -218,7 +217,7 @@ class GraphText:
         return tuple(shown) or (nothing,)
 
     def target(self, label: str, value: SSAValue | None) -> Target:
-        """The types of results stand in the text where the model declares them."""
+        """A result, with its declared type if the model has one."""
         info = self.infos.get(label)
         if info is None or value is None:
             return Target(NOWHERE, name(label), None)
@@ -234,7 +233,7 @@ class GraphText:
         return self.expression(op, inner)
 
     def head(self, op: SchemaOp, inner: set[Operation]) -> list[Expression | Missing]:
-        """The operands of If, Loop or Scan; a condition that is known would choose at once."""
+        """The operands of If, Loop or Scan; a constant condition must not be folded."""
         plain = () if op.op_type == "If" else [one for one in inner if self.is_usual(one)]
         values = operands(op)
         parts = [
@@ -246,7 +245,7 @@ class GraphText:
         return parts
 
     def is_usual(self, op: Operation) -> bool:
-        """Whether this is a constant of a kind that numbers have if nothing is said."""
+        """Whether a constant has the default element type of its literal."""
         if not is_constant(op):
             return False
         array = self.array(op)
@@ -254,7 +253,7 @@ class GraphText:
         return is_literal(shown) and default_dtype(shown) == dtype_name(array)
 
     def block(self, graph: OnnxGraph) -> tuple[Block, tuple[Target, ...]]:
-        """The body of a branch or of a loop, and what it gives."""
+        """The body of a branch or loop, and its results."""
         inner = GraphText(graph, self.attributes, names=NodeNames(self.naming))
         doc, _ = graph_annotations(graph_metadata(graph), ())
         given = tuple(map(inner_output, graph.outputs, graph.yielded))
@@ -284,7 +283,7 @@ class GraphText:
     # expressions
 
     def expression(self, op: Operation, inner: set[Operation]) -> Expression:
-        """The operation, with those of `inner` in the place of its operands."""
+        """The operation, with operations of `inner` nested as operands."""
         assert isinstance(op, OnnxOp)
         plain = self.plain_literals(op, inner)
         parts = [
@@ -310,7 +309,7 @@ class GraphText:
         return self.graph(held[0])
 
     def graph(self, graph: OnnxGraph) -> Graph:
-        """A graph that is the value of an attribute."""
+        """A graph attribute."""
         inner = GraphText(graph, self.attributes)
         label = name(graph.graph_name.text) if graph.graph_name.data else None
         loose = inner.loose
@@ -346,7 +345,7 @@ class GraphText:
 
 
 def _inner_name(op: Operation) -> tuple[str, int] | None:
-    """(`y`, 2) of a node whose one result is named `y/2`."""
+    """(`y`, 2) for a node whose only result is named `y/2`."""
     if not isinstance(op, OnnxOp) or len(op.results) != 1 or any(op.output_names[1:]):
         return None
     stem, _, number = op.output_names[0].rpartition("/")
@@ -354,7 +353,7 @@ def _inner_name(op: Operation) -> tuple[str, int] | None:
 
 
 def operands(op: Operation) -> list[SSAValue | None]:
-    """The inputs of a node, without those at the end that are not given."""
+    """The inputs of a node, without trailing absent ones."""
     assert isinstance(op, OnnxOp)
     values = list(op.input_values())
     while values and values[-1] is None:
@@ -363,7 +362,7 @@ def operands(op: Operation) -> list[SSAValue | None]:
 
 
 def is_constant(owner: object) -> bool:
-    """Whether this is a Constant whose value is a tensor."""
+    """Whether this is a Constant with a tensor value."""
     return (
         isinstance(owner, SchemaOp)
         and owner.op_type == "Constant"
@@ -377,7 +376,7 @@ def _operator(op: OnnxOp) -> Operator:
 
 
 def path(domain: str, op_type: str) -> Path:
-    """`ai.onnx.ml.Scaler`; a domain that is no list of names stands between backticks."""
+    """`ai.onnx.ml.Scaler`; a domain that is not dotted names is quoted."""
     parts = domain.split(".") if domain else []
     if not all(parts):
         parts = [domain]
@@ -385,7 +384,7 @@ def path(domain: str, op_type: str) -> Path:
 
 
 def _infix(op_type: str, parts: Sequence[Expression | Missing]) -> Expression | None:
-    """The operation as `a + b`, `-a`, `not a`, unless that would be computed when it is read."""
+    """The operation as `a + b`, `-a`, `not a`, unless reading that would fold it."""
     symbol = _OF_SYMBOLS.get(op_type)
     match parts:
         case [lhs, rhs] if symbol and not isinstance(lhs, Missing) and not isinstance(rhs, Missing):
@@ -397,18 +396,18 @@ def _infix(op_type: str, parts: Sequence[Expression | Missing]) -> Expression | 
 
 
 def parameter(info: ValueInfoAttr) -> Parameter:
-    """An input of a file's graph."""
+    """An input of a file-level graph."""
     return Parameter(NOWHERE, name(info.text), type_text(info.type), value_notes(info))
 
 
 def inner_parameter(info: ValueInfoAttr) -> Parameter:
-    """An input of a graph inside a node, which often declares nothing."""
+    """An input of a subgraph; its type is often undeclared."""
     known = not isinstance(info.type, UnknownType)
     return replace(parameter(info), type=type_text(info.type) if known else None)
 
 
 def declared_target(info: ValueInfoAttr, value: SSAValue) -> Target:
-    """A result or an output with the type that the model declares, be it right or wrong."""
+    """A result or an output with its declared type, even if that is wrong."""
     notes = value_notes(info)
     if not may_be(value.type, info.type):
         notes = (note("unchecked"), *notes)
@@ -422,6 +421,6 @@ def _alias(label: str, value: SSAValue) -> Assignment:
 
 
 def inner_output(info: ValueInfoAttr, value: SSAValue) -> Target:
-    """An output of a graph inside a node, which often declares nothing."""
+    """An output of a subgraph; its type is often undeclared."""
     known = not isinstance(info.type, UnknownType)
     return replace(declared_target(info, value), type=type_text(info.type) if known else None)

@@ -38,10 +38,10 @@ from popgraph.dialects.program import WeightStore
 
 def text_of(module: ModuleOp, weights: WeightStore, file: WeightFile | None = None) -> str:
     """
-    The text of a module; read again, it gives a model that says the same.
+    The text of a module; reading it gives an equivalent model.
 
-    `file` keeps the arrays that are too large to be read. How protobuf spelled the model is left
-    out: see `popgraph.testing.model_difference`.
+    `file` stores large arrays. The protobuf encoding of the model is not kept: see
+    `popgraph.testing.model_difference`.
     """
     model = model_of(module)
     attributes = AttributeText(weights, file)
@@ -76,7 +76,7 @@ def _graph(model: Model, attributes: AttributeText) -> tuple[str, Graph]:
 
 
 def _weights_are_inputs(graph: OnnxGraph) -> bool:
-    """Whether all weights stand among the inputs, in their order, after the other inputs."""
+    """Whether all weights are listed among the inputs, in order, after the other inputs."""
     weights = list(graph.initializers)
     first = len(graph.inputs)
     return bool(weights) and all(

@@ -64,18 +64,18 @@ from popgraph.support.arrays import Array
 NOWHERE = Span(1, 1, 1, 1)
 
 LARGE = 16
-"""Arrays with more elements than this are kept elsewhere, if there is a place."""
+"""Larger arrays are stored in a file, if there is one."""
 
 
 @dataclass
 class WeightFile:
-    """A file beside a text for arrays that are too large to be read, by the names of weights."""
+    """A file beside a text for large arrays, by weight name."""
 
     name: str
     arrays: dict[str, Array] = field(default_factory=dict)
 
     def keep(self, wanted: str, array: Array) -> str:
-        """Keeps an array; its key."""
+        """Stores an array; returns its unique key."""
         key, number = wanted, 1
         while key in self.arrays or key == "__metadata__":
             number += 1
@@ -104,7 +104,7 @@ def call(function: str, *arguments: Expression) -> Call:
 
 
 def type_text(type_: Attribute) -> AnyType:
-    """The type as it is declared in a text."""
+    """The type as declared in a text."""
     match type_:
         case TensorType() | UnrankedTensorType():
             dtype, sizes = name(describe(type_.element_type)), dims(type_)
@@ -136,7 +136,7 @@ def _dim(size: int | str | None) -> Number | Name | Unknown:
 
 
 def type_expression(type_: AnyType | Text) -> Expression:
-    """The same type where an expression stands."""
+    """The type as an expression."""
     match type_:
         case Text():
             return type_
@@ -164,7 +164,7 @@ def dtype_name(array: Array) -> str:
 
 
 def literal(array: Array) -> Expression:
-    """An array written out, so that every element reads back to the same bits."""
+    """An array as a literal that reads back bit for bit."""
     if array.dtype.kind == "O":
         return _nested(array, _string)
     if array.dtype.kind == "b":
@@ -202,7 +202,7 @@ def _string(value: object) -> Expression:
 
 
 def string(data: bytes) -> Text | Bytes:
-    """`"text"`, or `b"\\xff"` where it is none."""
+    r"""`"text"`, or `b"\xff"` if it is not UTF-8."""
     try:
         return Text(NOWHERE, data.decode())
     except UnicodeDecodeError:
@@ -223,12 +223,12 @@ def _float(value: object) -> Number:
 
 
 def is_nested(array: Array) -> bool:
-    """Whether a list of lists shows the shape: not when an axis of none hides those within."""
+    """Whether nested lists show the shape: not if an axis of size 0 hides later ones."""
     return 0 not in array.shape[:-1]
 
 
 def tensor(array: Array, label: str, file: WeightFile | None) -> Expression:
-    """A tensor that says its type: `f32([0.5])`, `tensor(f32[0, 3], [])`."""
+    """A tensor with its type: `f32([0.5])`, `tensor(f32[0, 3], [])`."""
     value = initial_value(array, label, file, alone=True)
     if isinstance(value, Name | Call) or not is_nested(array):
         if isinstance(value, Call) and value.path.text == BITS:
@@ -240,7 +240,7 @@ def tensor(array: Array, label: str, file: WeightFile | None) -> Expression:
 def initial_value(
     array: Array, label: str, file: WeightFile | None, *, alone: bool = False
 ) -> Expression:
-    """What stands behind the `=` of a weight of this type; alone, it names its file."""
+    """The initial value of a weight of this type; with `alone`, `load` names its file."""
     if not is_nested(array):
         return Items(NOWHERE, ())
     if filled := _filled(array):
@@ -254,7 +254,7 @@ def initial_value(
 
 
 def _filled(array: Array) -> Expression | None:
-    """`zeros`, `ones`, `constant(0.5)`, when all elements are the same number."""
+    """`zeros`, `ones`, `constant(0.5)`, if all elements are the same number."""
     if array.size < 2 or array.dtype.kind in "Ob" or array.dtype.kind == "c":
         return None
     first = array.reshape(-1)[:1]
@@ -273,7 +273,7 @@ def _filled(array: Array) -> Expression | None:
 def sparse(
     value: SparseTensorAttr, label: str, weights: WeightStore, file: WeightFile | None
 ) -> Call:
-    """The values of a sparse tensor and their places."""
+    """The values of a sparse tensor and their indices."""
     return call(
         SPARSE,
         tensor(array_of(value.values.held, weights), label, file),
@@ -285,14 +285,14 @@ def sparse(
 
 
 class AttributeText:
-    """Writes attributes; of those of operators without a schema the text says their kind."""
+    """Prints attributes; without a schema, with their kinds if ambiguous."""
 
     def __init__(self, weights: WeightStore, file: WeightFile | None) -> None:
         self.weights = weights
         self.file = file
 
     def __call__(self, label: str, attribute: Attribute, *, known: bool) -> Expression:
-        """`known` is whether the operator has a schema, which knows the kind."""
+        """`known`: the operator has a schema, which defines the attribute's kind."""
         value = self.value(label, attribute)
         silent = isinstance(attribute, ManyAttr | RefAttr | TypeAttr) or value == _EMPTY
         if known or not silent:
@@ -330,7 +330,7 @@ class AttributeText:
                 return _items([self.value(label, item) for item in attribute.items])
             case RefAttr():
                 return name(attribute.attribute.text)
-        raise AssertionError(f"{attribute} is no attribute of a node")
+        raise AssertionError(f"{attribute} is not an attribute of a node")
 
 
 def _items(items: list[Expression]) -> Items:

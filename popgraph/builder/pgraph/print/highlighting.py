@@ -34,7 +34,7 @@ def _words(words: Iterator[str] | list[str]) -> str:
 
 
 def _rules() -> Iterator[tuple[str, _TokenType, str]]:
-    """What to look for, in this order: a pattern, and what Pygments and TextMate call it."""
+    """Patterns in matching order, with their Pygments and TextMate token types."""
     yield r'"""[\s\S]*?"""', String.Doc, "string.quoted.triple.pgraph"
     yield r"#[^\n]*", Comment.Single, "comment.line.number-sign.pgraph"
     yield r'b?"(?:[^"\\\n]|\\.)*"', String.Double, "string.quoted.double.pgraph"
@@ -59,7 +59,7 @@ def _rules() -> Iterator[tuple[str, _TokenType, str]]:
 
 
 class PgraphLexer(RegexLexer):
-    """Tells Pygments, and so Jupyter, Sphinx and rich, which words are which."""
+    """The lexer for Pygments, and so for Jupyter, Sphinx and rich."""
 
     name = "PopGraph"
     aliases: ClassVar[list[str]] = ["pgraph"]
@@ -68,17 +68,17 @@ class PgraphLexer(RegexLexer):
 
     @classmethod
     def get_tokendefs(cls) -> dict[str, list[Any]]:
-        """What Pygments asks when it first meets a text: the words are those of the grammar."""
+        """The token rules, built on first use from the words of the grammar."""
         return {"root": [(r"\s+", Whitespace), *((pattern, kind) for pattern, kind, _ in _rules())]}
 
 
 def html(text: str) -> str:
-    """The text in colours, for a page that has no style sheet of ours."""
+    """The text as HTML with inline colours."""
     return str(highlight(text, PgraphLexer(), HtmlFormatter(noclasses=True)))
 
 
 def textmate() -> str:
-    """The grammar for editors that follow TextMate, as JSON."""
+    """The TextMate grammar for editors, as JSON."""
     patterns: list[dict[str, object]] = []
     for pattern, _, scope in _rules():
         if pattern.startswith('"""'):  # a doc string may be longer than a line

@@ -10,10 +10,10 @@ from popgraph.builder.pgraph.print.highlighting import html
 from popgraph.dialects.program import WeightStore
 
 MOST_LINES = 400
-"""A notebook shows so many lines of a text."""
+"""Most lines of a text that a notebook shows."""
 
 ELSEWHERE = "weights.safetensors"
-"""Where a listing that is only looked at says that large weights are."""
+"""Placeholder name of the weight file in a listing for display."""
 
 
 class Listing(str):
@@ -26,7 +26,7 @@ class Listing(str):
         """
         The text of an onnx module.
 
-        Unless it is `whole`, large weights are only named: such a text is there to be looked at.
+        Unless it is `whole`, large weights are only named, so that the text stays readable.
         """
         return Listing(text_of(module, weights, None if whole else WeightFile(ELSEWHERE)))
 

@@ -69,7 +69,7 @@ def about_notes(about: Metadata, prefix: str = "") -> list[Annotation]:
 
 
 def is_docstring(doc: str) -> bool:
-    """Whether a text between triple quotes says the same."""
+    """Whether a doc string can express this text."""
     return docstring_text(docstring(doc, "")) == doc
 
 
@@ -77,7 +77,7 @@ def is_docstring(doc: str) -> bool:
 
 
 def node_notes(op: OnnxOp, expected: str, weights: WeightStore) -> tuple[Annotation, ...]:
-    """What is said about a node; `expected` is the name that it has if nothing else is said."""
+    """The annotations of a node; `expected` is its name by default."""
     found = [] if op.node_name == expected else [note("name", op.node_name)]
     if isinstance(op, Custom) and op.overload is not None:
         found.append(note("overload", op.overload.text))
@@ -92,7 +92,7 @@ def node_notes(op: OnnxOp, expected: str, weights: WeightStore) -> tuple[Annotat
 
 
 def _note(key: str, value: object) -> tuple[Annotation, object] | None:
-    """The annotation for a note of PopART, and the value that it will give."""
+    """The annotation of a PopART attribute, and the value that it will set."""
     for word, (attribute, made) in NODE_NOTES.items():
         if attribute != key or isinstance(value, list):
             continue
@@ -108,7 +108,7 @@ def _note(key: str, value: object) -> tuple[Annotation, object] | None:
 
 
 def value_notes(info: ValueInfoAttr) -> tuple[Annotation, ...]:
-    """What a declaration says beyond name and type."""
+    """The annotations of a declared value."""
     about, denotations = value_metadata(info)
     shown = [note("denotation", *denotations)] if denotations else []
     return (*shown, *about_notes(about))
@@ -118,7 +118,7 @@ def value_notes(info: ValueInfoAttr) -> tuple[Annotation, ...]:
 
 
 def names_rule(nodes: Sequence[OnnxOp]) -> tuple[NodeNames, list[Annotation]]:
-    """By which rule the nodes of a graph are named, and the annotation that says it."""
+    """The naming rule of a graph's nodes, and the annotation for it."""
     rule = rule_of([named(node) for node in nodes])
     return NodeNames(rule), [] if rule is None else [note("names", rule)]
 
@@ -131,7 +131,7 @@ def named(op: OnnxOp) -> Named:
 def graph_annotations(
     about: Metadata, loose: Sequence[ValueInfoAttr], kind: str = "graph"
 ) -> tuple[str, list[Annotation]]:
-    """The doc string of a body, and what else is said; `loose` are declarations of other values."""
+    """The doc string of a body, and other annotations; `loose` are declarations of other values."""
     if loose:
         about = with_declarations(kind, about, loose)
     doc = about.doc if is_docstring(about.doc) else ""
@@ -141,7 +141,7 @@ def graph_annotations(
 def model_annotations(
     model: Model, graph: Graph, loose: Sequence[ValueInfoAttr]
 ) -> tuple[str, str, list[Annotation]]:
-    """The doc strings of the file and of its graph, and what else is said about the model."""
+    """The doc strings of the file and its graph, and other annotations of the model."""
     said, about = model_metadata(model), graph_metadata(graph)
     if loose:
         about = with_declarations("graph", about, loose)

@@ -1,1 +1,1 @@
-"""The syntax of `.pgraph`: grammar, tree, literals, comments, errors of parsing."""
+"""The syntax of `.pgraph`: grammar, tree, literals, comments, syntax errors."""

@@ -1,4 +1,4 @@
-"""Error messages for syntax errors: explains where the parser stopped and why."""
+"""Messages for syntax errors: explains where the parser stopped and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.builder.pgraph.syntax.tree import Span
 _CHARACTERS = {
     '"': ("this string never ends", 'strings end on their line; `\\"` is a quote inside one'),
     "`": ("this quoted name never ends", "a name ends on its line"),
-    "'": ("strings stand in double quotes", '`"SAME_UPPER"`'),
+    "'": ("strings are written in double quotes", '`"SAME_UPPER"`'),
     ";": ("a statement ends with its line", "remove the `;`"),
     "^": ("there is no operator `^`", "`**` raises to a power"),
     "&": ("there is no operator `&`", "`a and b`"),
@@ -48,7 +48,7 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 def explain(error: UnexpectedInput, text: str, source: Source, language: Lark) -> int | None:
     """
-    Notes the mistake in `source`; the line that can be left out to look for more, if there is one.
+    Reports the error in `source`; returns a line to skip in order to find more errors, if any.
     """
     if isinstance(error, UnexpectedCharacters):
         _explain_character(error, text, source)
@@ -80,16 +80,16 @@ def _explain_character(error: UnexpectedCharacters, text: str, source: Source) -
         what, hint = "this doc string never ends", 'it ends with `"""`'
     elif character.isdigit():
         what, hint = (
-            "this is no number",
+            "this is not a number",
             "names begin with a letter; numbers are `12`, `0.5`, `1e-3`",
         )
     elif not character.isascii():
-        hint = "names that are no identifiers stand in backticks"
+        hint = "names that are not identifiers need backticks"
     source.parse_error(Span(error.line, error.column, error.line, error.column + 1), what, hint)
 
 
 def _separable(text: str, line: int) -> int | None:
-    """`line`, if what stands around it can be understood without it."""
+    """`line`, if the lines around it can be parsed without it."""
     content = text.split("\n")[line - 1]
     if "{" in content or "}" in content or content.split()[:1] in ([], ["graph"], ["train"]):
         return None
@@ -106,10 +106,10 @@ def _tokens(language: Lark, text: str) -> list[Token]:
 
 def _never_closed(tokens: list[Token], stuck: Token) -> Token | None:
     """
-    The bracket that explains why the parser is stuck, if one does.
+    The unclosed bracket that explains why the parser stopped, if any.
 
-    That is one on an earlier line that nothing closes before the block or the next statement
-    begins or ends, or a `{` at the end of the file.
+    It is on an earlier line and not closed before the block or the next statement begins or ends;
+    or it is a `{` at the end of the file.
     """
     last = _innermost(tokens, stuck)
     if last is None or last == "{":
@@ -129,7 +129,7 @@ def _never_closed(tokens: list[Token], stuck: Token) -> Token | None:
 
 
 def _innermost(tokens: list[Token], stuck: Token) -> Token | None:
-    """The last bracket that is still open where the parser is stuck."""
+    """The last bracket still open where the parser stopped."""
     opened: list[Token] = []
     for token in tokens:
         if _position(token) >= _position(stuck):
@@ -181,13 +181,13 @@ def _token_place(token: Token, text: str) -> Span:
 
 
 StuckState = tuple[str, ...]
-"""Where the parser is stuck: the word, its state, what is open there, how the line begins."""
+"""A stop of the parser: token type, parser state, open bracket, first word of the line."""
 
 
 def _stuck_states(
     state: ParserState[int], token: Token, tokens: list[Token]
 ) -> tuple[StuckState, StuckState, StuckState]:
-    """How to name a place, from the most to the least exact way."""
+    """Keys of a stop, from the most to the least specific."""
     line = [one for one in tokens if one.line == token.line and one.type != "_NEWLINE"]
     first = str(line[0]) if line and line[0] in _STATEMENTS else ""
     known = (token.type, str(state.state_stack[-1]))
@@ -196,7 +196,7 @@ def _stuck_states(
 
 
 def _opened(tokens: list[Token], stuck: Token) -> str:
-    """Inside of what something stands: a call, a list, an index, parentheses, a block, nothing."""
+    """The kind of the enclosing construct: call, list, index, parentheses, block or none."""
     bracket = _innermost(tokens, stuck)
     if bracket is None or bracket == "{":
         return str(bracket or "")
@@ -236,7 +236,7 @@ def _advice(error: UnexpectedToken, tokens: list[Token], language: Lark) -> tupl
 
 @cache
 def _known(language: Lark) -> dict[StuckState, Advice]:
-    """Where each example of the table gets stuck; the first that claims a place keeps it."""
+    """The stop of each example in the table; the first example of a stop wins."""
     found: dict[StuckState, Advice] = {}
     for advice in TABLE:
         for example in advice.examples:
@@ -251,7 +251,7 @@ def _known(language: Lark) -> dict[StuckState, Advice]:
 
 
 def stuck(language: Lark, example: str) -> tuple[StuckState, StuckState, StuckState]:
-    """The place at which the parser refuses an example."""
+    """The stop of the parser on an example."""
     try:
         language.parse_interactive(example, start="file").exhaust_lexer()
     except UnexpectedToken as error:
@@ -260,13 +260,13 @@ def stuck(language: Lark, example: str) -> tuple[StuckState, StuckState, StuckSt
 
 
 def _expectation(error: UnexpectedToken, language: Lark) -> str:
-    """What the grammar itself says."""
+    """The message derived from the grammar alone."""
     spelled = {terminal.name: f"`{terminal.pattern.value}`" for terminal in language.terminals}
     accepted = sorted({_SHOWN.get(name, spelled.get(name, name)) for name in error.accepts})
     token = error.token
     shown = _SHOWN[token.type] if token.type in ("_NEWLINE", "$END") else f"`{token}`"
     if not accepted or len(accepted) > 6:
-        return f"{shown} cannot stand here"
+        return f"{shown} is not allowed here"
     return f"expected {_either(accepted)}, found {shown}"
 
 

@@ -7,21 +7,21 @@ from popgraph.builder.pgraph.syntax.parser import language, with_line_end
 
 class Comments:
     """
-    The comments of a text, given out in the order of its lines, each once.
+    The comments of a text, each returned once, in line order.
 
-    Without a text there are none.
+    Empty without a text.
     """
 
     def __init__(self, text: str = "") -> None:
         self._own: dict[int, str] = {}
-        """Comments that have a line of their own."""
+        """Comments on lines of their own."""
         self._beside: dict[int, str] = {}
-        """Comments at the end of a line that says something else, too."""
+        """Comments at the end of a line of code."""
         self._lines = text.split("\n") if text else []
         self._done = 0
-        """Everything up to this line has been given out."""
+        """The last line whose comments were returned."""
         self._strings: set[int] = set()
-        """Lines inside doc strings: they are no empty lines."""
+        """Lines of doc strings, which do not count as empty."""
         if "#" in text or '"""' in text:
             self._find(text)
 
@@ -38,7 +38,7 @@ class Comments:
         self._gap(text, place, len(text))
 
     def _gap(self, text: str, start: int, end: int) -> None:
-        """Between two words there are spaces, line ends and comments only."""
+        """Collects comments between two tokens."""
         if "#" not in text[start:end]:
             return
         line = text.count("\n", 0, start) + 1
@@ -55,7 +55,7 @@ class Comments:
         return min(self._strings, default=1)
 
     def before(self, line: int) -> list[str]:
-        """The comments above a line, and "" for each stretch of empty lines among them."""
+        """The comments above a line, with "" for each run of empty lines."""
         found: list[str] = []
         for number in range(self._done + 1, min(line, len(self._lines) + 1)):
             if number in self._own:
@@ -73,11 +73,11 @@ class Comments:
         return f"  {found}" if found else ""
 
     def reach(self, line: int) -> None:
-        """Notes that everything up to a line has been written."""
+        """Records that everything up to a line has been printed."""
         self._done = max(self._done, line)
 
     def inside(self, first: int, last: int, blocks: list[tuple[int, int]]) -> bool:
-        """Whether there are comments from a line on, before the last one and outside of blocks."""
+        """Whether comments occur within these lines, outside of blocks."""
         return any(
             number in self._own or (number in self._beside and number < last)
             for number in range(first, last + 1)
@@ -85,13 +85,13 @@ class Comments:
         )
 
     def ends_line(self, line: int, word: str) -> bool:
-        """Whether a line ends with a word, but for a comment."""
+        """Whether a line ends with a token, ignoring a comment."""
         text = self._lines[line - 1] if line <= len(self._lines) else word
         comment = self._beside.get(line)
         return (text.rstrip().removesuffix(comment or "")).rstrip().endswith(word)
 
     def verbatim(self, first: int, last: int, margin: str) -> str:
-        """Lines as they stand in the text, moved so that the first begins at `margin`."""
+        """Lines of the text unchanged, indented so that the first begins at `margin`."""
         lines = self._lines[first - 1 : last]
         old = len(lines[0]) - len(lines[0].lstrip())
         moved = [line[min(old, len(line) - len(line.lstrip())) :].rstrip() for line in lines]

@@ -1,4 +1,4 @@
-"""Evaluates literals such as `[[1, 2], [3, 4]]` to arrays of a dtype."""
+"""Evaluates literals such as `[[1, 2], [3, 4]]` to arrays."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from popgraph.support.arrays import Array
 from popgraph.support.names import closest
 
 STRING = "string"
-"""The element type of tensors of strings, which is no number type and so has no `DType`."""
+"""The element type of string tensors; it is not numeric, so it has no `DType`."""
 
 BITS = "bits"
-"""`f32(bits([0x7fc00001]))`: elements by the bits that they have in memory."""
+"""`f32(bits([0x7fc00001]))`: elements by their bit patterns."""
 
 _MOST_AXES = 32
 
@@ -33,14 +33,14 @@ Leaf = int | float | bool | str | bytes
 
 
 def is_literal(expression: object) -> bool:
-    """Whether this is a number, a string, `true`, `false` or a list of such."""
+    """Whether this is a number, a string, `true`, `false` or a list of these."""
     if isinstance(expression, Items):
         return all(map(is_literal, expression.items))
     return isinstance(expression, Number | Text | Bytes | Truth)
 
 
 def bits_of(expression: object) -> Expression | None:
-    """The literal in `bits([0x7fc00001])`, when it is one."""
+    """The literal in `bits([0x7fc00001])`; None for other expressions."""
     match expression:
         case Call(path=path, arguments=[argument]) if (
             path.text == BITS and argument.keyword is None and is_literal(argument.value)
@@ -55,12 +55,12 @@ def is_written_out(expression: object) -> bool:
 
 
 def is_known(expression: object) -> bool:
-    """Whether this can be the meaning of a name that is known before anything runs."""
+    """Whether this can be the value of a constant name."""
     return is_literal(expression)
 
 
 def python_value(expression: object) -> int | float | bool | str | bytes | list[object] | None:
-    """What a literal is in Python; None for what is none."""
+    """The Python value of a literal; None for other expressions."""
     match expression:
         case Number(value=value) | Truth(value=value) | Text(value=value) | Bytes(value=value):
             return value
@@ -72,7 +72,7 @@ def python_value(expression: object) -> int | float | bool | str | bytes | list[
 
 
 def typed_literal(expression: object) -> tuple[Name, Expression] | None:
-    """The dtype and the literal of `i64([0, -1])`, when it is one."""
+    """The element type and the literal of `i64([0, -1])`; None for other expressions."""
     match expression:
         case Call(path=path, arguments=[argument]) if (
             len(path.parts) == 1
@@ -89,7 +89,7 @@ def is_dtype(name: str) -> bool:
 
 
 def check_dtype(source: Source, name: Name) -> bool:
-    """Whether there is such an element type; a mistake is noted if not."""
+    """Whether an element type exists; reports an error otherwise."""
     if is_dtype(name.text):
         return True
     close = _other_spelling(name.text)
@@ -99,7 +99,7 @@ def check_dtype(source: Source, name: Name) -> bool:
 
 
 def _other_spelling(name: str) -> str:
-    """Our name of what PopART or NumPy call `name`; else one of ours that looks like it."""
+    """Our name of a PopART or NumPy element type, otherwise the most similar one."""
     if name.upper() in dtypes.BY_POPART:
         return dtypes.BY_POPART[name.upper()].name
     try:
@@ -109,7 +109,7 @@ def _other_spelling(name: str) -> str:
 
 
 def default_dtype(expression: Expression) -> str:
-    """What a literal is when nothing else says it: f32, i64, bool or string."""
+    """The default element type of a literal: f32, i64, bool or string."""
     leaves = [type(leaf) for leaf in _leaves(expression)]
     if float in leaves or not leaves:
         return "f32"
@@ -120,7 +120,7 @@ def default_dtype(expression: Expression) -> str:
 
 def array_of(source: Source, expression: Expression, dtype: str) -> Array:
     """
-    The array of a literal; what does not fit the dtype is a mistake and fails.
+    The array of a literal; fails if an element does not fit the element type.
 
     A complex number is a list of its two parts.
     """
@@ -149,7 +149,7 @@ def array_of(source: Source, expression: Expression, dtype: str) -> Array:
 
 
 def _text(leaf: object) -> str:
-    """A string as tensors hold it; one that is no UTF-8 in Python's way."""
+    """A string element; bytes that are not UTF-8 are surrogate-escaped."""
     return leaf.decode("utf-8", "surrogateescape") if isinstance(leaf, bytes) else str(leaf)
 
 
@@ -157,7 +157,7 @@ _PARTS = {"c64": np.float32, "c128": np.float64}
 
 
 def _paired(source: Source, expression: Expression, parts: Array, dtype: str) -> Array:
-    """Complex numbers of their parts, which stand along the last axis."""
+    """Complex numbers from real and imaginary parts along the last axis."""
     row = dtypes.BY_NAME[dtype].numpy
     if parts.size == 0:
         return np.empty(parts.shape, row)
@@ -184,7 +184,7 @@ def _array_of_bits(source: Source, bits: Expression, dtype: str) -> Array:
 
 
 def _exact(flat: list[Leaf]) -> type[np.generic]:
-    """A NumPy type that holds all these numbers on their way to the right one."""
+    """A NumPy type that holds all these numbers exactly before conversion."""
     if any(isinstance(leaf, float) for leaf in flat):
         return np.float64
     if any(leaf >= 1 << 63 for leaf in flat if isinstance(leaf, int)):
@@ -204,7 +204,7 @@ def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
             source.mismatch(
                 item.span,
                 "the rows of this list have different shapes",
-                "every list on one level has as many items as the others",
+                "all lists of a level need the same number of items",
             )
             raise Failed
     return (len(shapes), *(shapes[0] if shapes else ()))
@@ -231,13 +231,13 @@ def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
     fits = {
         "a string": isinstance(leaf, str | bytes),
         "true or false": isinstance(leaf, bool),
-        "a whole number": isinstance(leaf, int) and not isinstance(leaf, bool),
+        "an integer": isinstance(leaf, int) and not isinstance(leaf, bool),
         "a number": isinstance(leaf, int | float) and not isinstance(leaf, bool),
     }
     if not fits[wanted]:
         source.mismatch(place, f"an element of type `{dtype}` must be {wanted}")
         raise Failed
-    if wanted == "a whole number":
+    if wanted == "an integer":
         low, high = _limits(dtype)
         assert isinstance(leaf, int)
         if not low <= leaf <= high:
@@ -250,7 +250,7 @@ def _wanted(dtype: str) -> str:
         return "a string"
     if dtype == "bool":
         return "true or false"
-    return "a whole number" if dtypes.BY_NAME[dtype].is_integer else "a number"
+    return "an integer" if dtypes.BY_NAME[dtype].is_integer else "a number"
 
 
 def _limits(dtype: str) -> tuple[int, int]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Advice:
     """
-    What to say where the parser is stuck as it is at the end of one of `examples`.
+    The message for a parser that stops as at the end of one of `examples`.
 
-    Stuck the same way means: on the same kind of word, in the same state reached from the same
-    state; with `anywhere` the state before does not matter.
+    Stops match if token type, parser state and previous state agree; with `anywhere`, the previous
+    state is ignored.
     """
 
     what: str
@@ -45,7 +45,7 @@ TABLE: tuple[Advice, ...] = (
         (*_in_graph("return x", "return\n", "return (", "return 1"), "def f(x) -> y {\nreturn x"),
     ),
     Advice(
-        "an `if` with blocks stands after `=`",
+        "an `if` with blocks must follow `=`",
         "`y = if c { y = a } else { y = b }`",
         (*_in_graph("if", "y = x\nif"), "def f(x) -> y {\nif", "def f(x) -> y {\nfor i in x {\nif"),
     ),
@@ -64,12 +64,12 @@ TABLE: tuple[Advice, ...] = (
         ),
     ),
     Advice(
-        "a `loop` stands after `=`",
+        "a `loop` must follow `=`",
         "`h = loop i in 0..12 with h = x { ... }`; `for i in 0..12 { ... }` writes statements out",
         (*_in_graph("loop i", "y = x\nloop i", "loop while"), "loop i", "def f(x) -> y {\nloop i"),
     ),
     Advice(
-        "a `loop` goes through turns or rows",
+        "a `loop` iterates over a range, rows or a condition",
         "`h = loop i in 0..12 with h = x { ... }`, `loop x in xs ...`, `loop while c ...`",
         _in_graph(
             "y = loop i {",
@@ -97,7 +97,7 @@ TABLE: tuple[Advice, ...] = (
         ),
     ),
     Advice(
-        "what is carried begins as something",
+        "a state needs an initial value",
         "`with h = x`, `with (h = x, i = 0)`",
         _in_graph(
             "y = loop i in 0..3 with h {",
@@ -111,12 +111,12 @@ TABLE: tuple[Advice, ...] = (
         ),
     ),
     Advice(
-        "several names that are carried stand in parentheses",
+        "several states need parentheses",
         "`with (h = x, i = 0)`",
         _in_graph("y = loop i in 0..3 with h = x,", "y = loop i in 0..3 with h = 0,"),
     ),
     Advice(
-        "a `for` goes through a range or a list",
+        "a `for` iterates over a range or a list",
         "`for i in 0..12 { ... }`, `for (c, stride) in [[64, 1], [128, 2]] { ... }`",
         _in_graph(
             "for i =",
@@ -171,7 +171,7 @@ TABLE: tuple[Advice, ...] = (
         ("import\n", "import layers", "import (", 'import "a" ()'),
     ),
     Advice(
-        "the names of an import stand in parentheses",
+        "the names of an import need parentheses",
         '`import "layers.pgraph" (dense, attention)`; without a list, all that the file defines',
         ('import "a" b', 'import "a" {', 'import "a" [', 'import "a" :', 'import "a", "b"'),
     ),
@@ -192,12 +192,12 @@ TABLE: tuple[Advice, ...] = (
     ),
     Advice(
         "an annotation is a word after `@`",
-        '`@ipu(1)`, `@name("conv1")`, before what it is about',
+        '`@ipu(1)`, `@name("conv1")`, before the annotated statement',
         ("@\n", "@1", '@"a"', *_in_graph("@\n", "@1", '@"a"', "@ =")),
     ),
     Advice(
         "a statement gives a name to a value once",
-        "`y = x + 1`: there is no `+=`, and every value has a name of its own",
+        "`y = x + 1`: there is no `+=`, and every value needs a unique name",
         _in_graph(*(f"x {symbol}" for symbol in ("+", "-", "*", "/", "@", "**", "%"))),
     ),
     Advice(
@@ -221,13 +221,13 @@ TABLE: tuple[Advice, ...] = (
         _in_graph("y = a if c\n", "y = f(a if c)", "y = f(a if c,", "y = a if c + d\n"),
     ),
     Advice(
-        "after `|>` stands what the value goes to",
+        "`|>` must be followed by a call",
         "`x |> Relu |> Conv(w)`",
         _in_graph("y = x |>\n", "y = f(x |>)", "y = x |> |>"),
         anywhere=True,
     ),
     Advice(
-        "statements stand inside a graph",
+        "statements must be inside a graph",
         "`graph name(x: f32[N, 3]) -> y { ... }` around them",
         ("y = x", "weight w", "const c", "(y, z) = x", "`y` = x"),
     ),
@@ -239,13 +239,13 @@ TABLE: tuple[Advice, ...] = (
         ("graph g {", "graph g ->", "graph g\n"),
     ),
     Advice(
-        "a graph must say what it gives",
+        "a graph must list its outputs",
         "`-> y` or `-> (y, z)` before the `{`",
         ("graph g() {", "graph g()\n"),
     ),
     Advice(
         "the body of the graph is missing",
-        "`{` stands on the same line as what the graph gives",
+        "`{` must be on the same line as the outputs",
         (
             "graph g() -> y\n",
             "graph g() -> (y)\n",
@@ -254,7 +254,7 @@ TABLE: tuple[Advice, ...] = (
         ),
     ),
     Advice(
-        "several outputs stand in parentheses",
+        "several outputs need parentheses",
         "`-> (y, z)`",
         ("graph g() -> y,", "graph g() -> y: f32,", "graph g() -> y: f32[2],"),
     ),
@@ -264,13 +264,13 @@ TABLE: tuple[Advice, ...] = (
         ("opset\n", 'opset "21"', "opset ai\n", "opset 1.5", "opset ai.onnx\n", "opset -"),
     ),
     Advice(
-        "this cannot stand inside a graph",
+        "this is not allowed inside a graph",
         "close the graph with `}` first",
         _in_graph("graph", "train", "opset", "y = x\ngraph", "y = x\ntrain", "y = x\nopset"),
     ),
     Advice(
         "a statement is `name = expression`",
-        "give the result a name, or `_ = ...` if nobody wants it",
+        "give the result a name, or `_ = ...` if it is unused",
         _in_graph("y(", "1", "1.5", '"a"', "[", "f.", "-"),
     ),
     Advice(
@@ -278,10 +278,12 @@ TABLE: tuple[Advice, ...] = (
         "a statement is `name = expression`",
         _in_graph("y f", "y 1", "y\n", "y }"),
     ),
-    Advice("a comparison is no statement", "`name = expression`, with one `=`", _in_graph("y ==")),
+    Advice(
+        "a comparison is not a statement", "`name = expression`, with one `=`", _in_graph("y ==")
+    ),
     Advice("a comment begins with `#`", "", (*_in_graph("/", "y = x\n/"), "/")),
     Advice(
-        "several results stand in parentheses",
+        "several results need parentheses",
         "`(y, mask) = Dropout(x)`",
         _in_graph("y,", "y: f32,"),
     ),
@@ -311,7 +313,7 @@ TABLE: tuple[Advice, ...] = (
         (*_in_graph("y: =", "weight w: =", "const c: =", "y:\n"), "graph g(x: )", "graph g(x: ,"),
     ),
     Advice(
-        "a shape stands in square brackets",
+        "a shape is written in square brackets",
         "`f32[N, 3]`",
         (
             *_in_graph("y: f32(2", "y: f32 <", "weight w: f32(2", "weight w: f32(N, 3"),
@@ -360,7 +362,7 @@ TABLE: tuple[Advice, ...] = (
         anywhere=True,
     ),
     Advice(
-        "`_` is only for inputs and results that are not wanted",
+        "`_` is only for omitted inputs and unused results",
         "",
         _in_graph("y = _", "y = a + _", "y = [_", "y = (_", "y = -_"),
         anywhere=True,

@@ -1,4 +1,4 @@
-"""The parser: text to syntax tree, with every syntax error it can find."""
+"""The parser: text to syntax tree, with as many syntax errors as it can find."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ from popgraph.builder.pgraph.syntax.tree import Expression, File, Node, Span, de
 
 GRAMMAR = Path(__file__).with_name("pgraph.lark")
 TABLES = Path(__file__).with_name("tables.json")
-"""What lark makes of the grammar in 0.2 s; reading it takes a tenth. `make pages` writes it."""
+"""
+Lark's tables of the grammar: reading them takes a tenth of the 0.2 s to build them.
+
+`make pages` writes the file.
+"""
 MANY = 20
-"""How many lines that are not well formed are reported at once."""
+"""Most syntax errors to report at once."""
 DEEPEST = 200
-"""So many levels deep expressions may be nested; a block counts as five."""
+"""Deepest nesting of expressions; a block counts as five levels."""
 
 Tree = TypeVar("Tree", bound=Node)
 
 
 class _LinesInBrackets:
-    """Drops the line ends inside ( ) and [ ], but not those of a block that stands in there."""
+    """Drops newlines inside ( ) and [ ], except those of a block inside them."""
 
     always_accept = ("_NEWLINE",)
 
@@ -56,14 +60,14 @@ _CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
 @cache
 def language() -> Lark:
-    """The parser of the grammar."""
+    """The parser of the grammar, from its tables if current."""
     made = from_tables() or built()
     _shorten(made)
     return made
 
 
 def built() -> Lark:
-    """The parser that lark makes of the grammar."""
+    """The parser, built from the grammar."""
     return Lark(
         GRAMMAR.read_text("utf-8"),
         parser="lalr",
@@ -76,14 +80,14 @@ def built() -> Lark:
 
 
 def tables() -> str:
-    """The tables of the parser, as `TABLES` has them."""
+    """The parser's tables in the format of `TABLES`."""
     data, memo = built().memo_serialize([TerminalDef, Rule])
     data["options"]["postlex"] = None
     return json.dumps({"origin": origin(), "data": data, "memo": memo}, separators=(",", ":"))
 
 
 def from_tables() -> Lark | None:
-    """The parser of `TABLES`, if they are of this grammar and this version of lark."""
+    """The parser from `TABLES`, if they match this grammar and version of lark."""
     found = json.loads(TABLES.read_text("utf-8"), object_hook=_with_numbers)
     if found["origin"] != origin():
         return None
@@ -93,20 +97,20 @@ def from_tables() -> Lark | None:
 
 
 def origin() -> str:
-    """What decides the tables."""
+    """The key of the tables: lark's version and the grammar's checksum."""
     return f"lark {__version__}, grammar {crc32(GRAMMAR.read_bytes()):08x}"
 
 
 def _with_numbers(found: dict[str, Any]) -> dict[str | int, Any]:
-    """Names of JSON that are numbers in the tables."""
+    """Converts numeric JSON keys to integers."""
     return {int(key) if key.isdigit() else key: value for key, value in found.items()}
 
 
 def _shorten(made: Lark) -> None:
     """
-    Lets rules such as `?sum: product` hand on what they got, without looking at it.
+    Makes rules such as `?sum: product` pass their only child on directly.
 
-    A name in an expression goes through ten of them: that is a third of lark's time.
+    A name in an expression passes ten of them, which takes a third of lark's time.
     """
     callbacks = made.parser.parser.parser.callbacks
     for rule in callbacks:
@@ -115,7 +119,7 @@ def _shorten(made: Lark) -> None:
 
 
 def parse_file(source: Source) -> File:
-    """The tree of a whole text; raises every mistake of form that can be told apart."""
+    """The tree of a whole text; raises all syntax errors that can be separated."""
     _check_characters(source)
     text = with_line_end(source.text)
     for _ in range(MANY):
@@ -146,12 +150,12 @@ def parse_expression(source: Source) -> Expression:
 
 
 def _check_characters(source: Source) -> None:
-    """Halves of characters can stand in a string of Python, but in no file."""
+    """Rejects lone surrogates, which Python strings may contain but files may not."""
     for number, line in enumerate(source.text.split("\n"), 1):
         if found := _HALVES.search(line):
             column = found.start() + 1
             source.parse_error(
-                Span(number, column, number, column + 1), f"{found[0]!r} is no character"
+                Span(number, column, number, column + 1), f"{found[0]!r} is not a valid character"
             )
             source.raise_mistakes()
 
@@ -160,14 +164,14 @@ _HALVES = re.compile("[\ud800-\udfff]")
 
 
 def _tree(source: Source, parsed: LarkTree[Token], kind: type[Tree]) -> Tree:
-    """What was parsed, so shallow that functions which call themselves can go through it."""
+    """The syntax tree, checked to be shallow enough for recursive functions."""
     try:
         found = cast(Tree, to_tree().transform(parsed))
     except VisitError as error:
         if not isinstance(error.orig_exc, NoCharacterError):
             raise
         assert isinstance(error.obj, LarkTree)
-        source.parse_error(span_of(error.obj.meta), f"`{error.orig_exc}` is no character")
+        source.parse_error(span_of(error.obj.meta), f"`{error.orig_exc}` is not a valid character")
         source.raise_mistakes()
     assert isinstance(found, kind)
     node = deepest(found, DEEPEST)
@@ -184,7 +188,7 @@ def with_line_end(text: str) -> str:
 
 
 def _without_line(text: str, line: int) -> str:
-    """The text with one line made blank, so that the lines after it can be looked at, too."""
+    """The text with one line blanked, so that parsing can continue after it."""
     lines = text.split("\n")
     lines[line - 1] = " " * len(lines[line - 1])
     return "\n".join(lines)

@@ -12,7 +12,7 @@ Numbers = dict[str, int | float]
 
 
 def parameters(function: Callable[..., object]) -> dict[str, Parameter]:
-    """The parameters that a text may give: all but the first, which is what the caller knows."""
+    """The parameters available to a text: all except the first, which the caller supplies."""
     return dict(list(signature(function).parameters.items())[1:])
 
 
@@ -25,10 +25,10 @@ def bound(
     others: Sequence[str] = (),
 ) -> Numbers:
     """
-    The arguments by the names of the parameters; `number` reads the one of a name.
+    The arguments by parameter; `number` reads each of them.
 
-    `others` are words that the caller understands itself. Fails at what the function does not
-    take, and where something is missing. Only the caller knows keyword-only ones without a default.
+    `others` are keywords that the caller handles itself. Fails on unknown and missing arguments.
+    Keyword-only parameters without a default are supplied by the caller.
     """
     known = parameters(function)
     keyword_only = [key for key, one in known.items() if one.kind is Parameter.KEYWORD_ONLY]

@@ -1,4 +1,4 @@
-"""Source texts: locations, carets, and the errors collected for them."""
+"""Source texts: positions, carets, and the errors collected for them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeM
 _MORE = f"{TEXTS}=10 in the environment allows ten times as much"
 
 TOO_DEEP = "this is nested too deeply", "give parts of it a name"
-"""What is said, and what to do, where Python itself has no room for more."""
+"""Message and hint for a RecursionError."""
 
 _MOST_CALLS = 4
-"""Of so many calls around a mistake the place is shown."""
+"""Most template calls listed for an error."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """An error, and where it stands; `place` is that as a person reads it."""
+    """An error with its position; `place` is the position in readable form."""
 
     number: int
-    """Of the file, in the order in which they were read."""
+    """Index of the file, in reading order."""
     filename: str
     span: Span
     place: str
@@ -40,28 +40,28 @@ class Mistake:
 
 @dataclass
 class Report:
-    """What texts that belong together share: one imports the other."""
+    """State shared by texts that import each other."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
-    """The places of the calls whose templates are being written out, the innermost last."""
+    """The positions of the calls being inlined, innermost last."""
     budget: Budget = field(default_factory=Budget)
 
 
 @dataclass
 class Source:
-    """One text, its name, and the mistakes found so far in it and in what belongs to it."""
+    """A text, its name, and the errors found so far in it and in related texts."""
 
     text: str
     filename: str
     report: Report = field(default_factory=Report)
     defined: dict[Span, tuple[str, str]] = field(default_factory=dict)
-    """Names that something should use, where they are defined, and of which kind they are."""
+    """Names that should be used, by the position of their definition: (name, kind)."""
     used: set[Span] = field(default_factory=set)
-    """Where names are defined that something uses."""
+    """Positions of definitions that are used."""
     meanings: dict[Span, tuple[Span, object]] = field(default_factory=dict)
-    """For every place of a name: where it is defined, and the value or what is known of it."""
+    """For every position of a name: the position of its definition, and its value or constant."""
 
     def __post_init__(self) -> None:
         self._number = len(self.report.files)
@@ -73,7 +73,7 @@ class Source:
         return self.report.mistakes
 
     def imported(self, text: str, filename: str) -> Source:
-        """Another text, whose mistakes are told together with those of this one."""
+        """An imported text, whose errors are reported together with those of this one."""
         return Source(text, filename, self.report)
 
     @cached_property
@@ -82,36 +82,36 @@ class Source:
         return shown.split("\n")
 
     def written(self, span: Span) -> str:
-        """What stands at a place of one line."""
+        """The text of a span within one line."""
         return self._lines[span.line - 1][span.column - 1 : span.end_column - 1]
 
     def spend(self, span: Span, steps: int) -> None:
-        """Takes steps for what stands here; there is nothing more to be made if none are left."""
+        """Spends steps; reports an error and stops if the budget is exceeded."""
         budget = self.report.budget
         if not budget.take_steps((self.filename, span.line), steps):
             (file, line), most = budget.by_line.most_common(1)[0]
             self.parse_error(
                 span,
-                f"this text unfolds into too much: line {line} of {file} took {most:,} of the "
-                f"{budget.most_steps:,} steps that it has",
+                f"this text expands to too much: line {line} of {file} took {most:,} of the "
+                f"{budget.most_steps:,} allowed steps",
                 _MORE,
             )
             raise BudgetExceeded
 
     def fill(self, span: Span, elements: int) -> None:
-        """Takes elements for a first value."""
+        """Spends elements of an initial value."""
         budget = self.report.budget
         if not budget.take_elements(elements):
             self.parse_error(
                 span,
-                f"this fills {elements:,} elements (those drawn at random count more than once), "
-                f"with which the text has more than {budget.most_elements:,}",
+                f"this fills {elements:,} elements (random ones count more than once), so the "
+                f"text exceeds {budget.most_elements:,}",
                 _MORE,
             )
             raise BudgetExceeded
 
     def where(self, span: Span) -> str:
-        """`file:line:column`, the line, and a caret under what is meant."""
+        """`file:line:column`, the line, and a caret under the span."""
         lines = self._lines
         line = lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else ""
         shown = line.expandtabs(4)
@@ -129,7 +129,7 @@ class Source:
 
     @contextmanager
     def calling(self, span: Span) -> Iterator[None]:
-        """What is noted inside is a mistake in the template that is called at `span`."""
+        """Errors inside the block occur in the template called at `span`."""
         self.report.calls.append(self.where(span))
         try:
             yield
@@ -137,15 +137,15 @@ class Source:
             self.report.calls.pop()
 
     def parse_error(self, span: Span, what: str, hint: str = "") -> None:
-        """Notes that the text is not well formed here."""
+        """Reports a syntax or name error."""
         self._add(span, ParseError, what, hint)
 
     def mismatch(self, span: Span, what: str, hint: str = "") -> None:
-        """Notes that a shape or an element type does not fit here."""
+        """Reports a mismatch of shapes or element types."""
         self._add(span, TypeMismatchError, what, hint)
 
     def note(self, span: Span, error: PopgraphError) -> None:
-        """Notes what another part of the system says about what stands here."""
+        """Reports an error of another component at this position."""
         kind = TypeMismatchError if isinstance(error, TypeMismatchError) else ParseError
         self._add(span, kind, error.what, error.hint)
 
@@ -155,7 +155,7 @@ class Source:
         self.mistakes.append(Mistake(self._number, self.filename, span, place, error))
 
     def _called(self) -> str:
-        """From where the template that has the mistake was called, from the inside out."""
+        """The call stack of templates, innermost first."""
         calls = list(dict.fromkeys(self.report.calls[::-1]))
         if len(calls) > _MOST_CALLS:
             half = _MOST_CALLS // 2
@@ -163,7 +163,7 @@ class Source:
         return "".join(f"\n  called in {place}" for place in calls)
 
     def warnings(self) -> list[tuple[Span, ParseError]]:
-        """What is not wrong, but hardly meant: names that nothing uses."""
+        """Warnings: names that nothing uses."""
         unused = [one for one in self.defined.items() if one[0] not in self.used]
         unused.sort(key=lambda one: (one[0].line, one[0].column))
         return [
@@ -172,7 +172,7 @@ class Source:
         ]
 
     def raise_mistakes(self) -> None:
-        """Raises what was noted, in the order of the text; of every call of a template once."""
+        """Raises the errors in text order; an error in a template only once for all calls."""
         noted = sorted(self.mistakes, key=lambda one: one.order)
         kept: dict[tuple[str, str, str], PopgraphError] = {}
         for one in noted:
@@ -193,8 +193,8 @@ _UNUSED = {
     "parameter": "remove it, or use it",
     "name": "remove it, or use it",
 }
-"""Kinds of names, and what to do about one that nothing uses."""
+"""Advice about unused names, by kind."""
 
 
 class Failed(Exception):
-    """What was being made cannot be; `Source` knows why."""
+    """Lowering cannot continue; `Source` has the error."""

@@ -1,4 +1,4 @@
-"""Reads `.pgraph` files, and says what other files are."""
+"""Reads `.pgraph` files, with hints for other files."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _OTHERS = {
     ".onnx": "`popgraph convert {model} {text}` makes one",
     ".mlir": "`popgraph convert` makes one of the model that this IR came from",
 }
-"""Files that are models as well, but no texts of this language, and how one comes to a text."""
+"""Extensions of models in other formats, and how to convert them."""
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file; a ParseError says why it is none."""
+    """The text of a file; ParseError if it is not a text."""
     path = Path(path)
     if path.suffix in _OTHERS:
         hint = _OTHERS[path.suffix].format(model=path, text=path.with_suffix(SUFFIX))
-        raise ParseError(f"{path.name} is no {SUFFIX} file", str(path), hint)
+        raise ParseError(f"{path.name} is not a {SUFFIX} file", str(path), hint)
     return texts.read_text(path)

@@ -1,4 +1,4 @@
-"""The transformer of lark's parse tree into the syntax tree: one method per rule of the grammar."""
+"""Transforms lark's parse tree to the syntax tree: one method per rule of the grammar."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 
 
 class NoCharacterError(Exception):
-    """An escape that stands for no character."""
+    """An escape sequence without a character."""
 
 
 def unquote(literal: str) -> str:
-    """The text between the quotes, its escapes undone."""
+    """The text between the quotes, with escapes replaced."""
     return _ESCAPE.sub(_unescape, literal[1:-1])
 
 
@@ -44,13 +44,13 @@ def unquote_bytes(literal: str) -> bytes:
 
 
 def quote_bytes(data: bytes) -> str:
-    """The literal that `unquote_bytes` reads as `data`."""
+    """A literal that `unquote_bytes` reads back as `data`."""
     plain = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data)
     return 'b"' + "".join("\\" + one if one in '"\\' else one for one in plain) + '"'
 
 
 def quote(text: str, mark: str) -> str:
-    """`text` between two of `mark`, so that `unquote` gives it back."""
+    """`text` quoted by `mark`, so that `unquote` reads it back."""
     escaped = text.replace("\\", "\\\\").replace(mark, "\\" + mark)
     for code, character in _ESCAPES.items():
         escaped = escaped.replace(character, "\\" + code)
@@ -75,7 +75,7 @@ def span_of(meta: Meta) -> Span:
 
 
 def _docstring(token: Token | None) -> str:
-    """The text of a `DOC`, without the indentation that it shares with the code around it."""
+    """The text of a `DOC`, without common indentation."""
     return "" if token is None else docstring_text(token)
 
 
@@ -86,7 +86,7 @@ def docstring_text(written: str) -> str:
 
 @v_args(meta=True)
 class ToTree(Transformer_NonRecursive[Token, tree.File]):
-    """Called by lark from the leaves to the root; `children` are what the inner calls returned."""
+    """Called by lark from the leaves to the root; `children` are the results of inner calls."""
 
     def file(self, meta: Meta, children: list[Any]) -> tree.File:
         items = tuple(child for child in children if isinstance(child, tree.Node))
@@ -321,7 +321,7 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
 
 
 class _Shape:
-    """A shape on its way into a type: tells `f32` (no shape) from `f32[...]` (None)."""
+    """An intermediate shape: distinguishes `f32` (no shape) from `f32[...]` (None)."""
 
     def __init__(self, value: tuple[Any, ...] | None) -> None:
         self.value = value
@@ -344,9 +344,9 @@ def to_tree() -> ToTree:
     """
     The transformer, with its methods bound once instead of for every node.
 
-    Measured for a text of 10 KB (3,383 nodes): 58 ms of the CPU's time for parse and tree instead
-    of 64, of which lark's parse takes 44. `lark.ast_utils` binds as early, but only 12 of the 46
-    methods just construct a node of what their children became.
+    Measured for a text of 10 KB (3,383 nodes): 58 ms of CPU time for parsing and tree instead of
+    64, of which lark's parser takes 44. `lark.ast_utils` binds as early, but only 12 of the 46
+    methods merely construct a node from their children.
     """
     made = ToTree()
     for name in vars(ToTree):

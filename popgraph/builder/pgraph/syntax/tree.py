@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Span:
-    """From where to where in the text; lines and columns count from 1, the end is exclusive."""
+    """A range in the text; lines and columns count from 1, the end is exclusive."""
 
     line: int
     column: int
@@ -19,31 +19,31 @@ class Span:
 
 @dataclass(frozen=True)
 class Node:
-    """Anything that stands somewhere in the text."""
+    """A syntax node with its position."""
 
     span: Span
 
 
 @dataclass(frozen=True)
 class Name(Node):
-    """A name, without the backticks it may have been written with."""
+    """A name, without backticks."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Missing(Node):
-    """`_`: an input that is not given, a result that nobody wants, a new axis."""
+    """`_`: an absent input, an unused result, a new axis."""
 
 
 @dataclass(frozen=True)
 class Unknown(Node):
-    """`?`: a dimension of which nothing is known."""
+    """`?`: an unknown dimension."""
 
 
 @dataclass(frozen=True)
 class Everything(Node):
-    """`...` between brackets: all axes that stand there without a word of their own."""
+    """`...` between brackets: all axes without a subscript of their own."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Number(Node):
 
     value: int | float
     spelling: str = field(default="", compare=False, repr=False)
-    """How the text writes it; empty for a number that no text has written."""
+    """The spelling in the text; empty for a generated number."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Text(Node):
 
 @dataclass(frozen=True)
 class Bytes(Node):
-    r"""`b"\xff"`: a string that is no UTF-8."""
+    r"""`b"\xff"`: a string that is not UTF-8."""
 
     value: bytes
 
@@ -102,7 +102,7 @@ class Unary(Node):
 
 @dataclass(frozen=True)
 class Choice(Node):
-    """`a if c else b`: of every element, or of what is known now."""
+    """`a if c else b`: elementwise, or of constants."""
 
     then: Expression
     condition: Expression
@@ -128,7 +128,7 @@ class Index(Node):
 
 @dataclass(frozen=True)
 class Argument(Node):
-    """What stands between the commas of a call; the keyword is None for a positional one."""
+    """An argument of a call; the keyword is None for a positional one."""
 
     keyword: Name | None
     value: Expression | Missing
@@ -171,7 +171,7 @@ class Type(Node):
 
 @dataclass(frozen=True)
 class OtherType(Node):
-    """`sequence(f32[N])`, `map(i64, string)`, `unknown`: types of what is no tensor."""
+    """`sequence(f32[N])`, `map(i64, string)`, `unknown`: types other than tensors."""
 
     kind: Name
     parts: tuple[AnyType | Text, ...]
@@ -191,7 +191,7 @@ class Parameter(Node):
 
 @dataclass(frozen=True)
 class Target(Node):
-    """What a statement or a graph names: `y`, `y: f32[N, 3]`, `_`."""
+    """A name defined by a statement or a graph: `y`, `y: f32[N, 3]`, `_`."""
 
     name: Name | Missing
     type: AnyType | None
@@ -200,7 +200,7 @@ class Target(Node):
 
 @dataclass(frozen=True)
 class Block(Node):
-    """What stands between `{` and `}`."""
+    """The statements between `{` and `}`."""
 
     doc: str
     statements: tuple[Statement, ...]
@@ -208,7 +208,7 @@ class Block(Node):
 
 @dataclass(frozen=True)
 class Gives(Node):
-    """`-> (a, b)`, `-> turn(a, b)`: what a block gives, with the name of its graph."""
+    """`-> (a, b)`, `-> turn(a, b)`: the results of a block, with the name of its graph."""
 
     graph: Name | None
     results: tuple[Target, ...]
@@ -227,7 +227,7 @@ class Branches(Node):
 
 @dataclass(frozen=True)
 class Turns(Node):
-    """`0..n`: the numbers of turns; without a last one something else ends them."""
+    """`0..n`: iteration numbers; without an end, something else ends the loop."""
 
     first: Expression
     last: Expression | None
@@ -235,7 +235,7 @@ class Turns(Node):
 
 @dataclass(frozen=True)
 class Scanned(Node):
-    """`i in 0..n`, `x in xs`: what is another in every turn of a loop."""
+    """`i in 0..n`, `x in xs`: a name with another value in each iteration."""
 
     name: Name | Missing
     type: AnyType | None
@@ -244,7 +244,7 @@ class Scanned(Node):
 
 @dataclass(frozen=True)
 class State(Node):
-    """`h = start`: what a loop carries from turn to turn, and what it begins as."""
+    """`h = start`: a loop state and its initial value."""
 
     name: Name
     type: AnyType | None
@@ -265,7 +265,7 @@ class Loop(Node):
 
 @dataclass(frozen=True)
 class Graph(Node):
-    """`graph name(inputs) -> (outputs) { ... }`; only one inside an expression has no name."""
+    """`graph name(inputs) -> (outputs) { ... }`; a graph inside an expression may be unnamed."""
 
     name: Name | None
     inputs: tuple[Parameter, ...]
@@ -276,7 +276,11 @@ class Graph(Node):
 
 @dataclass(frozen=True)
 class Computed(Node):
-    """What stood here has been computed: no text says so. `value` is None where that failed."""
+    """
+    An expression that is already lowered, not spelled in a text.
+
+    `value` is None if that failed.
+    """
 
     value: object
 
@@ -302,7 +306,7 @@ Expression: TypeAlias = (
 
 
 def left_spine(expression: Binary) -> list[Binary]:
-    """`a + b + c` and `a + b`: an operation and those that its left side begins with."""
+    """[`a + b + c`, `a + b`]: an operation and the operations along its left operands."""
     spine = [expression]
     while isinstance(lhs := spine[-1].lhs, Binary):
         spine.append(lhs)
@@ -311,7 +315,7 @@ def left_spine(expression: Binary) -> list[Binary]:
 
 @dataclass(frozen=True)
 class Weight(Node):
-    """`weight w: f32[3, 4] = he_normal(seed=1)`: a tensor that training changes."""
+    """`weight w: f32[3, 4] = he_normal(seed=1)`: a trainable tensor."""
 
     name: Name
     type: AnyType
@@ -321,7 +325,7 @@ class Weight(Node):
 
 @dataclass(frozen=True)
 class Constant(Node):
-    """`const axes: i64[1] = [-1]`: a tensor that nothing changes."""
+    """`const axes: i64[1] = [-1]`: a constant tensor."""
 
     name: Name
     type: AnyType | None
@@ -331,7 +335,7 @@ class Constant(Node):
 
 @dataclass(frozen=True)
 class Static(Node):
-    """`let heads = width / 64`: a name for what is known now."""
+    """`let heads = width / 64`: a name for a constant."""
 
     name: Name
     value: Expression
@@ -349,7 +353,7 @@ class Assignment(Node):
 
 @dataclass(frozen=True)
 class Range(Node):
-    """`0..12`: whole numbers from the first on, without the last."""
+    """`0..12`: integers from the first, excluding the last."""
 
     first: Expression
     last: Expression
@@ -357,7 +361,7 @@ class Range(Node):
 
 @dataclass(frozen=True)
 class For(Node):
-    """`for i in 0..12 { ... }`: its statements, written out again and again."""
+    """`for i in 0..12 { ... }`: statements to be unrolled."""
 
     targets: tuple[Target, ...]
     range: Range | Expression
@@ -375,12 +379,12 @@ class Region(Node):
 
 @dataclass(frozen=True)
 class Freeze(Node):
-    """`freeze embedding, "layer0/*"`: what a `train` section leaves as it is."""
+    """`freeze embedding, "layer0/*"`: weights that a `train` section does not train."""
 
     patterns: tuple[Name | Text, ...]
     annotations: tuple[Annotation, ...] = ()
     others: bool = False
-    """`train_only head`: all that the patterns do not name."""
+    """`train_only head`: freezes all weights that the patterns do not match."""
 
     @property
     def keyword(self) -> str:
@@ -417,7 +421,7 @@ class Formal(Node):
 
 @dataclass(frozen=True)
 class Template(Node):
-    """`def dense(x, width=64) -> y { ... }`: statements that every call writes out."""
+    """`def dense(x, width=64) -> y { ... }`: statements that every call inlines."""
 
     name: Name
     formals: tuple[Formal, ...]
@@ -427,7 +431,7 @@ class Template(Node):
 
 @dataclass(frozen=True)
 class Function(Node):
-    """`function my.domain.Dense(x, w, *, alpha=1.0) -> y { ... }`: one that the model keeps."""
+    """`function my.domain.Dense(x, w, *, alpha=1.0) -> y { ... }`: a function of the model."""
 
     path: Path
     inputs: tuple[Formal, ...]
@@ -452,7 +456,7 @@ Item: TypeAlias = Opset | Import | Static | Graph | Template | Function | Train
 
 @dataclass(frozen=True)
 class File(Node):
-    """Everything that one text says, in its order."""
+    """The items of a text, in order."""
 
     doc: str
     items: tuple[Item, ...]
@@ -471,7 +475,7 @@ class File(Node):
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The nodes directly inside a node, in the order of the text."""
+    """The direct children of a node, in text order."""
     for value in vars(node).values():
         if isinstance(value, Node):
             yield value
@@ -480,16 +484,16 @@ def children(node: Node) -> Iterator[Node]:
 
 
 _DEEPENS: dict[type[Node], int] = {Block: 5}
-"""Within these, things are nested deeper by more than one level."""
+"""Nodes that add more than one level of nesting."""
 
 _EXPRESSIONS = (Binary, Unary, Choice, Index, Items, Call)
 
 
 def deepest(root: Node, most: int) -> Node | None:
     """
-    The first node that is nested more than so many levels deep, if one is.
+    The first node nested more than `most` levels deep, if any.
 
-    An operation on the left side of another, as in `a + b + c`, is not deeper than that.
+    The left operand of an operation, as in `a + b + c`, does not add a level.
     """
     waiting = [(root, 0)]
     while waiting:
@@ -504,7 +508,7 @@ def deepest(root: Node, most: int) -> Node | None:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """A node and everything in it, in the order of the text."""
+    """A node and its descendants, in text order."""
     waiting = [root]
     while waiting:
         node = waiting.pop()

@@ -1,1 +1,1 @@
-"""What editors ask for: diagnostics, completion, hover."""
+"""Editor support: diagnostics, completion, hover."""

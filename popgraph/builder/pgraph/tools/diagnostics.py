@@ -14,7 +14,7 @@ from popgraph.builder.pgraph.syntax.tree import Span
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that is wrong with a text, or hardly meant."""
+    """An error or a warning about a text."""
 
     filename: str
     span: Span
@@ -22,7 +22,7 @@ class Diagnostic:
     message: str
     hint: str
     shown: str
-    """The message as a person reads it: with the line, a caret and what to do."""
+    """The readable message, with the line, a caret and a hint."""
 
     def as_json(self) -> dict[str, object]:
         span = self.span
@@ -40,7 +40,7 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Checked:
-    """A text, what it means if it means something, and what there is to say about it."""
+    """A text, its document if it has no errors, and its diagnostics."""
 
     source: Source
     document: Document | None
@@ -48,7 +48,7 @@ class Checked:
 
 
 def checked(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()) -> Checked:
-    """Everything about a text, without ever raising because of it."""
+    """Checks a text without raising."""
     source = Source(text, filename)
     document = check(source, search)
     found = {one.shown: one for one in _diagnostics(source, quiet=document is None)}
@@ -56,7 +56,7 @@ def checked(text: str, filename: str = "<text>", search: Iterable[str | Path] = 
 
 
 def _diagnostics(source: Source, *, quiet: bool) -> Iterator[Diagnostic]:
-    """Mistakes; warnings only where there are none, since unread names are no news then."""
+    """Errors; warnings only without errors, which would make names appear unused."""
     for one in sorted(source.mistakes, key=lambda one: one.order):
         error = one.error
         yield Diagnostic(one.filename, one.span, "error", error.what, error.hint, str(error))

@@ -32,7 +32,7 @@ from popgraph.support.errors import PopgraphError
 
 @dataclass(frozen=True)
 class Completion:
-    """A word that could stand somewhere."""
+    """A proposed completion."""
 
     word: str
     kind: str
@@ -42,7 +42,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Signature:
-    """How something is called, and which of its parameters is being written."""
+    """The signature of a call, and its active parameter."""
 
     label: str
     parameters: tuple[str, ...]
@@ -51,7 +51,7 @@ class Signature:
 
     @staticmethod
     def of(name: str, parameters: list[str], argument: int | str, about: str) -> Signature:
-        """`argument` is the number of a parameter, or its keyword."""
+        """`argument` is the index of a parameter, or its keyword."""
         words = [word.rstrip("=") for word in parameters]
         at = words.index(argument) if argument in words else argument
         active = at if isinstance(at, int) and at < len(words) else None
@@ -60,9 +60,9 @@ class Signature:
 
 class LanguageService:
     """
-    Answers questions about one text; lines and columns count from 1.
+    Answers queries about one text; lines and columns count from 1.
 
-    While the text is not well formed, names are those of the last text that was.
+    While the text has syntax errors, names are those of the last text without.
     """
 
     def __init__(self, filename: str) -> None:
@@ -74,7 +74,7 @@ class LanguageService:
         self._templates: dict[str, Template] = {}
 
     def read(self, text: str) -> None:
-        """Takes a new text."""
+        """Replaces the text."""
         self.text = text
         self.now = checked(text, self.filename)
         try:
@@ -87,7 +87,7 @@ class LanguageService:
     # what stands here
 
     def hover(self, line: int, column: int) -> str:
-        """What is known about the word at a place, as Markdown; empty if nothing is."""
+        """The type or value of the word at a position, as Markdown; empty if unknown."""
         for span, (_, meaning) in self._at(line, column):
             word = self._names.written(span)
             if isinstance(meaning, SSAValue):
@@ -105,47 +105,47 @@ class LanguageService:
         return "" if made is None else about_operator(made)
 
     def definition(self, line: int, column: int) -> Span | None:
-        """Where what stands at a place is defined."""
+        """The definition of the name at a position."""
         for _, (span, _) in self._at(line, column):
             return span
         template = self._templates.get(self._word(line, column))
         return None if template is None else template.name.span
 
     def uses(self, line: int, column: int) -> list[Span]:
-        """All places of the name at a place."""
+        """All positions of the name at a position."""
         return uses(self._names, self._file, line, column)
 
     def renamed(self, line: int, column: int, name: str) -> tuple[list[Span], str]:
         """
-        The places of the name at a place, and how a new name is written there.
+        The positions of the name at a position, and the spelling of a new name.
 
-        An error, and nothing is renamed, where the text would have mistakes afterwards: names of
-        a branch or an argument may be tied to others that are spelled alike.
+        Raises an error if the renamed text would have errors: names of branches or arguments may be
+        tied to others with the same spelling.
         """
         if not self._is_whole or self._mistake(self.now):
-            raise PopgraphError("names are changed in a text without mistakes: mend these first")
+            raise PopgraphError("cannot rename in a text with errors: fix them first")
         spans, written = renamed(self._names, self._file, line, column, name), name_text(name)
         after = checked(with_name(self.text, spans, written), self.filename)
         if mistake := self._mistake(after):
-            raise PopgraphError(f"{name!r} cannot take the place of this name: {mistake}")
+            raise PopgraphError(f"cannot rename to {name!r}: {mistake}")
         return spans, written
 
     @staticmethod
     def _mistake(found: Checked) -> str:
-        """The first one of a text, if it has any."""
+        """The first error of a text; empty if there is none."""
         errors = (one.message for one in found.diagnostics if one.severity == "error")
         return next(errors, "")
 
     def outline(self) -> list[Symbol]:
-        """What has a name in the text."""
+        """The named items of the text."""
         return outline(self._file)
 
     def hints(self) -> list[Hint]:
-        """Types that are inferred; none while the text is not well formed."""
+        """Inferred types; empty while the text has syntax errors."""
         return [*hints(self._names)] if self._is_whole else []
 
     def tokens(self) -> list[Token]:
-        """Names and their kinds; none while the text is not well formed."""
+        """Names and their kinds; empty while the text has syntax errors."""
         return tokens(self._names, self._file) if self._is_whole else []
 
     @property
@@ -153,7 +153,7 @@ class LanguageService:
         return self._names.text == self.text
 
     def signature(self, line: int, column: int) -> Signature | None:
-        """How what is called before a place takes its arguments."""
+        """The signature of the call around a position."""
         before = "\n".join([*self.text.split("\n")[: line - 1], self._line(line)[: column - 1]])
         name, argument = _open_argument(before)
         if name in self._templates:
@@ -203,7 +203,7 @@ class LanguageService:
     # what could stand here
 
     def completions(self, line: int, column: int) -> list[Completion]:
-        """The words that make sense before a place."""
+        """The words that are valid at a position."""
         before = "\n".join([*self.text.split("\n")[: line - 1], self._line(line)[: column - 1]])
         start = re.sub(r"\w*$", "", before)
         if start.endswith("@") and not re.search(r"[\w)\]]\s*@$", start):
@@ -243,7 +243,7 @@ class LanguageService:
             yield Completion(f"{formal.name}=", "input", _first_sentence(formal.description))
 
     def _values(self, line: int) -> Iterator[Completion]:
-        """The names that are defined above a line."""
+        """The names defined above a line."""
         seen: set[str] = set()
         for span, (home, meaning) in self._names.meanings.items():
             word = self._names.written(span)
@@ -266,13 +266,13 @@ def _shown(meaning: object) -> str:
 
 
 def _inside_index(text: str) -> bool:
-    """Whether a `[` that follows a value is still open: there `:` is a slice."""
+    """Whether the end of a text is inside an index, where `:` is a slice."""
     line = text.rpartition("\n")[2]
     return line.count("[") > line.count("]")
 
 
 def _open_argument(text: str) -> tuple[str, int | str]:
-    """The call that is open at the end of a text; the number of its argument, or its keyword."""
+    """The call that is open at the end of a text; the index of its argument, or its keyword."""
     place = _open_place(text)
     inside = text[place + 1 :] if place is not None else ""
     before_last = None
@@ -284,14 +284,14 @@ def _open_argument(text: str) -> tuple[str, int | str]:
 
 
 def _open_call(text: str) -> str:
-    """The name before the innermost `(` that is still open."""
+    """The name before the innermost open `(`."""
     place = _open_place(text)
     match = None if place is None else re.search(r"(\w+)\s*$", text[:place])
     return match[1] if match and place is not None and text[place] == "(" else ""
 
 
 def _open_place(text: str) -> int | None:
-    """Where the innermost bracket is that is still open."""
+    """The position of the innermost open bracket."""
     depth = 0
     for place in range(len(text) - 1, -1, -1):
         if text[place] in ")]":
@@ -310,7 +310,7 @@ def _first_sentence(text: str) -> str:
 
 
 def about_operator(made: type[SchemaOp]) -> str:
-    """An operator as Markdown: how it is called, its attributes, what it does."""
+    """An operator as Markdown: signature, attributes, description."""
     schema = made.SCHEMA
     inputs = ", ".join(formal.name for formal in schema.inputs)
     outputs = ", ".join(formal.name for formal in schema.outputs)

@@ -1,4 +1,4 @@
-"""What editors show inside a text beyond its letters: inferred types, and kinds of names."""
+"""Editor annotations in a text: inferred types, and kinds of names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from popgraph.builder.pgraph.tools.uses import templates, walk
 from popgraph.dialects.onnx.types import describe
 
 KINDS = ("parameter", "variable", "enumMember", "function", "method", "type", "decorator")
-"""Of names: inputs, values, what is known beforehand, operators, templates, types, annotations."""
+"""Token types of inputs, values, constants, operators, templates, types, annotations."""
 
 
 @dataclass(frozen=True)
 class Hint:
-    """A type that nobody wrote, to be shown behind a name."""
+    """An inferred type to show after a name."""
 
     line: int
     column: int
@@ -26,7 +26,7 @@ class Hint:
 
 
 def hints(source: Source) -> Iterator[Hint]:
-    """The types of values whose text does not say them."""
+    """The types of values without a declared type."""
     lines = source.text.split("\n")
     for span, (home, meaning) in source.meanings.items():
         said = lines[span.line - 1][span.end_column - 1 :].lstrip().startswith(":")
@@ -43,7 +43,7 @@ class Token:
 
 
 def tokens(source: Source, file: File) -> list[Token]:
-    """The names of a text in order, each once."""
+    """The names of a text in order."""
     known = {template.name.text for template in templates(file)}
     found: dict[Span, str] = {}
     for node in walk(file):

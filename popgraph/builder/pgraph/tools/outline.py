@@ -23,13 +23,13 @@ from popgraph.builder.pgraph.syntax.tree import (
 
 @dataclass(frozen=True)
 class Symbol:
-    """Something that has a name, and what is inside."""
+    """A named item, and the items inside it."""
 
     name: str
     kind: str
     """graph, template, function, train, input, weight or constant."""
     span: Span
-    """All of it."""
+    """The span of the whole item."""
     name_span: Span
     inside: Sequence[Symbol] = ()
 

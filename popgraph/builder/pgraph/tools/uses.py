@@ -1,4 +1,4 @@
-"""Where a name is used, and another name for all of its places."""
+"""Finds the uses of a name, and renames them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.support.errors import PopgraphError
 
 
 def uses(source: Source, file: File, line: int, column: int) -> list[Span]:
-    """All places of the name at a place, the one where it is defined among them."""
+    """All positions of the name at a position, including its definition."""
     for span, (home, _) in source.meanings.items():
         if is_at(span, line, column):
             word = source.written(span)
@@ -27,19 +27,19 @@ def uses(source: Source, file: File, line: int, column: int) -> list[Span]:
 
 
 def renamed(source: Source, file: File, line: int, column: int, name: str) -> list[Span]:
-    """The places that are to have another name; an error if something else has it already."""
+    """The positions to rename; an error if the new name is already used."""
     found = uses(source, file, line, column)
     others = {source.written(span) for span in source.meanings if span not in found}
     others |= {template.name.text for template in templates(file)}
     if not name:
         raise PopgraphError("a name has at least one character")
     if name_text(name) in others:
-        raise PopgraphError(f"{name!r} is the name of something else in this text")
+        raise PopgraphError(f"{name!r} is already used in this text")
     return found
 
 
 def with_name(text: str, spans: Iterable[Span], name: str) -> str:
-    """The text with another name at these places."""
+    """The text with another name at these positions."""
     lines = text.split("\n")
     for span in sorted(spans, key=lambda span: (span.line, -span.column)):
         line = lines[span.line - 1]
@@ -52,14 +52,14 @@ def templates(file: File) -> Iterator[Template]:
 
 
 def _calls(file: File, name: str) -> Iterator[Span]:
-    """Where a template is called by its name."""
+    """The positions of calls of a template."""
     for node in walk(file):
         if isinstance(node, Call) and [part.text for part in node.path.parts] == [name]:
             yield node.path.parts[0].span
 
 
 def walk(node: object) -> Iterator[Node]:
-    """A node and all below it, in the order of the text."""
+    """A node and its descendants, in text order."""
     if isinstance(node, tuple):
         for one in node:
             yield from walk(one)

@@ -1,1 +1,1 @@
-"""PopART's private package, of which programs take some names."""
+"""PopART's private package; programs use a few of its names."""

@@ -1,4 +1,4 @@
-"""The names that programs take from PopART's private module of its IR."""
+"""The names that programs use from PopART's private IR module."""
 
 from __future__ import annotations
 

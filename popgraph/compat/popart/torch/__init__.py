@@ -1,4 +1,4 @@
-"""PopART's package `popart.torch`, for programs that have PyTorch beside it."""
+"""PopART's package `popart.torch`, for programs that use PyTorch."""
 
 from popgraph.popart.pytorch import InferenceSession as InferenceSession
 from popgraph.popart.pytorch import PytorchNetWriter as PytorchNetWriter

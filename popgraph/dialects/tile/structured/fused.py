@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, TensorType, i64
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
@@ -24,13 +24,13 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
-from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of, with_layout
 from popgraph.dialects.tile.running import EndsAtSizes
-from popgraph.dialects.tile.structured.contract import ContractOp
-from popgraph.dialects.tile.structured.ops import MapOp, ReduceOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.ops import MapOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.support.shapes import Shape, prod
 
-Member = MapOp | ReduceOp | ContractOp
+Member = MapOp | ReduceOp
 """The operations that can be fused."""
 
 
@@ -120,13 +120,21 @@ class FusedOp(IRDLOperation):
         if self.splits is None or len(self.members) != 2:
             return None
         first, second = self.members
-        if not isinstance(first, ContractOp) or not isinstance(second, ContractOp):
+        if not is_contraction(first) or not is_contraction(second):
             return None
         maps = [map_ for value, map_ in readings(second) if value is first.results[0]]
         if len(maps) != 1 or maps[0] is None:
             return None
         (*_, made), (*_, read) = self.shared
         return LineBuffer.of(first, second, maps[0], (made, read), self.steps.data[-1])
+
+    def region(self, value: SSAValue, width: int) -> TensorType[Attribute]:
+        """The part of a local value that an iteration of `width` last shared indices needs."""
+        owner, type_ = value.owner, value.type
+        assert isinstance(owner, Operation) and isinstance(type_, TensorType)
+        loops = self.shared[self.members.index(owner)]  # type: ignore[arg-type]
+        steps = zip(loops, (*self.steps.data[:-1], width), strict=True)
+        return region(type_, dict(steps), self.line_buffer)
 
     def verify_(self) -> None:
         block = self.body.block
@@ -175,7 +183,7 @@ class FusedOp(IRDLOperation):
             or any(op.sizes[loops[at]] != self.sizes[at] for at in shared)
         ):
             raise VerifyException(f"{op.name} does not have the loops of {self.name}")
-        if self.loops is not None and (not isinstance(op, ContractOp) or len(op.outputs) != 1):
+        if self.loops is not None and (not is_contraction(op) or len(op.outputs) != 1):
             raise VerifyException(f"{op.name} shares its leading loops only")
         if self.loops is None and any(layout_of(value.type) for value in op.results):  # type: ignore[arg-type]
             raise VerifyException("results along leading loops are dense")
@@ -226,7 +234,7 @@ class LineBuffer:
 
     @staticmethod
     def of(
-        first: ContractOp, second: ContractOp, map_: AffineMap, loops: Sequence[int], rows: int
+        first: ReduceOp, second: ReduceOp, map_: AffineMap, loops: Sequence[int], rows: int
     ) -> LineBuffer | None:
         """That of two contractions, the second reading the first by this map; None if none."""
         made, reader = loops
@@ -288,6 +296,29 @@ class LineBuffer:
         return max(0, self.steps * self.produced + self.prologue - self.extents[0])
 
 
+def region(
+    type_: TensorType[Attribute], steps: Mapping[int, int], buffer: LineBuffer | None = None
+) -> TensorType[Attribute]:
+    """
+    The part of a local value for so many indices of these axes, whole along others, with its halo.
+
+    Along the producer's loop of a line buffer it is the rows that one iteration reads.
+    """
+    around, shape = halo_of(type_), list(type_.get_shape())
+    assert around is not None, "local values are dense but for a halo"
+    low, high = list(around.low), list(around.high)
+    for axis, step in steps.items():
+        shape[axis] = step
+    if buffer is not None:
+        axis = buffer.loops[0]
+        shape[axis], low[axis], high[axis] = buffer.buffer_rows, 0, 0
+    plain = TensorType(type_.element_type, shape)
+    if not any(low) and not any(high):
+        return plain
+    rows = zip(low, shape, high, strict=True)
+    return with_layout(plain, LayoutAttr.moved(low, [sum(row) for row in rows]))
+
+
 def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
     """Every operand with its map; tables have none."""
     match op:
@@ -296,9 +327,6 @@ def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
             yield from ((table, None) for table in op.tables)
         case ReduceOp():
             yield from zip(op.inputs, op.input_maps, strict=True)
-            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
-        case ContractOp():
-            yield from zip((op.lhs, op.rhs), op.input_maps, strict=True)
             yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
             yield from zip(op.block_inputs, op.block_input_maps, strict=True)
 

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
     TensorType,
+    UnitAttr,
     f32,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -158,10 +159,11 @@ class FoldDirective(CustomDirective):
     """
     Where a reduction begins, and its body: `initial [0.0 : f32] { ... }`.
 
-    `product f32` and `dot "u8i8" i32` are the bodies of `product_body` for sums of that type, which
-    begin at zero.
+    That of a contraction begins with `product` instead; `product f32` and `dot "u8i8" i32` are
+    those of `product_body` for sums of that type, which begin at zero.
     """
 
+    contracts: AttributeVariable
     initial: AttributeVariable
     body: RegionVariable
     inputs: TypeDirective
@@ -169,35 +171,40 @@ class FoldDirective(CustomDirective):
     def parse(self, parser: Parser, state: ParsingState) -> None:
         words = None
         if parser.parse_optional_keyword("initial"):
-            self.initial.set(state, parser.parse_attribute())
+            initial = parser.parse_attribute()
+        else:
+            self.contracts.set(state, UnitAttr())
+            if parser.parse_optional_keyword("dot"):
+                words = StringAttr(parser.parse_str_literal())
+            else:
+                parser.parse_keyword("product")
+            initial = parser.parse_attribute()
+        if isinstance(initial, ArrayAttr):
+            self.initial.set(state, initial)
             self.body.set(state, parser.parse_region())
             return
-        if parser.parse_optional_keyword("dot"):
-            words = StringAttr(parser.parse_str_literal())
-        else:
-            parser.parse_keyword("product")
-        total = parser.parse_type()
         assert isinstance(self.inputs.inner, VariadicOperandVariable)
         types = state.operand_types[self.inputs.inner.index] or ()
         kinds = [type_.element_type for type_ in types if isinstance(type_, TensorType)]
         if len(kinds) != 2:
             parser.raise_error(f"a product has 2 factors, not {len(kinds)}")
-        self.initial.set(state, ArrayAttr([zero_of(total)]))
-        self.body.set(state, product_body([*kinds, total], words))
+        self.initial.set(state, ArrayAttr([zero_of(initial)]))
+        self.body.set(state, product_body([*kinds, initial], words))
 
     def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
         state.print_whitespace(printer)
         initial, body = self.initial.get(op), self.body.get(op)
-        found = product_of(body.block)
         assert initial is not None, "it is required"
-        if found is None or not _is_plain(found, body, initial):
-            printer.print_string("initial ")
-            printer.print_attribute(initial)
-            printer.print_string(" ")
-            printer.print_region(body)
+        found = product_of(body.block) if self.contracts.get(op) else None
+        if found is not None and _is_plain(found, body, initial):
+            word = "product" if found.words is None else f'dot "{found.words.data}"'
+            printer.print_string(f"{word} ")
+            printer.print_attribute(body.block.args[-1].type)
             return
-        printer.print_string("product " if found.words is None else f'dot "{found.words.data}" ')
-        printer.print_attribute(body.block.args[-1].type)
+        printer.print_string("product " if self.contracts.get(op) else "initial ")
+        printer.print_attribute(initial)
+        printer.print_string(" ")
+        printer.print_region(body)
 
 
 def _is_plain(found: Product, body: Region, initial: Attribute) -> bool:

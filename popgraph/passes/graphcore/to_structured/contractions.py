@@ -1,4 +1,4 @@
-"""Lowers matrix products, convolutions and their gradients to `tile.contract`."""
+"""Lowers matrix products, convolutions and their gradients to sums of products."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def contract(
 
 
 def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
-    """mat_mul(a, b)  ->  tile.contract a[batch, i, k] * b[batch, k, j] over k"""
+    """mat_mul(a, b)  ->  sum of a[batch, i, k] * b[batch, k, j] over k"""
     left_shape, right_shape = shape_of(op.lhs), shape_of(op.rhs)
     result = shape_of(op.result)
     domain = (*result, left_shape[-1])
@@ -107,7 +107,7 @@ def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
 
 
 def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
-    """conv(x, w)  ->  tile.contract padded x[n, g, c, s*o + d*k] * w[g, m, c, k] over c, k"""
+    """conv(x, w)  ->  sum of padded x[n, g, c, s*o + d*k] * w[g, m, c, k] over c, k"""
     groups, weight, result = integer(op.groups), shape_of(op.w), shape_of(op.result)
     geometry, sizes = op.geometry(weight), result[2:]
     grouped = [groups] if groups > 1 else []
@@ -124,7 +124,7 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
 
 def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     """
-    conv_input_grad(dy, w)  ->  tile.contract spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
+    conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
 
     dy stands apart by the strides, and the kernel is read backwards.
     """
@@ -145,7 +145,7 @@ def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
 
 
 def lower_conv_weight_grad(op: ConvWeightGradOp) -> SSAValue:
-    """conv_weight_grad(x, dy)  ->  tile.contract padded x[n, g, c, s*o + d*k] * dy[n, g, m, o]"""
+    """conv_weight_grad(x, dy)  ->  sum of padded x[n, g, c, s*o + d*k] * dy[n, g, m, o]"""
     groups, result, windows = integer(op.groups), op.shape.data, shape_of(op.dy)
     geometry, sizes = op.geometry(result), windows[2:]
     grouped = [groups] if groups > 1 else []

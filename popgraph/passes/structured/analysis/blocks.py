@@ -17,7 +17,7 @@ from popgraph.passes.structured.analysis.operand_maps import moved
 from popgraph.passes.structured.analysis.split_epilogue import bare_sums
 
 
-def take_apart(op: tile.ContractOp) -> None:
+def take_apart(op: tile.ReduceOp) -> None:
     """
     y = contract over b, k ... block f  ->  t = contract over k ...; y = reduce over b: f(t)
 

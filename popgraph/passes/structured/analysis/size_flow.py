@@ -100,7 +100,7 @@ class SizeFlow:
                     continue
                 case _ if not any(map(self.of, op.operands)):
                     continue
-                case tile.MapOp() | tile.ReduceOp() | tile.ContractOp():
+                case tile.MapOp() | tile.ReduceOp():
                     self._run(op, self._loops(op, readings(op)))
                 case tile.ScatterOp():
                     self._scatter(op)
@@ -366,7 +366,7 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
 
 def is_factor(op: Looped, value: SSAValue) -> bool:
     """Whether a contraction makes its sums of a value."""
-    return isinstance(op, tile.ContractOp) and value in (op.lhs, op.rhs, *op.block_inputs)
+    return tile.is_contraction(op) and value in (op.lhs, op.rhs, *op.block_inputs)
 
 
 def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int, Extent]:

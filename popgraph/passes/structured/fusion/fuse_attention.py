@@ -10,14 +10,14 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset, selection
+from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
-from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.loops import is_cut_evenly, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.structured.fusion.join import join
@@ -54,9 +54,9 @@ class FuseAttention(Pass):
 class Attention:
     """A product, the softmax of its rows, and a product of that."""
 
-    scores: tile.ContractOp
+    scores: tile.ReduceOp
     softmax: tile.FusedOp
-    mixed: tile.ContractOp
+    mixed: tile.ReduceOp
     order: AxisOrder
     """The parallel loops of the second product, those of the softmax first."""
     step: int
@@ -69,7 +69,7 @@ class Attention:
         join((self.scores, self.softmax, mixed), rows, (*[1] * (len(rows) - 1), self.step))
 
 
-def _with_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def _with_order(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
     """Replaces a product by one of rows, whose result is copied if it has other axes."""
     new, old = _of_rows(op, order), op.outputs[0]
     if new is op:
@@ -95,19 +95,19 @@ def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
         return None
     (use,) = softmax.outputs[0].uses
     mixed = use.operation
-    makers = [value.owner for value in softmax.inputs if isinstance(value.owner, tile.ContractOp)]
-    if not isinstance(mixed, tile.ContractOp) or use.index > 1:
+    makers = [value.owner for value in softmax.inputs if tile.is_contraction(value.owner)]
+    if not tile.is_contraction(mixed) or use.index > 1:
         return None
     for scores in makers:
         order = _order(mixed, use.index, softmax)
         if order is not None and _is_row_product(scores, softmax, target):
             step = _step(scores, mixed, softmax, target)
-            if step and _even(scores, range(shared)) and _even(mixed, order[:shared]):
+            if step and _is_cut(scores, range(shared)) and _is_cut(mixed, order[:shared]):
                 return Attention(scores, softmax, mixed, order, step)
     return None
 
 
-def _is_row_product(scores: tile.ContractOp, softmax: tile.FusedOp, target: Target) -> bool:
+def _is_row_product(scores: tile.ReduceOp, softmax: tile.FusedOp, target: Target) -> bool:
     """Whether a product makes rows that only the softmax reads."""
     (value,) = scores.outputs
     shared = len(softmax.sizes)
@@ -130,7 +130,7 @@ def _is_row_product(scores: tile.ContractOp, softmax: tile.FusedOp, target: Targ
     )
 
 
-def _order(mixed: tile.ContractOp, number: int, softmax: tile.FusedOp) -> AxisOrder | None:
+def _order(mixed: tile.ReduceOp, number: int, softmax: tile.FusedOp) -> AxisOrder | None:
     """The parallel loops of a product of rows with those of the softmax first."""
     map_ = mixed.input_maps[number]
     shared = len(softmax.sizes)
@@ -149,7 +149,7 @@ def _order(mixed: tile.ContractOp, number: int, softmax: tile.FusedOp) -> AxisOr
     return order if keeps_leading(permuted_map, sizes, shared) else None
 
 
-def _is_whole(op: tile.ContractOp) -> bool:
+def _is_whole(op: tile.ReduceOp) -> bool:
     """Whether all panels of a product are full, so that a part of it reads nothing beyond."""
     schedule = op.schedule
     return (
@@ -161,13 +161,13 @@ def _is_whole(op: tile.ContractOp) -> bool:
     )
 
 
-def _is_k_outer(op: tile.ContractOp) -> bool:
+def _is_k_outer(op: tile.ReduceOp) -> bool:
     """Whether a product goes through all rows for each chunk of terms."""
     return op.schedule is not None and bool(op.schedule.k_outer.data)
 
 
 def _step(
-    scores: tile.ContractOp, mixed: tile.ContractOp, softmax: tile.FusedOp, target: Target
+    scores: tile.ReduceOp, mixed: tile.ReduceOp, softmax: tile.FusedOp, target: Target
 ) -> int:
     """
     How many rows fit into local memory: whole blocks of them; 0 when there is no gain.
@@ -186,19 +186,17 @@ def _step(
     return rows // block * block if rows > block else rows
 
 
-def _block(op: tile.ContractOp) -> int:
+def _block(op: tile.ReduceOp) -> int:
     assert op.schedule is not None
     return op.schedule.mr.data
 
 
-def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
-    """Whether parts along these loops are evenly apart in every operand."""
-    read = op.mapped[: len(op.operands)]
-    forms = [offset(tensor(value), map_, op.sizes) for value, map_ in read]
-    return all(form.stride(dim) is not None for form in forms for dim in dims)
+def _is_cut(op: tile.ReduceOp, loops: range | AxisOrder) -> bool:
+    """Whether iterations of these loops are evenly apart in every operand."""
+    return is_cut_evenly(op.mapped[: len(op.operands)], op.sizes, dict.fromkeys(loops, 1))
 
 
-def _of_rows(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def _of_rows(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
     """The same product with its parallel loops in another order, for few rows at a time."""
     schedule = op.schedule
     assert schedule is not None

@@ -15,16 +15,14 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.fused import LineBuffer, follows
+from popgraph.dialects.tile.structured.fused import LineBuffer, follows, region
 from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     has_gaps,
-    part_stride,
+    is_cut_evenly,
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
@@ -56,7 +54,7 @@ class FuseChannels(Pass):
         ending = SizeFlow.of_module(module).loops
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
-                if isinstance(op, tile.ContractOp):
+                if tile.is_contraction(op):
                     found = pair_of(op, self.threads, self.target, ending)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
@@ -76,8 +74,8 @@ class FusionPlan:
 class Pair:
     """A contraction and the only one that reads it, of which each channel needs one channel."""
 
-    first: tile.ContractOp
-    second: tile.ContractOp
+    first: tile.ReduceOp
+    second: tile.ReduceOp
     number: int
     """Which factor of the second one the result of the first is."""
     threads: int = 1
@@ -169,26 +167,18 @@ class Pair:
 
     def _local_bytes(self, step: int, geometry: LineBuffer | None = None) -> int:
         (between,) = self.first.outputs
-        type_ = narrowed(tensor(between), self.along[0], step)
-        if geometry is not None:
-            type_ = narrowed(type_, geometry.loops[0], geometry.buffer_rows, halo=False)
+        type_ = region(tensor(between), {self.along[0]: step}, geometry)
         return prod(physical_shape(type_)) * element_bytes(between.type)
 
     def _is_cut_evenly(self, plan: FusionPlan) -> bool:
         """Whether pieces of the loops are evenly apart in all that they touch."""
         between = self.second.operands[self.number], *self.first.outputs
-        loops = zip(
-            (self.first, self.second),
-            self.along,
-            plan.buffer.loops if plan.buffer else (None, None),
-            strict=True,
-        )
+        parts = [{along: plan.step} for along in self.along]
+        for part, row in zip(parts, plan.buffer.loops if plan.buffer else (), strict=False):
+            part[row] = 1
         return all(
-            part_stride(value, map_, op.sizes, along, plan.step) is not None
-            and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
-            for op, along, row in loops
-            for value, map_ in op.mapped
-            if value not in between
+            is_cut_evenly([pair for pair in op.mapped if pair[0] not in between], op.sizes, part)
+            for op, part in zip((self.first, self.second), parts, strict=True)
         )
 
     def _read_again(self) -> int:
@@ -220,7 +210,7 @@ class Pair:
 
 
 def pair_of(
-    second: tile.ContractOp,
+    second: tile.ReduceOp,
     threads: int,
     target: Target,
     ending: Mapping[Operation, Ends] = MappingProxyType({}),
@@ -242,11 +232,11 @@ def pair_of(
     return None
 
 
-def _maker(value: SSAValue) -> tile.ContractOp | None:
+def _maker(value: SSAValue) -> tile.ReduceOp | None:
     """The contraction that computes a value for one reader alone; views may rename it."""
     while value.has_one_use():
         owner = value.owner
-        if isinstance(owner, tile.ContractOp):
+        if tile.is_contraction(owner):
             halo = halo_of(tensor(value))
             return owner if halo is not None and halo.part < 0 else None
         if not isinstance(owner, tile.ViewOp) or owner.source.type != owner.output.type:
@@ -255,7 +245,7 @@ def _maker(value: SSAValue) -> tile.ContractOp | None:
     return None
 
 
-def _is_plain(op: tile.ContractOp) -> bool:
+def _is_plain(op: tile.ReduceOp) -> bool:
     """Whether the loops of a contraction can be those of a part of its channels."""
     return (
         op.schedule is not None
@@ -268,12 +258,12 @@ def _is_plain(op: tile.ContractOp) -> bool:
     )
 
 
-def channel_loop(op: tile.ContractOp) -> int:
+def channel_loop(op: tile.ReduceOp) -> int:
     """The loop that runs along vectors."""
     assert op.schedule is not None
     return op.schedule.n_dim.data
 
 
-def _lanes(op: tile.ContractOp) -> int:
+def _lanes(op: tile.ReduceOp) -> int:
     assert op.schedule is not None
     return op.schedule.nr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -50,12 +51,12 @@ class FuseRows(Pass):
 def fuse(block: Block, target: Target) -> None:
     """Fuses all reductions with the operations that share their rows."""
     for reader in list(block.ops):
-        if isinstance(reader, Fusable):
+        if _is_fusable(reader):
             look_through_views(reader)
     members: dict[Operation, Candidate] = {
         op: Candidate(op, position)
         for position, op in enumerate(block.ops)
-        if isinstance(op, Fusable) and is_dense(op) and not is_view(op)
+        if _is_fusable(op) and is_dense(op) and not is_view(op)
     }
     for op, member in members.items():
         if isinstance(op, tile.ReduceOp) and op.parent is block:
@@ -64,10 +65,14 @@ def fuse(block: Block, target: Target) -> None:
                 join(group.operations, group.rows, group.steps())
 
 
+def _is_fusable(op: Operation | None) -> TypeGuard[Fusable]:
+    return isinstance(op, Fusable) and not tile.is_contraction(op)
+
+
 def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
     """z = f(view x)  ->  z = f(x), as in fuse-elementwise: epilogues may have left views."""
     changed: Operation | None = reader
-    while isinstance(changed, Fusable):
+    while _is_fusable(changed):
         changed = next(view_looked_through(changed, mapped_inputs(changed)), None)
 
 

@@ -88,7 +88,7 @@ class PartialSums:
     """
 
     number: int
-    sums: tile.ContractOp
+    sums: tile.ReduceOp
     order: AxisOrder
 
     def join(self, op: tile.ReduceOp) -> None:
@@ -103,7 +103,7 @@ class PartialSums:
         if isinstance(between, tile.MapOp):
             reading = inline_producer(reading, self.number, between)
         plain = with_permuted_results(sums, self.order)
-        new = tile.ContractOp(
+        new = tile.ReduceOp(
             plain.inputs,
             plain.input_maps,
             plain.sizes,
@@ -114,6 +114,7 @@ class PartialSums:
             [element(value) for value in op.outputs],
             op.epilogue_inputs,
             op.epilogue_input_maps,
+            contracts=True,
             blocks=_blocks(reading, sums, len(op.sizes) - op.parallel_rank),
         )
         plain.erase()
@@ -125,7 +126,7 @@ class PartialSums:
                 erase_unused(unread)
 
 
-def _blocks(reading: MappedOperands, sums: tile.ContractOp, loops: int) -> tile.Blocks:
+def _blocks(reading: MappedOperands, sums: tile.ReduceOp, loops: int) -> tile.Blocks:
     """What is done to the sum of each block, with all that is read besides."""
     at = reading.values.index(sums.outputs[0])
     others = [number for number in range(len(reading.values)) if number != at]
@@ -153,7 +154,9 @@ def _added(op: tile.ReduceOp) -> tuple[SSAValue, SSAValue]:
 def _adds_up(op: tile.ReduceOp) -> bool:
     """Whether a reduction starts at zero and adds something that it has made of its inputs."""
     body = op.body.block
-    if len(op.outputs) != 1 or indexed_dims(body) or indexed_dims(op.epilogue.block):
+    if tile.is_contraction(op) or len(op.outputs) != 1:
+        return False
+    if indexed_dims(body) or indexed_dims(op.epilogue.block):
         return False
     (initial,), (total,) = op.initial, yielded(body)
     if not isinstance(initial, FloatAttr | IntegerAttr) or initial.value.data != 0:
@@ -169,14 +172,14 @@ def _partial_sums(op: tile.ReduceOp) -> Iterator[PartialSums]:
     added = _added(op)[1]
     for number, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True)):
         owner = value.owner
-        if isinstance(owner, tile.ContractOp):
+        if tile.is_contraction(owner):
             plain = added is op.body.block.args[number] and has_identity_epilogue(owner)
             if not plain and _is_partial(owner):
                 yield from _in_order(op, number, owner, map_)
         elif isinstance(owner, tile.MapOp) and value.has_one_use() and _is_inlined(owner):
             for inner, inner_map in zip(owner.inputs, owner.input_maps, strict=True):
                 sums = inner.owner
-                if not isinstance(sums, tile.ContractOp) or not has_identity_epilogue(sums):
+                if not tile.is_contraction(sums) or not has_identity_epilogue(sums):
                     continue
                 if _is_partial(sums):
                     found = composed(inner_map, map_, op.sizes)
@@ -188,7 +191,7 @@ def _is_inlined(op: tile.MapOp) -> bool:
     return len(op.outputs) == 1 and not op.tables and not indexed_dims(op.body.block)
 
 
-def _is_partial(sums: tile.ContractOp) -> bool:
+def _is_partial(sums: tile.ReduceOp) -> bool:
     """Whether a contraction is free to be one in blocks, and nobody else reads it."""
     free = sums.schedule is None and sums.block is None and sum_type(sums) is not None
     alone = len(sums.outputs) == 1 and sums.outputs[0].has_one_use()
@@ -196,7 +199,7 @@ def _is_partial(sums: tile.ContractOp) -> bool:
 
 
 def _in_order(
-    op: tile.ReduceOp, number: int, sums: tile.ContractOp, map_: AffineMap
+    op: tile.ReduceOp, number: int, sums: tile.ReduceOp, map_: AffineMap
 ) -> Iterator[PartialSums]:
     """Sums of which each loop is one of the reduction."""
     order = read_in_order(map_, op.sizes)

@@ -50,12 +50,12 @@ class ReadNarrow(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if not isinstance(op, tile.ContractOp) or op.schedule is not None:
+            if not tile.is_contraction(op) or op.schedule is not None:
                 continue
             if not op.finds_factors and not read_parts(op):
                 self._read_narrow(op)
 
-    def _read_narrow(self, op: tile.ContractOp) -> None:
+    def _read_narrow(self, op: tile.ReduceOp) -> None:
         if _uses(op) > self.target.tuning.most_narrow_uses:
             return
         views, wide = list[tile.ViewOp](), op.rhs.owner
@@ -74,7 +74,7 @@ class ReadNarrow(Pass):
             erase_unused(unread)
 
 
-def read_parts(op: tile.ContractOp) -> bool:
+def read_parts(op: tile.ReduceOp) -> bool:
     """
     y = contract x, (f(w, i) at index i)  ->  y = contract x, w ... body: f(w, i)
 
@@ -152,7 +152,7 @@ _MASKS = frozenset((1 << bits) - 1 for bits in range(1, NIBBLE + 1))
 
 
 def _read_from(
-    op: tile.ContractOp, stored: SSAValue, write: Callable[[Block, SSAValue], SSAValue]
+    op: tile.ReduceOp, stored: SSAValue, write: Callable[[Block, SSAValue], SSAValue]
 ) -> None:
     """Reads the right factor from where it is stored; `write` finds in the body what it was."""
     old, kinds = op.body.block, [argument.type for argument in op.body.block.args]
@@ -195,7 +195,7 @@ def _kept(dims: Sequence[int], rank: int) -> AffineMap:
     return AffineMap(rank, 0, selection(dims).results)
 
 
-def _split_loop(op: tile.ContractOp, loop: int, axis: int, count: int) -> None:
+def _split_loop(op: tile.ReduceOp, loop: int, axis: int, count: int) -> None:
     """A loop of the reduction as one over elements of the right factor, and one over parts."""
     lhs, rhs = (split_map(map_, loop, count) for map_ in op.input_maps)
     results = list(rhs.results)
@@ -204,7 +204,7 @@ def _split_loop(op: tile.ContractOp, loop: int, axis: int, count: int) -> None:
     op.properties["domain"] = IntsAttr.of(split_sizes(op.sizes, loop, count))
 
 
-def _uses(op: tile.ContractOp) -> int:
+def _uses(op: tile.ReduceOp) -> int:
     """How many results an element of the right factor is a part of."""
     used = op.input_maps[1].used_dims()
     outer = op.sizes[: op.parallel_rank]

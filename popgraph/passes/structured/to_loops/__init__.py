@@ -76,7 +76,7 @@ class StructuredToLoops(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.block is not None and op.schedule is None:
+            if tile.is_contraction(op) and op.block is not None and op.schedule is None:
                 take_apart(op)
         structures, functions = StructuralHasher(moved_to_start), Functions(module)
         known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None

@@ -37,8 +37,7 @@ from popgraph.passes.structured.to_loops.emit.access import spans
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
-from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
-from popgraph.passes.structured.to_loops.fused.nest import NestLoops
+from popgraph.passes.structured.to_loops.fused import FusedLoops
 from popgraph.passes.structured.to_loops.kernel_functions import describe, runs_once
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
@@ -47,6 +46,7 @@ from popgraph.support.tuning import Target
 
 EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.WinogradOp: WinogradLoops,
+    tile.FusedOp: FusedLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
@@ -68,14 +68,12 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
     match op:
         case tile.MapOp():
             return MapLoops(op, target, once=runs_once(op))
-        case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
+        case tile.ReduceOp() if op.schedule and not indexed_dims(op.epilogue.block):
             return ContractLoops(op, op.schedule, target)
-        case tile.ReduceOp() | tile.ContractOp():
+        case tile.ReduceOp():
             return ReduceLoops(op, target)
         case tile.PackOp() | tile.UnpackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
-        case tile.FusedOp():
-            return NestLoops(op, target) if op.loops is None else ChainLoops(op, target)
     return EMITTERS[type(op)](op, target)
 
 

@@ -103,7 +103,7 @@ class WinogradGradientCandidate:
 
     def _sums(
         self, image: tile.TransformTilesOp, slope: tile.TransformGradientTilesOp
-    ) -> tile.ContractOp:
+    ) -> tile.ReduceOp:
         """By tap and both channels."""
         before, behind = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
@@ -126,7 +126,7 @@ class WinogradGradientCandidate:
         kind = element_types.from_ir(self.found.kind).numpy
         return ConstantOp(compilation.weights.attribute(both.astype(kind)))
 
-    def _back(self, matrix: ConstantOp, sums: tile.ContractOp) -> tile.ContractOp:
+    def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
         """G^T m G, finished as the sums were."""
         op = self.found.op
         row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))

@@ -10,7 +10,7 @@ builtin.module {
   ^bb0(%0: tensor<2x512x16xf32>, %1: tensor<2x512x16xf32>, %2: tensor<2x512x16xf32>):
     %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
-    %5 = tile.contract ins(%0, %3 : tensor<2x512x16xf32>, !tensor) domain [2, 512, 512, 16] parallel 3 : i64
+    %5 = tile.reduce ins(%0, %3 : tensor<2x512x16xf32>, !tensor) domain [2, 512, 512, 16] parallel 3 : i64
         maps [#map1, #map2] epilogue_maps [] product f32 schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16> epilogue {
     ^bb0(%6: f32):
       %7 = arith.constant 2.500000e-01 : f32
@@ -50,7 +50,7 @@ builtin.module {
       } -> tensor<2x512x512xf32>
       tile.yield %26 : tensor<2x512x512xf32>
     } -> tensor<2x512x512xf32>
-    %10 = tile.contract ins(%9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32>) domain [2, 512, 16, 512] parallel 3 : i64
+    %10 = tile.reduce ins(%9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32>) domain [2, 512, 16, 512] parallel 3 : i64
         maps [#map1, #map3] epilogue_maps [] product f32
         schedule <n_dim 2, n_vectors 1, m_dim 1, mr 28, kc 256, lanes 16, n_inner 1> epilogue {
     ^bb0(%11: f32):
@@ -73,7 +73,7 @@ builtin.module {
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
     %5 = tile.fused ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] steps [1, 28] {
     ^bb0(%6: tensor<2x512x16xf32>, %7: !tensor, %8: tensor<2x512x16xf32>):
-      %9 = tile.contract ins(%6, %7 : tensor<2x512x16xf32>, !tensor) domain [2, 512, 512, 16] parallel 3 : i64
+      %9 = tile.reduce ins(%6, %7 : tensor<2x512x16xf32>, !tensor) domain [2, 512, 512, 16] parallel 3 : i64
           maps [#map1, #map2] epilogue_maps [] product f32
           schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16> epilogue {
       ^bb0(%10: f32):
@@ -110,7 +110,7 @@ builtin.module {
         %33 = arith.mulf %29, %32 : f32
         tile.yield %33 : f32
       } -> tensor<2x512x512xf32>
-      %34 = tile.contract ins(%28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32>) domain [2, 512, 16, 512]
+      %34 = tile.reduce ins(%28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32>) domain [2, 512, 16, 512]
           parallel 3 : i64 maps [#map1, #map3] epilogue_maps [] product f32
           schedule <n_dim 2, n_vectors 1, m_dim 1, mr 28, kc 256, lanes 16, n_inner 1> epilogue {
       ^bb0(%35: f32):

@@ -16,7 +16,7 @@ builtin.module {
     %1 = pg.constant #pg.data<seed 1 : tensor<8x4x1x1xf32>>
     %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf" : tensor<1x8x1x1xf32>>
     %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> !tensor
-    %4 = tile.contract ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
         domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
@@ -28,7 +28,7 @@ builtin.module {
     %10 = tile.view %4 : !tensor1 -> !tensor1
     %11 = pg.constant #pg.data<seed 2 : tensor<8x2x3x3xf32>>
     %12 = tile.view %11 : tensor<8x2x3x3xf32> -> tensor<4x2x2x3x3xf32>
-    %13 = tile.contract ins(%10, %12 : !tensor1, tensor<4x2x2x3x3xf32>) domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
+    %13 = tile.reduce ins(%10, %12 : !tensor1, tensor<4x2x2x3x3xf32>) domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x7x7x4x2xf32>
@@ -58,7 +58,7 @@ builtin.module {
     %1 = pg.constant #pg.data<seed 1 : tensor<8x4x1x1xf32>>
     %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf" : tensor<1x8x1x1xf32>>
     %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> !tensor
-    %4 = tile.contract ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
         domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
@@ -70,7 +70,7 @@ builtin.module {
     %10 = tile.view %4 : !tensor1 -> !tensor1
     %11 = pg.constant #pg.data<seed 2 : tensor<8x2x3x3xf32>>
     %12 = tile.view %11 : tensor<8x2x3x3xf32> -> tensor<4x2x2x3x3xf32>
-    %13 = tile.contract ins(%10, %12 : !tensor1, tensor<4x2x2x3x3xf32>) domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
+    %13 = tile.reduce ins(%10, %12 : !tensor1, tensor<4x2x2x3x3xf32>) domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x7x7x4x2xf32>

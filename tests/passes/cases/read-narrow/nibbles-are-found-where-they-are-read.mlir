@@ -16,7 +16,7 @@ builtin.module {
       tile.yield %8 : i32
     } -> tensor<2x2x8xi32>
     %9 = tile.view %0 : tensor<2x2x8xi32> -> tensor<4x8xi32>
-    %y = tile.contract ins(%x, %9 : tensor<9x4xi32>, tensor<4x8xi32>) domain [9, 8, 4] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] dot "i8u8" i32 epilogue {
+    %y = tile.reduce ins(%x, %9 : tensor<9x4xi32>, tensor<4x8xi32>) domain [9, 8, 4] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] dot "i8u8" i32 epilogue {
     ^bb0(%10: i32):
       tile.yield %10 : i32
     } -> tensor<9x8xi32>
@@ -29,7 +29,7 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<9x4xi32>, %w: tensor<2x8xi32>):
-    %y = tile.contract ins(%x, %w : tensor<9x4xi32>, tensor<2x8xi32>) domain [9, 8, 2, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] initial [0 : i32] {
+    %y = tile.reduce ins(%x, %w : tensor<9x4xi32>, tensor<2x8xi32>) domain [9, 8, 2, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product [0 : i32] {
     ^bb0(%0: i32, %1: i32, %2: i32):
       %3 = tile.index 3 : i64
       %4 = arith.index_cast %3 : index to i32

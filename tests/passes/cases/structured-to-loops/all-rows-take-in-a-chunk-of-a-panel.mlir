@@ -9,7 +9,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<4x3x8xf32>, %1: tensor<8x16xf32>):
     %2 = tile.pack %1 : tensor<8x16xf32> -> !tensor
-    %3 = tile.contract ins(%0, %2 : tensor<4x3x8xf32>, !tensor) domain [2, 3, 16, 8] parallel 3 : i64 maps [#map1, #map2]
+    %3 = tile.reduce ins(%0, %2 : tensor<4x3x8xf32>, !tensor) domain [2, 3, 16, 8] parallel 3 : i64 maps [#map1, #map2]
         epilogue_maps [] product f32 schedule <n_dim 2, n_vectors 2, m_dim 1, mr 2, kc 4, lanes 4> epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32

@@ -60,7 +60,7 @@ class ContractLoops(Emitter):
 
     cut_together = 2
 
-    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target) -> None:
+    def __init__(self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.schedule, self.inputs, self.outputs = op, schedule, op.operands, op.outputs
         dim, lanes = schedule.n_dim.data, schedule.nr

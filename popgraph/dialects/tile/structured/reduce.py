@@ -1,9 +1,10 @@
-"""Sums of products, in which matrix products, convolutions and their gradients are written."""
+"""Reductions, in which matrix products, convolutions and their gradients are written, too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import (
     AffineMapAttr,
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
     TensorType,
+    UnitAttr,
 )
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -67,19 +69,23 @@ class Blocks:
 
 
 @irdl_op_definition
-class ContractOp(Structured):
+class ReduceOp(Structured):
     """
-    Sums of products: `y[p] = epilogue(sum over r of lhs[map0(p, r)] * rhs[map1(p, r)], inputs...)`.
+    Reductions of any kind, in index order.
 
-    Matrix products, convolutions and their gradients are all of this form; a convolution's maps
-    contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
-    it is computed by plain loops. `body(lhs, rhs, sum)` adds a product: of the elements themselves,
-    of numbers that it makes of them (widened, one of several in an element), or of all that `words`
-    hold. With `block`, the first `block_loops` of the reduction number blocks of terms:
-    `block(sum, inputs...)` of each is added to the total.
+    For every parallel index, accumulators start at `initial`; `body(inputs..., accumulators...)`
+    yields the next accumulators for each reduction index; `epilogue(accumulators..., inputs...)`
+    yields the results. Maps of `epilogue_inputs` cover the parallel dimensions only.
+
+    A contraction is a sum of products that `contracts`: its loops are blocked as `schedule` says,
+    or plain ones without it. Matrix products, convolutions and their gradients are of this form; a
+    convolution's maps contain sliding expressions such as `2*y + r`. Its body multiplies the
+    elements of two factors, numbers that it makes of them (widened, one of several in an element),
+    or all that words hold. With `block`, the first `block_loops` of the reduction number blocks of
+    terms: `block(sum, inputs...)` of each is added to the total.
     """
 
-    name = "tile.contract"
+    name = "tile.reduce"
     inputs = var_operand_def(base(TensorType))
     epilogue_inputs = var_operand_def(base(TensorType))
     block_inputs = var_operand_def(base(TensorType))
@@ -88,6 +94,7 @@ class ContractOp(Structured):
     maps = prop_def(ArrayAttr[AffineMapAttr])
     epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
     initial = prop_def(ArrayAttr)
+    contracts = opt_prop_def(UnitAttr)
     block_loops = opt_prop_def(IntegerAttr)
     block_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
     schedule = opt_prop_def(ScheduleAttr)
@@ -103,7 +110,7 @@ class ContractOp(Structured):
         "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
         "(`block_inputs` `(` $block_inputs^ `:` type($block_inputs) `)`)? "
         "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
-        "custom<FoldDirective>($initial, $body, ref(type($inputs))) "
+        "custom<FoldDirective>($contracts, $initial, $body, ref(type($inputs))) "
         "(`schedule` $schedule^)? `epilogue` $epilogue "
         "(`block` $block^ `loops` $block_loops `block_maps` $block_maps)? "
         "attr-dict `->` type($outputs)"
@@ -121,6 +128,7 @@ class ContractOp(Structured):
         elements: Sequence[Attribute],
         epilogue_inputs: Sequence[SSAValue] = (),
         epilogue_maps: Sequence[AffineMap] = (),
+        contracts: bool = False,
         schedule: ScheduleAttr | None = None,
         blocks: Blocks | None = None,
     ) -> None:
@@ -133,6 +141,8 @@ class ContractOp(Structured):
         }
         joined: Sequence[SSAValue] = ()
         regions = [body, epilogue]
+        if contracts:
+            properties["contracts"] = UnitAttr()
         if schedule is not None:
             properties["schedule"] = schedule
         if blocks is not None:
@@ -148,6 +158,12 @@ class ContractOp(Structured):
             regions=regions,
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
         )
+
+    @property
+    def parallel_rank(self) -> int:
+        return self.parallel.value.data
+
+    # Contractions
 
     @property
     def lhs(self) -> SSAValue:
@@ -168,10 +184,6 @@ class ContractOp(Structured):
     def words(self) -> StringAttr | None:
         """What elements hold, if products are of all that they hold."""
         return self.product.words
-
-    @property
-    def parallel_rank(self) -> int:
-        return self.parallel.value.data
 
     @property
     def blocked_rank(self) -> int:
@@ -230,13 +242,23 @@ class ContractOp(Structured):
         self.check_results()
         totals = [attribute.type for attribute in self.initial]
         check_block("body", self.body.block, [*map(element, self.inputs), *totals])
+        if self.contracts is not None:
+            self._check_product()
+        elif self.schedule is not None or self.block is not None:
+            raise VerifyException("only contractions have a schedule, and blocks of terms")
+        self._check_blocks()
+        if self.block is not None:
+            totals = [self.total_type]
+        expected = [*totals, *map(element, self.epilogue_inputs)]
+        check_block("epilogue", self.epilogue.block, expected)
+
+    def _check_product(self) -> None:
         if product_of(self.body.block) is None:
             raise VerifyException("the body must add the product of two factors to a sum")
+        if list(self.initial) != [zero_of(self.sum_type)]:
+            raise VerifyException("sums of products must begin at zero")
         if any(dim < self.parallel_rank for dim in indexed_dims(self.body.block)):
             raise VerifyException("factors must be the same at all parallel indices")
-        self._check_blocks()
-        expected = [self.total_type, *map(element, self.epilogue_inputs)]
-        check_block("epilogue", self.epilogue.block, expected)
 
     def _check_blocks(self) -> None:
         if self.block is None:
@@ -250,6 +272,11 @@ class ContractOp(Structured):
         check_block("block", self.block.block, expected)
 
 
+def is_contraction(op: object) -> TypeGuard[ReduceOp]:
+    """Whether an operation is a sum of products that loops are blocked for."""
+    return isinstance(op, ReduceOp) and "contracts" in op.properties
+
+
 def contraction(
     lhs: SSAValue,
     rhs: SSAValue,
@@ -261,11 +288,11 @@ def contraction(
     epilogue_inputs: Sequence[SSAValue] = (),
     epilogue_maps: Sequence[AffineMap] = (),
     words: StringAttr | None = None,
-) -> ContractOp:
+) -> ReduceOp:
     """Sums of products of two factors' elements, or of all that `words` hold."""
     kinds = element(lhs), element(rhs)
     total = type_of_sums(kinds[0], words)
-    return ContractOp(
+    return ReduceOp(
         [lhs, rhs],
         maps,
         domain,
@@ -276,4 +303,5 @@ def contraction(
         elements,
         epilogue_inputs,
         epilogue_maps,
+        contracts=True,
     )
