@@ -48,12 +48,12 @@ def quantized(
 
 
 def _none(node: Node, dtype: DType) -> SSAValue:
-    """A zero point where there is none: adding it to a float keeps -0, too."""
+    """The zero point of a node without one; -0 for floats, so that adding it keeps -0."""
     return node.literal(np.array(-0.0).astype(dtype.numpy))
 
 
 def _passage(node: Node, op: gc.QuantizeOp) -> SSAValue:
-    """Zeros with the gradients of what is quantized, where it is not beyond the bounds."""
+    """Zeros whose gradient flows to the quantized numbers that lie within the bounds."""
     target = op.target
     ratio = gc.DivOp(op.x, op.scale)
     near = cast(ratio if target.is_float else gc.RoundOp(ratio), F32)

@@ -39,7 +39,7 @@ MOST_EXACT = 2**22
 
 
 class Quantization(Composite):
-    """Kind: what scales numbers, around zero points; both broadcast to the numbers."""
+    """A function of x with a scale and a zero point, both of which broadcast to x."""
 
     x = operand_def(TensorType)
     scale = operand_def(TensorType)
@@ -65,9 +65,9 @@ class QuantizeOp(Quantization):
     """
     x / scale + zero, between `low` and `high`. ONNX QuantizeLinear.
 
-    Integers, and floats that hold integers (`to` is f32): x / scale is rounded first, to even from
-    halfway; NaN becomes `low`, and no zero is negative. Other floats are those of eight bits or
-    fewer: NaN stays NaN, a zero point of 0 leaves -0, and without bounds nothing is clipped.
+    If `to` is an integer type, or f32 for integers kept as floats, x / scale is rounded first (half
+    to even); NaN becomes `low`, and -0 becomes 0. Other results are floats of at most eight bits:
+    NaN stays NaN, and without bounds nothing is clipped. A zero point of 0 keeps -0 in f8 types.
     """
 
     name = "graphcore.quantize"
@@ -89,7 +89,7 @@ class QuantizeOp(Quantization):
 
     @staticmethod
     def bounds_of(target: DType, *, saturates: bool = True) -> dict[str, int]:
-        """The bounds at which numbers of a type end; of floats, those of eight bits have some."""
+        """The least and greatest number of an integer type, or of a saturating f8 type."""
         if target.is_integer:
             ends = ml_dtypes.iinfo(target.numpy)
         elif saturates and target.name.startswith("f8"):
@@ -100,12 +100,12 @@ class QuantizeOp(Quantization):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What constructs the operation again on other operands."""
+        """The properties as keywords for the constructor."""
         return {"to": self.to, "low": self.low, "high": self.high}
 
     @property
     def rounds(self) -> bool:
-        """Whether the numbers are integers, whatever holds them."""
+        """Whether the result holds integers, in an integer type or in f32."""
         return self.target.is_integer or self.to == f32
 
     @property
@@ -151,7 +151,7 @@ class QuantizeOp(Quantization):
 
     @property
     def keeps_zeros(self) -> bool:
-        """Whether a zero point of 0 is not added, so that -0 stays."""
+        """Whether a zero point of 0 is not added, which keeps -0."""
         return self.target.name.startswith("f8")
 
     def expand(self) -> tuple[Operand, ...]:
@@ -169,7 +169,11 @@ class QuantizeOp(Quantization):
         return in_type(moved, self.to)
 
     def _integers(self, ratio: Operand) -> Operand:
-        """What is within bounds that are integers still is after it is rounded, and in 32 bits."""
+        """
+        Clips before it rounds: bounds are integers, so the order does not matter.
+
+        Then the C printer knows the range of the rounded number, and one instruction converts it.
+        """
         assert self.bounds is not None, "infer asks for the bounds of integers"
         zero, (low, high) = number_of(self.zero), self.bounds
         if zero is None:
@@ -218,7 +222,7 @@ def in_type(value: Operand, to: Attribute) -> SSAValue:
 
 
 def number_of(value: SSAValue) -> float | None:
-    """The number that a literal scalar is."""
+    """The number of a scalar literal; None for any other value."""
     literal = value.owner.literal if isinstance(value.owner, ConstantOp) else None
     return float(literal.array) if isinstance(literal, DataAttr) and not shape_of(value) else None
 

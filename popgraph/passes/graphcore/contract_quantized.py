@@ -40,14 +40,14 @@ from popgraph.support.words import WORD, WORDS
 
 @dataclass(frozen=True)
 class Dequantized:
-    """Integers, `(whole - zero) * scale`, as `dequantize` makes floats of them."""
+    """A factor `(whole - zero) * scale` that `dequantize` computes from integers."""
 
     whole: SSAValue
     ends: tuple[int, int]
-    """The least and the greatest of `whole`."""
+    """The least and the greatest number in `whole`."""
     zero: Array
     scale: Array
-    """Of the rank of `whole`."""
+    """It has the rank of `whole`."""
 
     @staticmethod
     def of(value: SSAValue, weights: WeightStore) -> Dequantized | None:
@@ -79,7 +79,7 @@ class Dequantized:
         op = self.whole.owner
         made: Operand = CastOp(self.whole, to=i32)
         if isinstance(op, TransposeOp) and is_literal(op.x):
-            # Folded, bytes would change places, whose words stand in memory as they are.
+            # fold-constants would transpose the bytes, whose words are contiguous as they are.
             made = TransposeOp(CastOp(op.x, to=i32), perm=op.perm.data)
         return SubOp(made, ConstantOp(DataAttr.of(self.zero))) if np.any(self.zero) else made
 
@@ -166,7 +166,9 @@ class ScaleBeforeRounding(Rule[QuantizeOp]):
             bias, product = computed_array(product.rhs, self.weights), product.lhs.owner
             if bias is None:
                 return None
-        if divisor is None or divisor.size != 1 or divisor == 1 or not isinstance(product, MulOp):
+        if divisor is None or divisor.size != 1 or divisor == 1 or not op.rounds:
+            return None
+        if not isinstance(product, MulOp):
             return None
         scale, wide = computed_array(product.rhs, self.weights), product.lhs.owner
         if scale is None or not isinstance(wide, CastOp):
@@ -184,7 +186,7 @@ class RectifyByClipping(Rule[QuantizeOp]):
     """
     quantize (relu x), s, z  ->  quantize x, s, z
 
-    Only when z is the least number, at which what is negative ends either way, and s is positive.
+    Only when s is positive and z is the least integer: negative x become z either way.
     """
 
     ROOTS = (QuantizeOp,)
@@ -196,7 +198,7 @@ class RectifyByClipping(Rule[QuantizeOp]):
         return QuantizeOp(rectified.operands[0], op.scale, op.zero, **op.options)
 
     def _is_kept_from(self, op: QuantizeOp) -> bool:
-        """Whether what is negative becomes the least number."""
+        """Whether negative numbers become the least integer."""
         scale, zero = (computed_array(one, self.weights) for one in (op.scale, op.zero))
         if scale is None or zero is None or op.bounds is None or not op.rounds:
             return False

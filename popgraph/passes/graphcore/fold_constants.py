@@ -32,7 +32,7 @@ from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
 LITERAL = (Elementwise, Movement, Quantization)
-"""Operations whose results on literals are as good as literals, however large they are."""
+"""Operations on literals whose results `computed_array` evaluates, whatever their size."""
 
 
 def is_literal(value: SSAValue) -> bool:

@@ -103,9 +103,9 @@ class Intervals:
 
     def _of_floats(self, value: SSAValue, depth: int) -> Interval | None:
         """
-        Of floats that are whole numbers, none of them -0.
+        The interval of floats that are integers, none of them -0.
 
-        They were integers, or are those of `quantize`; so are sums and differences of such.
+        They are cast integers, results of `quantize`, or sums and differences of such floats.
         """
         op, found = value.owner, None
         if isinstance(op, CastOp) and depth <= DEEPEST and not dtype_of(op.x).is_float:

@@ -86,8 +86,8 @@ class MultiplyByHalves(Rule[QuantizeOp]):
     """
     quantize x, s, z  ->  quantize (fma x, high, x * low), 1, z
 
-    Only when s and z are known, and the sum of high and low stands for 1 / s at all bounds between
-    two integers. A division takes longer than all else that quantizes a number.
+    Only when s and z are literals, and both formulas round alike near every midpoint between two
+    integers. A division takes longer than the rest of the operation.
     """
 
     ROOTS = (QuantizeOp,)
@@ -110,9 +110,9 @@ class MultiplyByHalves(Rule[QuantizeOp]):
 @dataclass(frozen=True)
 class RoundCheaply(Pass):
     """
-    Quantizing divides by no scale that is known: it multiplies with both halves of 1 / scale.
+    quantize by a literal scale multiplies by both halves of 1 / scale instead of dividing.
 
-    Only when the pass finds, number by number, that quotients and products are rounded alike.
+    Only when the pass finds, integer by integer, that quotients and products round alike.
     """
 
     name = "round-cheaply"

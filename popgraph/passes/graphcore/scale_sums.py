@@ -45,16 +45,16 @@ BYTE = Interval(-128, 127)
 
 @dataclass(frozen=True)
 class Scaled:
-    """`(numbers - zero) * scale`, perhaps moved after that; a byte holds each difference."""
+    """Weights `(numbers - zero) * scale`, then moved; each difference fits into a byte."""
 
     numbers: SSAValue
     zero: SSAValue | None
     scale: SSAValue
     movements: Sequence[Movement]
     ends: Interval
-    """Of what is multiplied."""
+    """The range of the multiplied numbers."""
     is_apart: bool = False
-    """Whether the zero is taken from the sums instead."""
+    """Whether the zero is subtracted from the sums, not from the numbers."""
 
     @property
     def span(self) -> int:
@@ -132,7 +132,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
         scale: SSAValue,
         movements: Sequence[Movement],
     ) -> Scaled | None:
-        """Literals, if bytes hold them without their zeros."""
+        """The weights, if all three are literals and bytes hold the differences."""
         ends = self._intervals.of(numbers)
         if zero is not None and ends is not None:
             taken = self._intervals.of(zero)

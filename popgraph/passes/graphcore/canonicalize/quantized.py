@@ -1,4 +1,4 @@
-"""Canonicalization of quantized numbers: they move as the integers that they are."""
+"""Canonicalization of quantize and dequantize: movement, round trips, integers kept as floats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DequantizeLast(Rule[Movement]):
     """
     transpose (dequantize x, s, z)  ->  dequantize (transpose x), (transpose s), (transpose z)
 
-    The same for reshape, where s and z are one number each, or one for each element.
+    The same for reshape, if s and z hold one number each, or one for each element.
     """
 
     ROOTS = (TransposeOp, ReshapeOp)
@@ -38,7 +38,7 @@ class DequantizeLast(Rule[Movement]):
 
 
 def _moved_with(op: Movement, value: Operand) -> Operand:
-    """A scale or a zero point as it broadcasts to what moves beside it."""
+    """A scale or zero point, moved so that it broadcasts to the moved integers."""
     shape = shape_of(value)
     if prod(shape) == 1:
         return reshaped(value, ())
@@ -52,8 +52,8 @@ class KeepAsFloats(Rule[DequantizeOp]):
     """
     dequantize (quantize x, s, z), t, y  ->  dequantize (quantize x, s, z - y {to = f32}), t, 0
 
-    Only when all readers of the integers dequantize them: else integers are what is best stored.
-    Zero points stay where they are not known.
+    Only when all readers of the integers dequantize them. Otherwise the integers are stored, since
+    they take fewer bytes. Zero points that are not literals stay in place.
     """
 
     ROOTS = (DequantizeOp,)
@@ -79,14 +79,14 @@ class KeepAsFloats(Rule[DequantizeOp]):
 
 SINGLE = np.dtype(np.float32)
 SMALLEST, GREATEST = 2.0**-100, 2.0**100
-"""Scales in between make normal numbers of all integers of 17 bits."""
+"""With scales in between, (x - z) * s is a normal f32 for all integers of 16 bits."""
 
 
 class DropDequantized(Rule[QuantizeOp]):
     """
     quantize (dequantize x, s, z), s, z  ->  x
 
-    Only of integers of 16 bits or fewer: two roundings in f32 move none by half a step.
+    Only for integers of at most 16 bits: two f32 roundings err by less than half a step.
     """
 
     ROOTS = (QuantizeOp,)
@@ -96,7 +96,7 @@ class DropDequantized(Rule[QuantizeOp]):
         if not isinstance(inner, DequantizeOp) or inner.to != f32 or dtype_of(inner.x) != row:
             return None
         ends = tuple(QuantizeOp.bounds_of(row).values())
-        if not row.is_integer or row.bits > 16 or op.bounds != ends:
+        if not row.is_integer or row.bits > 16 or op.bounds != ends or dtype_of(op.zero) != row:
             return None
         scale = computed_array(op.scale, self.weights)
         if scale is None or not np.all((scale > SMALLEST) & (scale < GREATEST)):
@@ -105,7 +105,7 @@ class DropDequantized(Rule[QuantizeOp]):
         return inner.x if all(self._is_same(*pair) for pair in beside) else None
 
     def _is_same(self, one: SSAValue, other: SSAValue) -> bool:
-        """Whether two values are one, or literals of the same numbers."""
+        """Whether two operands are one value, or equal literals."""
         if one is other:
             return True
         first, second = (computed_array(each, self.weights) for each in (one, other))
