@@ -114,8 +114,8 @@ class Program:
         return cls(block, given, [one and made[one] for one in node.output_values()], weights)
 
     def run(self, arrays: Sequence[Array | None]) -> list[Array | None]:
-        read = [array for at in self.given if (array := arrays[at]) is not None]
-        values = values_of(self.block, read, self.weights)
+        given = [array for at in self.given if (array := arrays[at]) is not None]
+        values = values_of(self.block, given, self.weights)
         return [None if one is None else np.array(values[one]) for one in self.outputs]
 
 
