@@ -231,7 +231,7 @@ def test_what_is_no_chain(change: Callable[[tile.FusedOp], None], message: str) 
 @pytest.mark.parametrize(
     ("text", "others"),
     [
-        ("#tile.parts<dim 1, bits 4, mask 15, more 3>", "none"),
+        ("#tile.prefetch_ahead<argument 2, by 640, more 3>", "none"),
         (
             "#tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 4, kc 8, lanes 4, more 3>",
             "k_outer, m_outer_dim, n_inner, window_panels",
