@@ -35,7 +35,7 @@ from operator_cases import CASES
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.compiler import load
-from popgraph.compiler.lowering import settle_constants
+from popgraph.compiler.lowering import settle_nodes
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.program.ops import find_program
 from popgraph.dialects.tile.program.work import Counter, Work
@@ -117,7 +117,7 @@ class Lowered:
     def of(module: ModuleOp, weights: WeightStore, options: Options) -> Lowered:
         read = set[str]()
         compilation = Compilation(WeightStore(weights))
-        settle_constants(module, compilation, options)
+        settle_nodes(module, compilation, options)
         before, readers = dict[int, ModuleOp](), defaultdict[str, list[int]](list)
         for number, step in enumerate(passes_of(replace(options, tuning=Watched.into(read)))):
             read.clear()

@@ -10,7 +10,7 @@ from popgraph.compiler.lowering import (
     check_static_form,
     lower,
     same_meaning,
-    settle_constants,
+    settle_nodes,
     verify,
 )
 from popgraph.compiler.requests import BuildRequest, check_backend, for_this_machine
@@ -33,7 +33,7 @@ __all__ = [
     "parse_ir",
     "runner",
     "same_meaning",
-    "settle_constants",
+    "settle_nodes",
     "to_pgraph",
     "verify",
 ]

@@ -492,7 +492,7 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
             return
         case CallLoopOp() | CallCondOp():
             return  # Their bodies are graphs, whose operations are looked at.
-        case tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
+        case tile.ReduceOp() | tile.ScatterOp():
             running = flow.loops.get(op, {})
             started = op.initial if isinstance(op, tile.ScatterOp) else None
             if started is not None and flow.of(started) != ends.get(started, {}):

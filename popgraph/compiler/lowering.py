@@ -14,9 +14,7 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import LOWERING, Compilation, Pass
 from popgraph.passes.observer import Observer
-from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.partition import host_nodes, is_bounded
-from popgraph.passes.onnx.select_known import SelectKnown
 from popgraph.passes.onnx.structural_inputs import check_gradients
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
@@ -27,9 +25,6 @@ from popgraph.support.errors import (
     PassError,
     UnsupportedError,
 )
-
-SETTLING = (EvaluateConstants, SelectKnown)
-"""The passes that determine which nodes Python computes, see `settle_constants`."""
 
 
 def verify(module: ModuleOp) -> None:
@@ -80,7 +75,7 @@ def lower(
     """
     Lowers `module`, which must verify, in place from its own level to the end of `level`.
 
-    `settled` says that `settle_constants` has already run. `until` names the last pass to run
+    `settled` says that `settle_nodes` has already run. `until` names the last pass to run
     instead of a level. The environment's debug settings (see `support/debug.py`) apply unless an
     `observer` is given.
     """
@@ -96,17 +91,17 @@ def lower(
     steps = [
         (step, made)
         for step, made in planned(chosen, level_of(module), level)
-        if not (settled and isinstance(made, SETTLING))
+        if not (settled and step.settles)
     ]
     if until is not None and until not in {made.name for _, made in steps}:
         raise PassError(
             f"the pass {until!r} is not in this pipeline", hint="`popgraph passes` lists them"
         )
-    original: ModuleOp | None = None  # The module as it is when its constants are settled.
+    original: ModuleOp | None = None  # The module as it is when its nodes are settled.
     try:
         with LOWERING:
             for step, made in steps:
-                if original is None and not isinstance(made, SETTLING):
+                if original is None and not step.settles:
                     original = module.clone()
                 if step.level == ONNX and step.to is not None:
                     check_static_form(module, trained=chosen.training is not None)
@@ -126,7 +121,7 @@ def lower(
     return module
 
 
-def settle_constants(module: ModuleOp, compilation: Compilation, options: Options) -> None:
+def settle_nodes(module: ModuleOp, compilation: Compilation, options: Options) -> None:
     """
     Runs the first passes of the pipeline alone, which leaves fewer nodes to Python.
 
@@ -134,10 +129,12 @@ def settle_constants(module: ModuleOp, compilation: Compilation, options: Option
     this runs before the pipeline, and while sizes may still be unknown.
     """
     _check_gradients(module, compilation, options)
+    observer = Observer.from_environment(same_meaning)
     with LOWERING:
-        for _, made in planned(options, ONNX, ONNX):
-            if isinstance(made, SETTLING):
-                made.run(compilation, module)
+        for step, made in planned(options, ONNX, ONNX):
+            if step.settles:
+                with observer.watching(made, module, compilation.weights):
+                    made.run(compilation, module)
 
 
 def _check_gradients(module: ModuleOp, compilation: Compilation, options: Options) -> None:

@@ -25,7 +25,7 @@ from popgraph.compiler.generalize import (
     prove,
 )
 from popgraph.compiler.interfaces import check_tensors, interface_of
-from popgraph.compiler.lowering import lower, settle_constants, verify
+from popgraph.compiler.lowering import lower, settle_nodes, verify
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import OnnxOp
@@ -48,7 +48,6 @@ from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
-from popgraph.passes.onnx.share_nodes import share_nodes
 from popgraph.passes.onnx.size_decisions import sizes_decide
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.options import Options
@@ -117,7 +116,7 @@ class BuildRequest:
     numbers: Iterator[int] = field(default_factory=count)
     """Numbers of the parts of such a model."""
     settled: bool = False
-    """Whether `settle_constants` has already run on the module."""
+    """Whether `settle_nodes` has already run on the module."""
     case: Case | None = None
     """The open module that was specialised to this one, as part of the cache key."""
     backlog: Backlog | None = None
@@ -140,7 +139,7 @@ class BuildRequest:
     def _of_tensors(self, kept: Kept = unkept) -> Runner:
         """The runner of a module without containers."""
         if level_of(self.module) == ONNX and not self.settled:
-            settle_constants(self.module, self.compilation, self.options)
+            settle_nodes(self.module, self.compilation, self.options)
             return replace(self, settled=True)._of_tensors(kept)
         if self.settled and self._hosted():
             return Runner(self.steps(), backlog=self.backlog)
@@ -153,10 +152,6 @@ class BuildRequest:
             return Runner(self._program(), overriding, backlog=self.backlog)
         verify(self.module)
         check_tensors(self.module)
-        if not self._names_tensors:
-            # Not a pass: the pipeline runs anew for each program. Here it runs once per model and
-            # shrinks the input of every program; cse works within one program.
-            share_nodes(self.module)
         made = OpenModel(interface, kept(interface, Programs(self)), self.bounds)
         return Runner(made, overriding, backlog=self.backlog)
 
@@ -179,6 +174,7 @@ class BuildRequest:
 
         def make(lengths: Lengths) -> Runner:
             request = replace(self, module=module).copied()
+            # No pass, as below: lengths and sizes of a call, with which its pipeline begins.
             open_containers(request.module, lengths)
             return request._of_tensors()
 
@@ -232,7 +228,7 @@ class BuildRequest:
                 raise changed(files)
             weights.own()
             compilation, copy = Compilation(WeightStore(weights)), module.clone()
-            demand(copy, names)
+            demand(copy, names)  # No pass: a call decides which, not the options.
             made = replace(self, module=copy, compilation=compilation, settled=False, case=None)
             return made.runner()
 
@@ -255,13 +251,7 @@ class BuildRequest:
     @property
     def splits(self) -> bool:
         """Whether nodes without static form may run in Python."""
-        return self.role.whole and level_of(self.module) == ONNX and not self._names_tensors
-
-    @property
-    def _names_tensors(self) -> bool:
-        """Whether the options refer to tensors by name."""
-        chosen = self.options
-        return bool(chosen.training or chosen.variables or chosen.extra_outputs)
+        return self.role.whole and level_of(self.module) == ONNX and not self.options.names_tensors
 
     def steps(
         self, reason: NeedsHostError | None = None, *, in_python: bool = False
@@ -319,6 +309,7 @@ class BuildRequest:
         compilation = Compilation(WeightStore(self.compilation.weights))
         bounds = {size.name: size.bound for size in call.sizes}
         shapes = with_sizes(call.shapes, call.sizes, bounds)
+        # No pass: the pipeline of a program begins with the module that this makes for a call.
         specialise(module, shapes, compilation.weights, values)
         if call.choices:
             decisive = structural_inputs(module, compilation.weights)
@@ -426,6 +417,7 @@ class BuildRequest:
         other = probed(probes_of({size.name: size.bound for size in sizes}))
         for one in (self, other):
             one._until(STRUCTURED, options)
+        # No pass: it looks at two modules, and a refusal sends the call to another pipeline.
         prove(self.module, weights, other.module, other.compilation.weights)
 
     def _until(self, last: str, options: Options) -> None:

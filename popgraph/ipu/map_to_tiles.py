@@ -21,12 +21,12 @@ from popgraph.dialects.program import (
 )
 from popgraph.dialects.tile import (
     AssembleOp,
-    ContractOp,
     MapOp,
     ReduceOp,
     ScatterOp,
     TopKOp,
     ViewOp,
+    is_contraction,
 )
 from popgraph.dialects.tile.affine import linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
@@ -115,7 +115,7 @@ class _Mapper:
         self._known = {}
         ops = list(graph.block.ops)
         for op in ops:
-            if isinstance(op, ContractOp):
+            if is_contraction(op):
                 self._cut(op)
                 self._place_factors(op)
         for op in ops:
@@ -130,7 +130,7 @@ class _Mapper:
     def _map(self, op: Operation) -> None:
         """Maps an operation, and those of its operands that have no mapping yet."""
         match op:
-            case ContractOp():
+            case ReduceOp() if is_contraction(op):
                 for value in op.operands:
                     self._of(value)
             case ReduceOp():
@@ -171,11 +171,11 @@ class _Mapper:
                 value.owner.attributes[NAME] = mapping
         return self._known[value]
 
-    def _cut(self, op: ContractOp | ReduceOp) -> None:
+    def _cut(self, op: ReduceOp) -> None:
         parts = Work(op, self.ipu).parts()
         self._set(op, self._from_next(grid_mapping(op.sizes, parts)))
 
-    def _place_factors(self, op: ContractOp) -> None:
+    def _place_factors(self, op: ReduceOp) -> None:
         """
         Stores source operands on the tiles that multiply them, if their dimensions match loops.
         """

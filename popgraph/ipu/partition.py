@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile import ContractOp, ReduceOp
+from popgraph.dialects.tile import ReduceOp, is_contraction
 from popgraph.dialects.tile.affine import linear
 from popgraph.ipu.costs import (
     body_cycles,
@@ -74,21 +74,17 @@ class Blocks:
 class Work:
     """A contraction or reduction to be partitioned, and the target."""
 
-    op: ReduceOp | ContractOp
+    op: ReduceOp
     ipu: Ipu
 
     @property
     def inputs(self) -> list[Operand]:
-        if isinstance(self.op, ContractOp):
-            values: Sequence[SSAValue] = (self.op.lhs, self.op.rhs)
-        else:
-            values = self.op.inputs
-        return list(zip(values, self.op.input_maps, strict=True))
+        return list(zip(self.op.inputs, self.op.input_maps, strict=True))
 
     @property
     def sum_bytes(self) -> int:
         """Bytes of a partial result; f16 accumulates in f32."""
-        if isinstance(self.op, ContractOp):
+        if is_contraction(self.op):
             return max(4, element_bytes(self.op.sum_type))
         return sum(element_bytes(_type(initial)) for initial in self.op.initial)
 
@@ -149,7 +145,7 @@ class Work:
 
     def _computing(self, blocks: Blocks) -> Array:
         dims = range(len(self.op.sizes))
-        if isinstance(self.op, ReduceOp):
+        if not is_contraction(self.op):
             loaded = sum(held_bytes(value) for value, _ in self.inputs)
             each = body_cycles(self.ipu, self.op.body.block)
             return vector_cycles(self.ipu, blocks.of_dims(dims), each, loaded, 0)
@@ -178,7 +174,7 @@ class Work:
 BATCH, ROWS, COLUMNS, TERMS = KINDS = ("batch", "rows", "columns", "terms")
 
 
-def kinds_of_loops(op: ContractOp) -> list[str]:
+def kinds_of_loops(op: ReduceOp) -> list[str]:
     """The kind of each loop of a contraction: batch, rows, columns or terms."""
     left, right = (
         {dim for result in map_.results for dim in result.used_dims()} for map_ in op.input_maps

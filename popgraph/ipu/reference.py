@@ -20,7 +20,6 @@ from popgraph.backends.reference.structured import (
     combine_at,
     in_order,
     take,
-    with_product,
 )
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.combiners import combiners_of, identity_of
@@ -150,27 +149,8 @@ def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
     return made.done()
 
 
-def run_contract(op: tile.ContractOp, *memories: Array) -> list[Array]:
-    assert op.parts is None and op.block is None, "tiles keep whole numbers, and sum them at once"
-    dtype = numpy_dtype(op.sum_type)
-    wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
-
-    def start(first: bool, shape: Shape) -> list[Any]:
-        return [np.zeros(shape, wide)]
-
-    def step(indices: Indices, read: Sequence[Any], totals: Sequence[Any]) -> list[Any]:
-        return [with_product(op, read[0], read[1], totals[0])]
-
-    def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        return [totals[0] + others[0]]
-
-    def narrow(totals: Sequence[Any]) -> list[Any]:
-        return [totals[0].astype(dtype)]
-
-    return _run_reducing(op, memories, 2, start, step, join, narrow)
-
-
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
+    assert not op.numbers_loops, "tiles keep whole numbers, and sum them at once"
     count = len(op.inputs)
     body, combiners = Body(op.body.block), combiners_of(op.body.block, count)
 
@@ -191,23 +171,24 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
         return body(indices, [*read, *totals])
 
     def join(totals: Sequence[Any], others: Sequence[Any]) -> list[Any]:
+        if tile.is_contraction(op):
+            return [totals[0] + others[0]]
         assert None not in combiners, f"partial results cannot be combined: {op}"
         return [
             function_of(value.owner)(total, other)  # type: ignore[arg-type]
             for value, total, other in zip(yielded(op.body.block), totals, others, strict=True)
         ]
 
-    return _run_reducing(op, memories, count, start, step, join, list)
+    return _run_reducing(op, memories, count, start, step, join)
 
 
 def _run_reducing(
-    op: tile.ReduceOp | tile.ContractOp,
+    op: tile.ReduceOp,
     memories: Sequence[Array],
     count: int,
     start: Callable[[bool, Shape], list[Any]],
     step: Callable[[Indices, Sequence[Any], Sequence[Any]], list[Any]],
     join: Callable[[Sequence[Any], Sequence[Any]], list[Any]],
-    narrow: Callable[[Sequence[Any]], list[Any]],
 ) -> list[Array]:
     """Computes partial results on the tiles of the domain, then reduces them in runs."""
     partial, finish = stages(op)
@@ -244,7 +225,7 @@ def _run_reducing(
                 totals = join(totals, other)
             indices = _grid(window)
             beside = held.through(epilogue_inputs, op.epilogue_input_maps, indices)
-            made.write(window, epilogue(indices, [*narrow(totals), *beside]))
+            made.write(window, epilogue(indices, [*totals, *beside]))
     return made.done()
 
 
@@ -362,7 +343,6 @@ def run_view(op: tile.ViewOp, memory: Array) -> list[Array]:
 _MAPPED: dict[type[Operation], Callable[..., list[Array]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
-    tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.AssembleOp: run_assemble,

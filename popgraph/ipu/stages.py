@@ -17,16 +17,15 @@ from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
 from popgraph.dialects.tile.affine import Linear, linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.structured.combiners import combiners_of
-from popgraph.dialects.tile.structured.contract import ContractOp
 from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     IndexOp,
     MapOp,
-    ReduceOp,
     ScatterOp,
     TopKOp,
     yielded,
 )
+from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.ipu.mapping import (
     NAME,
     Boxes,
@@ -127,7 +126,7 @@ def own_mapping(op: Operation) -> MappingAttr:
 def result_mapping(op: Operation) -> MappingAttr:
     """The mapping of an operation's results."""
     own = own_mapping(op)
-    if isinstance(op, ReduceOp | ContractOp):
+    if isinstance(op, ReduceOp):
         return of_leading(own, op.parallel_rank, grain_of(op.results[0]))
     return own
 
@@ -150,7 +149,7 @@ def held_bytes(value: SSAValue) -> int:
         return held_bytes(op.source)
     if isinstance(op, AssembleOp) and op.pieces:
         return max(map(held_bytes, op.pieces))
-    if isinstance(op, MapOp | ReduceOp | ContractOp):
+    if isinstance(op, MapOp | ReduceOp):
         body = op.body.block if isinstance(op, MapOp) else op.epilogue.block
         scalar = yielded(body)[value.index]  # type: ignore[attr-defined]
         if isinstance(scalar.owner, arith.ExtFOp):
@@ -171,9 +170,9 @@ def is_widening(op: Operation) -> bool:
     return reads_whole(value.type, op.input_maps[0], op.sizes)
 
 
-def may_split_sums(op: ReduceOp | ContractOp) -> bool:
+def may_split_sums(op: ReduceOp) -> bool:
     """Whether partial results of several tiles can be combined."""
-    return isinstance(op, ContractOp) or None not in combiners_of(op.body.block, len(op.inputs))
+    return is_contraction(op) or None not in combiners_of(op.body.block, len(op.inputs))
 
 
 def stages(op: Operation) -> tuple[Stage, ...]:
@@ -185,8 +184,6 @@ def stages(op: Operation) -> tuple[Stage, ...]:
             return (Stage(pieces, reads, tuple(range(len(op.inputs), len(op.operands)))),)
         case ReduceOp():
             return _reducing(op, op.inputs)
-        case ContractOp():
-            return _reducing(op, (op.lhs, op.rhs))
         case ScatterOp():
             return (_scattering(op),)
         case TopKOp():
@@ -231,7 +228,7 @@ def _through(
     )
 
 
-def _reducing(op: ReduceOp | ContractOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
+def _reducing(op: ReduceOp, inputs: Sequence[SSAValue]) -> tuple[Stage, Stage]:
     """Partial results by blocks of the domain, then results by runs."""
     own, count = own_mapping(op), len(inputs)
     partial = pieces_of(own)

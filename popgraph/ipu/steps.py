@@ -14,13 +14,13 @@ from popgraph.dialects.locations import source
 from popgraph.dialects.program import UpdateOp
 from popgraph.dialects.tile import (
     AssembleOp,
-    ContractOp,
     ElementOp,
     MapOp,
     ReduceOp,
     ScatterOp,
     TopKOp,
     ViewOp,
+    is_contraction,
 )
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.program.work import flops_of
@@ -110,7 +110,7 @@ class Simulator:
             if is_free(op):
                 return []
             works = [self._work(op, number, stage) for number, stage in enumerate(stages(op))]
-            if isinstance(op, ReduceOp | ContractOp) and stages(op)[1].joined == 1:
+            if isinstance(op, ReduceOp) and stages(op)[1].joined == 1:
                 works = [_together(*works)]
             made = [self._step(op, work) for work in works]
             counted = replace(made[0], flops=_flops(op))
@@ -173,13 +173,13 @@ class Simulator:
             sums = volumes * (stage.joined - 1) * _sum_bytes(op)
             np.add.at(received, stage.pieces.tiles, sums)
             np.add.at(sent, stage.pieces.tiles, sums)
-        if number == 0 and isinstance(op, ReduceOp | ContractOp) and stages(op)[1].joined > 1:
+        if number == 0 and isinstance(op, ReduceOp) and stages(op)[1].joined > 1:
             inner = own_mapping(op).block.data[: op.parallel_rank]
             partials[stage.pieces.tiles] = prod(inner) * _sum_bytes(op)
         compute = _COSTS[type(op)](self._ipu, op, number, stage)
         busy, most = int(np.count_nonzero(volumes)), received.max(initial=0)
         times = 1
-        if number == 0 and isinstance(op, ReduceOp | ContractOp):
+        if number == 0 and isinstance(op, ReduceOp):
             times = int(rounds(self._ipu, most))
         return _Work(received, sent, linked, compute, busy, partials, times)
 
@@ -226,7 +226,7 @@ def is_free(op: Operation) -> bool:
 
 
 def _feeds_products(op: Operation) -> bool:
-    return isinstance(op, ContractOp) or (bool(op.results) and is_mapped(op) and is_free(op))
+    return is_contraction(op) or (bool(op.results) and is_mapped(op) and is_free(op))
 
 
 def _together(first: _Work, second: _Work) -> _Work:
@@ -248,10 +248,10 @@ def _widths(values: Sequence[SSAValue]) -> int:
 
 def _sum_bytes(op: Operation) -> int:
     """Bytes of a partial result."""
-    if isinstance(op, ReduceOp):
-        return sum(element_bytes(initial.type) for initial in op.initial)
-    assert isinstance(op, ContractOp)
-    return max(4, element_bytes(op.sum_type))
+    assert isinstance(op, ReduceOp)
+    if is_contraction(op):
+        return max(4, element_bytes(op.sum_type))
+    return sum(element_bytes(initial.type) for initial in op.initial)
 
 
 def _lookups(op: Operation, table: int) -> int:
@@ -277,12 +277,14 @@ def _map_cycles(ipu: Ipu, op: MapOp, number: int, stage: Stage) -> float:
 
 
 def _reduce_cycles(ipu: Ipu, op: ReduceOp, number: int, stage: Stage) -> float:
+    if is_contraction(op):
+        return _contract_cycles(ipu, op, number, stage)
     if number == 0:
         return _vectors(ipu, _largest(stage), op.body.block, _widths(op.inputs), 0)
     return _finish_cycles(ipu, op, op.epilogue.block, stage)
 
 
-def _contract_cycles(ipu: Ipu, op: ContractOp, number: int, stage: Stage) -> float:
+def _contract_cycles(ipu: Ipu, op: ReduceOp, number: int, stage: Stage) -> float:
     if number:
         return _finish_cycles(ipu, op, op.epilogue.block, stage)
     block, kinds = own_mapping(op).block.data, kinds_of_loops(op)
@@ -294,7 +296,7 @@ def _contract_cycles(ipu: Ipu, op: ContractOp, number: int, stage: Stage) -> flo
     return float(product_cycles(ipu, width, **extents)[0])
 
 
-def _finish_cycles(ipu: Ipu, op: ReduceOp | ContractOp, epilogue: Block, stage: Stage) -> float:
+def _finish_cycles(ipu: Ipu, op: ReduceOp, epilogue: Block, stage: Stage) -> float:
     """Cycles to reduce partial results and to run the epilogue."""
     sums = _sum_bytes(op)
     stored = _widths(op.outputs)
@@ -325,7 +327,6 @@ def _copy_cycles(ipu: Ipu, op: Operation, number: int, stage: Stage) -> float:
 _COSTS: dict[type[Operation], Callable[..., float]] = {
     MapOp: _map_cycles,
     ReduceOp: _reduce_cycles,
-    ContractOp: _contract_cycles,
     ScatterOp: _scatter_cycles,
     TopKOp: _top_k_cycles,
     AssembleOp: _copy_cycles,
@@ -340,12 +341,12 @@ def _flops(op: Operation) -> int:
     match op:
         case MapOp():
             return prod(op.sizes) * _block_flops(op.body.block)
+        case ReduceOp() if is_contraction(op):
+            outer = prod(op.sizes[: op.parallel_rank])
+            return 2 * prod(op.sizes) + outer * _block_flops(op.epilogue.block)
         case ReduceOp():
             inner, outer = prod(op.sizes), prod(op.sizes[: op.parallel_rank])
             return inner * _block_flops(op.body.block) + outer * _block_flops(op.epilogue.block)
-        case ContractOp():
-            outer = prod(op.sizes[: op.parallel_rank])
-            return 2 * prod(op.sizes) + outer * _block_flops(op.epilogue.block)
     return 0
 
 

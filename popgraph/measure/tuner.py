@@ -106,7 +106,7 @@ class Tuner:
 
     def _mark(self) -> None:
         """Names every contraction by its number in the list, which kernel calls inherit."""
-        ops = [op for op in self._module.walk() if isinstance(op, tile.ContractOp)]
+        ops = [op for op in self._module.walk() if tile.is_contraction(op)]
         for op in self._module.walk():
             op.location = UnknownLoc()
         for number, each in enumerate(self.contenders):

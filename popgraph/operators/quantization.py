@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import ml_dtypes
+import numpy as np
 from xdsl.ir import SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.dialects.graphcore.broadcasting import along, broadcasts_to, reshaped
-from popgraph.operators.arithmetic import cast, narrowed_to
+from popgraph.operators.arithmetic import cast
 from popgraph.operators.complaints import PADDING
 from popgraph.operators.convolution import convolved, with_bias
 from popgraph.operators.matrices import product_of
@@ -29,24 +31,35 @@ F32, F64, I32 = (dtypes.BY_NAME[name] for name in ("f32", "f64", "i32"))
 def quantize_linear(node: Node) -> Lowered:
     """y = x / scale, rounded to the nearest (even) number, + zero point, saturated."""
     zero, precision = node.optional(2), _precision(node)
-    scale = cast(_spread(node, node[1]), precision)
-    ratio = gc.DivOp(cast(node[0], precision), scale)
-    saturates = bool(node.integer("saturate", 1))
-    added = None if zero is None else _spread(node, zero)
+    x, scale = cast(node[0], precision), cast(_spread(node, node[1]), precision)
     target = _target(node, zero)
-    result = quantized(node, ratio, added, target, saturates)
+    added = _none(node, target) if zero is None else _spread(node, zero)
+    made = quantized(x, scale, added, target, saturates=bool(node.integer("saturate", 1)))
     if node.lowering.straight_through:
-        node.lowering.passages[result] = _passage(node, ratio, added, target)
-    return result
+        node.lowering.passages[made.result] = _passage(node, made)
+    return made
 
 
-def _passage(node: Node, ratio: Operand, zero: Operand | None, target: DType) -> SSAValue:
+def quantized(
+    x: Operand, scale: Operand, zero: Operand, target: DType, *, saturates: bool = True
+) -> gc.QuantizeOp:
+    bounds = gc.QuantizeOp.bounds_of(target, saturates=saturates)
+    return gc.QuantizeOp(x, scale, zero, to=element_types.to_ir(target), **bounds)
+
+
+def _none(node: Node, dtype: DType) -> SSAValue:
+    """A zero point where there is none: adding it to a float keeps -0, too."""
+    return node.literal(np.array(-0.0).astype(dtype.numpy))
+
+
+def _passage(node: Node, op: gc.QuantizeOp) -> SSAValue:
     """Zeros with the gradients of what is quantized, where it is not beyond the bounds."""
-    ends = (ml_dtypes.finfo if target.is_float else ml_dtypes.iinfo)(target.numpy)
+    target = op.target
+    ratio = gc.DivOp(op.x, op.scale)
     near = cast(ratio if target.is_float else gc.RoundOp(ratio), F32)
-    real = cast(ratio, F32)
-    if zero is not None:
-        near, real = (gc.AddOp(one, cast(zero, F32)).result for one in (near, real))
+    zero = cast(op.zero, F32)
+    near, real = (gc.AddOp(one, zero).result for one in (near, cast(ratio, F32)))
+    ends = (ml_dtypes.finfo if target.is_float else ml_dtypes.iinfo)(target.numpy)
     above = gc.CompareOp(near, node.scalar(float(ends.min), F32), predicate="ge")
     below = gc.CompareOp(near, node.scalar(float(ends.max), F32), predicate="le")
     nothing = gc.SubOp(real, gc.DetachOp(real))
@@ -81,49 +94,21 @@ def _real(node: Node, name: str, number: int) -> DType:
     return found
 
 
-def quantized(
-    node: Node, ratio: Operand, zero: Operand | None, target: DType, saturates: bool = True
-) -> SSAValue:
-    """Real numbers as integers or narrow floats; NaN is the least of integers."""
-    if target.is_float:
-        return narrowed_to(node, _moved(node, ratio, zero, target), target, saturates)
-    whole: Operand = cast(gc.RoundOp(ratio), F32)
-    if zero is not None:
-        whole = gc.AddOp(whole, cast(zero, F32))
-    ends = ml_dtypes.iinfo(target.numpy)
-    low = node.scalar(int(ends.min), F32)
-    numbers = gc.WhereOp(gc.CompareOp(whole, low, predicate="gt"), whole, low)
-    return cast(gc.MinOp(numbers, node.scalar(int(ends.max), F32)), target)
-
-
-def _moved(node: Node, ratio: Operand, zero: Operand | None, target: DType) -> Operand:
-    """The sum with a zero point; one of 8 bits that is 0 leaves -0 as it is."""
-    if zero is None:
-        return ratio
-    wide = dtype_of(ratio) if dtype_of(ratio) == F64 else F32
-    value, added = cast(ratio, wide), cast(zero, wide)
-    if not target.name.startswith("f8"):
-        return gc.AddOp(value, added)
-    is_nothing = gc.CompareOp(added, node.scalar(0, wide), predicate="eq")
-    return gc.WhereOp(is_nothing, value, gc.AddOp(value, added))
-
-
 without_gradient("QuantizeLinear QLinearConv QLinearMatMul", INTEGERS)
 
 
 @lowers("DequantizeLinear")
 def dequantize_linear(node: Node) -> Lowered:
     """y = (x - zero point) * scale, in single precision, rounded once to the result's type."""
-    value: Operand = cast(node[0], F32)
-    if (passage := node.lowering.passages.get(node[0])) is not None:
-        value = gc.AddOp(value, passage)
-    if (zero := node.optional(2)) is not None:
-        value = gc.SubOp(value, cast(_spread(node, zero), F32))
-    product = gc.MulOp(value, cast(_spread(node, node[1]), F32))
-    number = node.integer("output_dtype")
+    x, zero = node[0], node.optional(2)
+    taken = _none(node, node.dtype) if zero is None else _spread(node, zero)
+    if (passage := node.lowering.passages.get(x)) is not None:
+        x = gc.AddOp(cast(x, F32), passage).result
+    scale, number = _spread(node, node[1]), node.integer("output_dtype")
+    target = dtype_of(scale) if is_float(scale) else F32
     if number:
-        return cast(product, _real(node, "output_dtype", number))
-    return cast(product, dtype_of(node[1]) if is_float(node[1]) else F32)
+        target = _real(node, "output_dtype", number)
+    return gc.DequantizeOp(x, scale, taken, to=element_types.to_ir(target))
 
 
 def _spread(node: Node, value: SSAValue) -> Operand:
@@ -211,7 +196,8 @@ def _ratio(left: Operand, right: Operand, result: Operand) -> Operand:
 def _rescaled(node: Node, sums: Operand, scales: Operand, zero: int) -> SSAValue:
     """In double precision, which holds the products of sums and scales."""
     product = gc.MulOp(cast(sums, F64), cast(scales, F64))
-    return quantized(node, product, _single(node, 0, zero), dtype_of(node[zero]))
+    one = node.scalar(1, F64)
+    return quantized(product, one, _single(node, 0, zero), dtype_of(node[zero])).result
 
 
 # Scales and zero points, by their number, as they broadcast to the operand `of`

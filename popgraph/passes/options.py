@@ -126,6 +126,11 @@ class Options:
         return VARIABLE if self.variables or self.training is not None else CONSTANT
 
     @property
+    def names_tensors(self) -> bool:
+        """Whether tensors are requested by the names that they have in the model."""
+        return bool(self.training or self.variables or self.extra_outputs)
+
+    @property
     def frozen(self) -> tuple[str, ...]:
         """The weights that training leaves as they are."""
         return () if self.training is None else self.training.frozen

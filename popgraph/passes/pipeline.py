@@ -25,6 +25,7 @@ from popgraph.passes.graphcore.fold_depth import FoldDepth
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.recompute import Recompute
 from popgraph.passes.graphcore.return_appended import ReturnAppended
+from popgraph.passes.graphcore.round_cheaply import RoundCheaply
 from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.scale_sums import ScaleSums
 from popgraph.passes.graphcore.skip_padding import SkipPadding
@@ -32,13 +33,17 @@ from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.loops.prefetch_panels import PrefetchPanels
+from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.select_known import SelectKnown
+from popgraph.passes.onnx.share_nodes import ShareNodes
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
 from popgraph.passes.outside import OUTSIDE, Place, outside_pass, placed
+from popgraph.passes.program.hand_numbers import HandNumbers
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.bind_sizes import BindSizes
@@ -55,7 +60,6 @@ from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
 from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
-from popgraph.passes.structured.round_cheaply import RoundCheaply
 from popgraph.passes.structured.schedule.read_narrow import ReadNarrow
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
@@ -92,6 +96,8 @@ class Step:
     """It makes programs faster or smaller, not possible."""
     to: str | None = None
     """The level that it lowers to."""
+    settles: bool = False
+    """It decides which nodes there are, and so what is a program: see `settle_nodes`."""
 
     @property
     def result(self) -> str:
@@ -104,8 +110,20 @@ class Step:
 
 
 PIPELINE: tuple[Step, ...] = (
-    Step("onnx", EvaluateConstants, "first: what Python computes now, it need not when models run"),
-    Step("onnx", SelectKnown, "once conditions made of constants are constants"),
+    Step(
+        "onnx",
+        EvaluateConstants,
+        "first: what Python computes now, it need not when models run",
+        settles=True,
+    ),
+    Step("onnx", SelectKnown, "once conditions made of constants are constants", settles=True),
+    Step(
+        "onnx",
+        ShareNodes,
+        "once a model: every program of it, for whatever shapes, has less to read",
+        optional=True,
+        settles=True,
+    ),
     Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
     Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
     Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),
@@ -135,6 +153,7 @@ PIPELINE: tuple[Step, ...] = (
         RoundStochastically,
         "when formulas are what they will be, and an operator of the user still is one",
     ),
+    Step("graphcore", RoundCheaply, "while to quantize is one operation", optional=True),
     Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
     Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
     Step("graphcore", Canonicalize, "and algebra to do", optional=True),
@@ -180,7 +199,6 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
     ),
-    Step("structured", RoundCheaply, "bodies hold whole chains by now", optional=True),
     Step(
         "structured", AssignLayouts, "a schedule depends on what stands side by side", optional=True
     ),
@@ -228,8 +246,20 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "structured",
         StructuredToLoops,
-        "before memory makes every call of a kernel different; from here on nothing looks into one",
+        "before memory makes every call of a kernel different",
         to="loops",
+    ),
+    Step(
+        "loops",
+        UnrollLoops,
+        "kernels say which of their loops are register tiles",
+        optional=True,
+    ),
+    Step(
+        "loops",
+        PrefetchPanels,
+        "every load is written out, so that each line is requested once",
+        optional=True,
     ),
     Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),
     Step(
@@ -238,6 +268,7 @@ PIPELINE: tuple[Step, ...] = (
         "calls are in order and results have memory: several may write one",
         optional=True,
     ),
+    Step("program", HandNumbers, "which functions there are is decided", optional=True),
 )
 """The whole compiler between import and C; the third column is why a pass stands where it does."""
 

@@ -14,7 +14,15 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import tensor_of
 from popgraph.support.shapes import Shape
-from popgraph.testing.structured import SIZES, Body, Operand, graph_of, operands, sum_epilogue
+from popgraph.testing.structured import (
+    SIZES,
+    Body,
+    Operand,
+    graph_of,
+    literal,
+    operands,
+    sum_epilogue,
+)
 
 SPREAD = -1640531527
 """Multiplied by small integers, this sets bits everywhere."""
@@ -58,28 +66,40 @@ class BlockSpec:
         places = AffineMap.from_callable(lambda _m, n, b, k, _i: (b, k, n)).results
         rhs = AffineMap(5, 0, tuple(places[axis] for axis in self.order))
         mask = sum(((1 << self.bits) - 1) << at for at in (0, 8, 16, 24)) if self.words else 0
-        contract = tile.ContractOp(
-            values[0],
-            spread.outputs[0],
+        contract = tile.ReduceOp(
+            [values[0], spread.outputs[0]],
             [lhs, rhs],
             self.sizes,
             2,
+            [literal(0, i32 if self.words else f32)],
+            self._product(mask or (1 << self.bits) - 1),
             self._epilogue(),
             [f32],
             values[2:last],
             [one.map(2) for one in self.epilogue_inputs],
-            words=StringAttr(self.words) if self.words else None,
-            parts=tile.PartsAttr.of(dim=4, bits=self.bits, mask=mask or (1 << self.bits) - 1),
-            numbers=self._numbers(),
+            contracts=True,
             blocks=self._blocks(values[last:]),
         )
         return [spread, contract]
 
-    def _numbers(self) -> ArrayAttr[FloatAttr] | None:
+    def _product(self, mask: int) -> Region:
+        """Of a part of the right factor's element, or of the number that it chooses."""
+        kind = i32 if self.words else f32
+        body = Body(i32, [kind, i32, kind])
+        lhs, rhs, total = body.block.args
+        place = body.add(arith.IndexCastOp(body.add(tile.IndexOp(4)), i32))
+        part = body.add(arith.ShRSIOp(rhs, body.product(place, body.number(self.bits))))
+        if self.picks:
+            codes = range(1 << self.bits)
+            numbers = ArrayAttr([FloatAttr(code * code / 4 - 9, f32) for code in codes])
+            part = body.add(tile.PickOp(numbers, part))
+        else:
+            part = body.add(arith.AndIOp(part, body.number(mask)))
+        if self.words:
+            return body.end(body.add(tile.DotOp(StringAttr(self.words), lhs, part, total)))
         if not self.picks:
-            return None
-        codes = range(1 << self.bits)
-        return ArrayAttr([FloatAttr(code * code / 4 - 9, f32) for code in codes])
+            part = body.add(arith.SIToFPOp(part, f32))
+        return body.end(body.add(arith.AddfOp(total, body.add(arith.MulfOp(lhs, part)))))
 
     def _blocks(self, read: Sequence[SSAValue]) -> tile.Blocks | None:
         if self.joined is None:

@@ -275,7 +275,7 @@ class ContractSpec:
 
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             return [
-                tile.ContractOp(
+                tile.contraction(
                     values[0],
                     values[1],
                     [self.lhs.map(rank), self.rhs.map(rank)],

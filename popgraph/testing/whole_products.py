@@ -49,11 +49,11 @@ def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A quantized matmul or convolution (dequantize, compute, requantize or round).
+    A quantized matmul or convolution (dequantize, compute, requantize).
 
     Scales and zero points are per tensor or per channel. Weights may be transposed, and a bias may
-    be added. The sums are divided before rounding, or rectified and quantized. Values are such that
-    all products are exact.
+    be added. The sums may be rectified, and are quantized. Values are such that all products are
+    exact.
     """
     nodes: list[Node] = []
 
@@ -100,11 +100,8 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     if draw(st.booleans()):
         product = add("Add", product, Constant((), "f32", fill=3.0))
     if draw(st.booleans()):
-        ratio = add("Div", product, Constant((), "f32", fill=8.0))
-        result = add(draw(st.sampled_from(["Round", "Floor"])), ratio)
-    else:
-        result = dequantized(add("Relu", product), 1, 0)
-    add("Cast", result, to=BY_NAME[dtype].onnx)
+        product = add("Relu", product)
+    add("Cast", dequantized(product, 1, 0), to=BY_NAME[dtype].onnx)
     return Network((shape,), tuple(nodes), dtype)
 
 
@@ -145,10 +142,9 @@ def half_products(draw: DrawFn, dtype: str = "f32") -> Network:
 @st.composite
 def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     """
-    A quantized input, read as floats, as integers or in its stored type.
+    A quantized input, read as floats, as integers, in its stored type or quantized again.
 
-    Scales are arbitrary, zero points are at the limits of the type or between. Or separate
-    operators round and clip, followed by a cast to any integer type.
+    Scales are arbitrary, zero points are at the limits of the type or between.
     """
     nodes: list[Node] = []
 
@@ -163,14 +159,7 @@ def roundings(draw: DrawFn, dtype: str = "f32") -> Network:
     value = add("Cast", add("Mul", 0, number(9.0, dtype)), to=BY_NAME["f32"].onnx)
     if draw(st.booleans()):
         value = add("Relu", value)
-    if draw(st.booleans()):
-        moved = add("Add", add("Round", add("Div", value, scale)), number(2.0))
-        low = number(draw(st.sampled_from([-5.0, 0.0, 2.0])))
-        above = add("Where", add("Greater", moved, low), moved, low)
-        whole = draw(st.sampled_from(["i8", "i16", "i32", "i64"]))
-        result = add("Cast", add("Min", above, number(100.0)), to=BY_NAME[whole].onnx)
-    else:
-        result = _quantized_and_read(draw, add, value, scale)
+    result = _quantized_and_read(draw, add, value, scale)
     add("Cast", result, to=BY_NAME[dtype].onnx)
     return Network(((3, 5),), tuple(nodes), dtype)
 
@@ -185,9 +174,12 @@ def _quantized_and_read(draw: DrawFn, add: Callable[..., int], value: int, scale
         for one in (zero, second)
     )
     stored = add("QuantizeLinear", value, scale, zeros)
-    read = draw(st.sampled_from(["floats", "integers", "stored"]))
+    read = draw(st.sampled_from(["floats", "integers", "stored", "again"]))
     if read == "floats":
         return add("DequantizeLinear", stored, scale, other)
+    if read == "again":
+        turned = add("Transpose", add("DequantizeLinear", stored, scale, other), perm=(1, 0))
+        return add("QuantizeLinear", turned, scale, draw(st.sampled_from([zeros, other])))
     if read == "stored":
         return add("Max", stored, other)
     moved = Constant((), "i32", values=(draw(st.sampled_from([zero, 7])),))

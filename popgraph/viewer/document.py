@@ -163,7 +163,7 @@ class Document:
         """Builds from the model as one program, or from its steps if some run in Python."""
         request = self._request()
         reason: NeedsHostError | None = None
-        compiler.settle_constants(request.module, request.compilation, self.options)
+        compiler.settle_nodes(request.module, request.compilation, self.options)
         if not host_nodes(request.module, trained=self.options.training is not None):
             try:
                 return whole(request)

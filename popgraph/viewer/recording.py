@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile import is_contraction
 from popgraph.measure.alternatives import contraction_candidates_of, last_before_scheduling
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
@@ -71,7 +71,7 @@ class Recording(Marking):
 
     def _note_candidates(self, module: ModuleOp) -> None:
         """Records the candidate schedules of each contraction."""
-        contractions = [op for op in module.walk() if isinstance(op, ContractOp)]
+        contractions = [op for op in module.walk() if is_contraction(op)]
         for number, op in enumerate(contractions):
             mark(op, CONTRACTION, number)
         self.candidates = contraction_candidates_of(module, self.options)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
+
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
@@ -10,13 +13,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 import popgraph
 from popgraph import compiler
-from popgraph.backends.c.print import handed as handing
-from popgraph.backends.c.print import print_kernel
+from popgraph.backends.c.print import print_kernel, statements
 from popgraph.backends.c.print.module import print_kernels
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.levels import PROGRAM
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
+from popgraph.passes.program import hand_numbers
+from popgraph.passes.program.hand_numbers import HandNumbers
 from popgraph.support.arrays import Array
 
 WIDTH = 192
@@ -71,7 +75,11 @@ def test_kernels_of_other_sizes_are_the_same_function() -> None:
 @pytest.mark.parametrize("rows", [1, 7, 96, 100])
 def test_what_is_handed_stands_in_the_text_without_sharing(rows: int) -> None:
     """Each parameter stands in one place: with its number there, the C is that of the kernel."""
-    for function in lowered(product(rows)).ops:
+    assert_only_numbers_differ(lowered(product(rows)))
+
+
+def assert_only_numbers_differ(module: ModuleOp) -> None:
+    for function in module.ops:
         if not isinstance(function, func.FuncOp):
             continue
         shared, alone = (print_kernel(function, shared=each) for each in (True, False))
@@ -82,7 +90,30 @@ def test_what_is_handed_stands_in_the_text_without_sharing(rows: int) -> None:
         assert text == alone.text.split("\n", 1)[1]
 
 
-def sums(turns: int, inner: int) -> func.FuncOp:
+def first_operand(hand: Callable[..., None]) -> Callable[..., None]:
+    """Hands over what a constant is multiplied with."""
+    return lambda op, places: hand(op, [0])
+
+
+def one_more(natural: Callable[..., int | None]) -> Callable[..., int]:
+    """Hands over a number that is one more than the constant."""
+    return lambda value: (natural(value) or 0) + 1
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "bug"),
+    [(hand_numbers, "hand", first_operand), (statements, "natural", one_more)],
+    ids=["what is computed is handed over", "another number is handed over"],
+)
+def test_planted_bugs_are_found(
+    place: ModuleType, name: str, bug: Callable[[object], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, name, bug(getattr(place, name)))
+    with pytest.raises(AssertionError):
+        assert_only_numbers_differ(lowered(product(96)))
+
+
+def sums(turns: int, inner: int) -> ModuleOp:
     """A kernel that adds up numbers in a loop in a loop, for each of a hundred rows."""
     text = f"""
     builtin.module {{ func.func private @k(%chunk: index, %a: memref<90000xf32>) {{
@@ -108,10 +139,14 @@ def sums(turns: int, inner: int) -> func.FuncOp:
       }}
       func.return
     }} }}"""
-    module = compiler.parse_ir(text, Compilation())
-    (function,) = module.ops
-    assert isinstance(function, func.FuncOp)
-    return function
+    return compiler.parse_ir(text, Compilation())
+
+
+def numbers(module: ModuleOp, step: HandNumbers) -> list[int]:
+    """What callers hand to the kernel of a module."""
+    step.run(Compilation(), module)
+    (kernel,) = print_kernels(module, shared=True)
+    return [*kernel.numbers]
 
 
 @pytest.mark.parametrize(
@@ -119,21 +154,18 @@ def sums(turns: int, inner: int) -> func.FuncOp:
     [(50, 200, [100, 100, 50]), (7, 200, [100, 100, 7]), (50, 7, [100, 100]), (7, 7, [])],
 )
 def test_loops_around_long_ones_are_handed_their_bounds(
-    turns: int, inner: int, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+    turns: int, inner: int, wanted: list[int]
 ) -> None:
     """And strides there; inner loops step by what the compiler knows, and windows know it all."""
-    monkeypatch.setattr(handing, "LEAST", 0)
-    assert list(handing.handed(sums(turns, inner)).values()) == wanted
+    assert numbers(sums(turns, inner), HandNumbers(least=0)) == wanted
 
 
-def test_a_kernel_is_handed_no_more_than_a_call_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handing, "LEAST", 0)
-    monkeypatch.setattr(handing, "MOST", 2)
-    assert handing.handed(sums(50, 200)) == {}
+def test_a_kernel_is_handed_no_more_than_a_call_may_have() -> None:
+    assert numbers(sums(50, 200), HandNumbers(least=0, most=2)) == []
 
 
 def test_short_kernels_are_handed_nothing() -> None:
-    assert handing.handed(sums(50, 200)) == {}
+    assert numbers(sums(50, 200), HandNumbers()) == []
 
 
 def test_lengths_of_one_model_share_functions_and_results_are_right() -> None:

@@ -120,7 +120,7 @@ def test_what_a_cache_holds_computes_the_same(written: list[str]) -> None:
     popgraph.compile(network(3))
     written.clear()
     (found,) = popgraph.compile(network(4))(x=X).values()
-    assert written.count("tile.contract") == 1, "the last layer"
+    assert written.count("tile.reduce") == 1, "the last layer"
     (checked,) = popgraph.compile(network(4), backend="reference")(x=X).values()
     np.testing.assert_allclose(found, checked, rtol=1e-5, atol=1e-5)
 
@@ -189,7 +189,7 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The contractions whose schedules are compared by the cost model."""
     found: list[str] = []
 
-    def noted(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
+    def noted(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
         found.append(op.name)
         return candidates(op, fixed, target)
 
@@ -244,7 +244,7 @@ def test_every_candidate_is_read_as_it_was_written() -> None:
     """A decision that was read is the decision: loops, layouts, vectors, cycles."""
     checked = 0
 
-    def check(op: tile.ContractOp, found: Sequence[Candidate]) -> None:
+    def check(op: tile.ReduceOp, found: Sequence[Candidate]) -> None:
         nonlocal checked
         for candidate in found:
             text = spelled_candidate(op, candidate, AVX2.target)

@@ -242,7 +242,7 @@ def test_what_is_wrong_is_said(arguments: list[str], message: str) -> None:
     [
         ("onnx", "onnx.MatMul.v13"),
         ("graphcore", "graphcore.mat_mul"),
-        ("structured", "tile.contract"),
+        ("structured", "product f32"),
         ("loops", "tile.launch"),
         ("program", "tile.program"),
         ("c", "void main_run("),
@@ -263,7 +263,7 @@ def test_earlier_names_of_levels_and_passes_are_understood() -> None:
         assert call("print", MLP, "--at", "tile", "--dim", "N=2").stdout == now
     with pytest.warns(FutureWarning, match="graphcore-to-tile is now graphcore-to-structured"):
         text = call("print", MLP, "--dim", "N=2", "--stop-after", "graphcore-to-tile").stdout
-    assert "tile.contract" in text
+    assert "tile.reduce" in text
 
 
 def test_print_stops_after_a_pass_and_shows_others_on_the_way() -> None:
@@ -663,7 +663,7 @@ def test_passes_are_listed_in_their_order() -> None:
     names = [line.split("  ")[1].strip() or line.split()[1] for line in lines]
     assert "onnx -> graphcore" in lines[4]
     assert len(lines) == len(names) >= 15
-    assert "split-kernels*" in lines[-1].split()
+    assert "hand-numbers*" in lines[-1].split()
 
 
 def test_operators_of_each_level() -> None:

@@ -34,7 +34,7 @@ def test_a_profile_of_two_ipus(net: str, tmp_path: Path) -> None:
     code, shown = run("profile", net, "--dim", "N=8", "--device", "ipu:2:16", "--json", str(kept))
     assert code == 0, shown
     assert "Model of 2 ipu2 with 16 tiles of 624 KiB" in shown
-    assert "tile.contract" in shown
+    assert "tile.reduce" in shown
     found = json.loads(kept.read_text())
     assert (found["machine"]["numIPUs"], found["machine"]["tilesPerIPU"]) == (2, 16)
     assert f"{found['cycles']['total']} cycles" in shown

@@ -65,7 +65,7 @@ def decided(model: str, *arguments: str) -> str:
     """The line of the contraction when everything is decided."""
     arguments = (*DIM, "--stop-after", "schedule-contractions", *arguments)
     lines = call("print", model, *arguments).splitlines()
-    (found,) = (line for line in lines if "tile.contract" in line)
+    (found,) = (line for line in lines if "product f32" in line)
     return found
 
 

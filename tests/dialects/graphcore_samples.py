@@ -14,7 +14,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore import GRAPHCORE
 from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp, shape_of
-from popgraph.support import dtypes
+from popgraph.support import casts, dtypes
 from popgraph.support.shapes import prod
 from popgraph.support.words import WORDS, Words
 from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
@@ -622,6 +622,31 @@ def parts() -> Iterator[Sample]:
         yield Sample(gc.PartsOp, [x], options)
 
 
+def quantizations() -> Iterator[Sample]:
+    """Every type that ONNX quantizes to, and f32; one scale and zero point, or several."""
+    x = np.concatenate([SPECIAL, normal(13) * 99]).reshape(4, 6)
+    for name in ("u8", "i8", "u16", "i16", "u4", "i4", "u2", "i2"):
+        row = dtypes.BY_NAME[name]
+        bounds = gc.QuantizeOp.bounds_of(row)
+        for shape, to in (((), row), ((6,), row), ((4, 1), dtypes.BY_NAME["f32"])):
+            zero = np.asarray(casts.cast(whole(*shape), row.numpy))
+            kind = {"to": element_types.to_ir(to)}
+            yield Sample(gc.QuantizeOp, [x, positive(*shape), zero], kind | bounds, smooth=False)
+            stored = np.asarray(casts.cast(whole(4, 6), row.numpy))
+            operands = [stored, positive(*shape), zero]
+            yield Sample(gc.DequantizeOp, operands, {"to": f32}, smooth=False)
+            yield Sample(gc.DequantizeOp, operands, {"to": bf16}, smooth=False)
+    for name in ("f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1"):
+        row = dtypes.BY_NAME[name]
+        for number, saturates in product((-0.0, 2.0), (True, False)):
+            bounds = gc.QuantizeOp.bounds_of(row, saturates=saturates)
+            zero = np.asarray(casts.cast(np.float32(number), row.numpy))
+            kind = {"to": element_types.to_ir(row)}
+            yield Sample(gc.QuantizeOp, [x, positive(6), zero], kind | bounds, smooth=False)
+            operands = [np.asarray(casts.cast(x, row.numpy)), positive(6), zero]
+            yield Sample(gc.DequantizeOp, operands, {"to": f32}, smooth=False)
+
+
 def table() -> Iterator[Sample]:
     for op in GRAPHCORE.operations:
         if issubclass(op, gc.Unary | gc.Binary):
@@ -700,10 +725,13 @@ def table() -> Iterator[Sample]:
     yield from simple_losses(gc.IdentityLossOp)
     yield from dropout()
     yield from roundings()
+    yield from quantizations()
+    yield Sample(gc.FmaOp, [normal(2, 3), normal(3), normal(2, 1)])
+    yield Sample(gc.FmaOp, [*SPECIAL_PAIRS, np.float32(0.3) * SPECIAL_PAIRS[1]])
 
 
 SAMPLES: list[Sample] = list(table())
-ONE_TYPE = (gc.BitcastOp, gc.SuppressOp)
+ONE_TYPE = (gc.BitcastOp, gc.FmaOp, gc.SuppressOp)
 """Operations whose floats are of one type."""
 
 

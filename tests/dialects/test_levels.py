@@ -46,11 +46,11 @@ def test_a_module_is_not_at_another_level(own: str, other: str) -> None:
 
 def test_one_operation_that_was_left_behind_is_named() -> None:
     structured, loops = at("structured"), at("loops")
-    (left,) = (op for op in operations(structured) if op.name == "tile.contract")
+    (left,) = (op for op in operations(structured) if op.name == "tile.reduce")
     (graph,) = (op for op in loops.ops if op.name == "pg.graph")
     clone = left.clone(dict.fromkeys(left.operands, graph.body.block.args[0]))
     graph.body.block.insert_op_before(clone, graph.body.block.first_op)  # type: ignore[arg-type]
-    with pytest.raises(PassError, match=r"tile\.contract belongs to the structured level"):
+    with pytest.raises(PassError, match=r"tile\.reduce belongs to the structured level"):
         check_level(loops, "loops")
     assert level_of(loops) == "structured"
 

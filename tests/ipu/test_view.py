@@ -138,7 +138,7 @@ def test_operations_of_two_ways_down_are_told_apart_by_what_they_are() -> None:
     def node(number: int, kind: str, sources: list[int]) -> dict[str, Any]:
         return {"id": number, "kind": kind, "name": "", "sources": sources, "outputs": []}
 
-    own = [node(0, "add", [1]), node(1, "add", [1]), node(2, "contract", [2])]
+    own = [node(0, "add", [1]), node(1, "add", [1]), node(2, "reduce", [2])]
     shown = [node(0, "add", [0]), node(1, "add", [1]), node(2, "words", [2]), node(3, "add", [1])]
     assert twins(own, shown) == {0: 1, 1: 3}
 
@@ -212,10 +212,10 @@ def test_a_part_of_a_chart_is_made_larger_and_all_is_shown_again(tab: Any) -> No
 
 
 def test_clicks_go_from_a_step_to_its_kernel_and_line_and_back(tab: Any) -> None:
-    tab.click("tr[data-step]:has-text('contract') >> nth=0")
+    tab.click("tr[data-step]:has-text('reduce') >> nth=0")
     step = tab.get_attribute("tr.chosen", "data-step")
     assert "#tile.mapping<" in tab.inner_text("#right .code")
-    assert tab.inner_text("#right h2") == "contract"
+    assert tab.inner_text("#right h2") == "reduce"
     tab.click("[data-tab=way]")
     kernel = tab.wait_for_selector("#right [data-call] >> nth=0")
     tab.click("#right [data-line] >> nth=0")

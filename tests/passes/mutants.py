@@ -77,6 +77,25 @@ def nothing(original: Any) -> Any:
     return lambda *_: None
 
 
+def a_section_further(original: Any) -> Any:
+    """Skips a section."""
+
+    def wrong(inserter: Any, inner: Any, here: Index, recipe: Any) -> Any:
+        return original(inserter, inner, here, recipe) + recipe["elements"]
+
+    return wrong
+
+
+def at_once(original: Any) -> Any:
+    """No distance at all."""
+    return lambda inserter, loop, _: original(inserter, loop, 0)
+
+
+def first_only(original: Any) -> Any:
+    """The first of what should be all."""
+    return lambda block: list(original(block))[:1]
+
+
 def as_it_is(original: Any) -> Any:
     """Gives back what it was to change."""
     return lambda _, value, *__: value
@@ -275,14 +294,11 @@ def last_axis_only(original: Any) -> Any:
 
 
 def without_properties(original: Any) -> Any:
-    class Info(original):  # type: ignore[misc]
-        def __hash__(self) -> int:
-            return hash((self.name, self.op.operands, self.op.result_types))
+    def meaning(self: Any, op: Any) -> Any:
+        key = original(self, op)
+        return key and (*key[:2], *key[4:])
 
-        def __eq__(self, other: object) -> bool:
-            return hash(self) == hash(other)
-
-    return Info
+    return meaning
 
 
 def updates_die(original: Any) -> Any:
@@ -348,14 +364,9 @@ def wherever_they_fit(original: Any) -> Any:
 # round-cheaply
 
 
-def the_other_way(original: Any) -> Any:
-    """What is taken away is added, and the other way around."""
-
-    def moved(reader: Any, value: Any) -> Any:
-        found = original(reader, value)
-        return None if found is None else -found
-
-    return moved
+def in_another_order(original: Any) -> Any:
+    """The addend is a factor, and a factor is added."""
+    return lambda lhs, rhs, addend: original(addend, rhs, lhs)
 
 
 def too_small(original: Any) -> Any:
@@ -411,12 +422,8 @@ def as_they_came(original: Any) -> Any:
     return lambda wide: wide.inputs[0]
 
 
-def the_first_part(original: Any) -> Any:
-    def found(value: Any, elements: Any) -> Any:
-        parts = original(value, elements)
-        return parts and type(parts).of(**parts.numbers | {"bits": 0})
-
-    return found
+def a_part_by_the_element(original: Any) -> Any:
+    return lambda found, loop, *others: original(found, loop - 1, *others)
 
 
 # sum-in-blocks
@@ -474,6 +481,22 @@ def far_around(original: Any) -> Any:
 
 def without_zero(original: Any) -> Any:
     return lambda numbers: original(replace(numbers, zero=np.zeros((), np.float32)))
+
+
+def always_zero(original: Any) -> Any:
+    return lambda value, dtype: original(value, dtype) * 0
+
+
+def of_the_first(original: Any) -> Any:
+    """One scale for all."""
+
+    def moved(op: Any, value: Any) -> Any:
+        made = original(op, value)
+        none = [0] * len(shape_of(made))
+        ones = [1] * len(none)
+        return gc.SliceOp(made, starts=none, sizes=ones, steps=ones)
+
+    return moved
 
 
 def scale_of_the_input(original: Any) -> Any:
@@ -559,7 +582,7 @@ def _seen_through(original: Any, turn: AffineMap) -> Any:
 
 
 def first_result_only(original: Any) -> Any:
-    return property(lambda self: original.fget(self)[:1])
+    return lambda operations: original(operations)[:1]
 
 
 def unturned(original: Any) -> Any:
@@ -584,7 +607,7 @@ def no_distance(original: Any) -> Any:
 
 
 def unshifted(original: Any) -> Any:
-    return lambda self, form, place: Index()
+    return lambda self, form, point: Index()
 
 
 def composed_turned(original: Any) -> Any:
@@ -730,6 +753,16 @@ def the_first_rows(original: Any) -> Any:
     return lambda memory, _: original(memory)
 
 
+def without_the_last(original: Any) -> Any:
+    """A loop of several iterations is one short."""
+
+    def iterations(loop: Any) -> range | None:
+        found: range | None = original(loop)
+        return found[:-1] if found is not None and len(found) > 1 else found
+
+    return iterations
+
+
 def newest_twice(original: Any) -> Any:
     """A chunk is added to itself, not to what was there."""
     return lambda kind, old, new: original(kind, new, new)
@@ -815,6 +848,14 @@ def selects_backwards(original: Any) -> Any:
     return lambda op, places, version, store: original(op, places[::-1], version, store)
 
 
+def without_operands(original: Any) -> Any:
+    return lambda op: original(op)[:-1]
+
+
+def without_attributes(original: Any) -> Any:
+    return lambda op: (original(op)[0], *original(op)[2:])
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evaluate-constants",
@@ -827,6 +868,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "elements are in another order",
         f"{PASSES}.onnx.select_known:_replace",
         selects_backwards,
+    ),
+    Mutant(
+        "share-nodes",
+        "operands are not part of the key",
+        f"{PASSES}.onnx.share_nodes:_meaning",
+        without_operands,
+    ),
+    Mutant(
+        "share-nodes",
+        "attributes are not part of the key",
+        f"{PASSES}.onnx.share_nodes:_meaning",
+        without_attributes,
     ),
     Mutant(
         "infer-shapes",
@@ -922,21 +975,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "round-cheaply",
-        "zeros move numbers the wrong way",
-        f"{PASSES}.structured.round_cheaply:_moved_by",
-        the_other_way,
+        "the other half is multiplied, and the number added",
+        f"{PASSES}.graphcore.round_cheaply:FmaOp",
+        in_another_order,
         shows_in=roundings,
     ),
     Mutant(
         "round-cheaply",
         "quotients are a hundredth too small",
-        f"{PASSES}.structured.analysis.quotients:Reciprocal.of",
+        f"{PASSES}.graphcore.round_cheaply:Reciprocal.of",
         too_small,
         shows_in=roundings,
     ),
     Mutant(
         "contract-quantized",
-        "whatever is rounded is said to be clipped where its zero is",
+        "whatever is quantized is said to be clipped where its zero is",
         f"{PASSES}.graphcore.contract_quantized:RectifyByClipping._is_kept_from",
         whatever_comes,
     ),
@@ -985,6 +1038,26 @@ MUTANTS: tuple[Mutant, ...] = (
         another_zero,
         needs=frozenset({"Conv"}),
         shows_in=quantized_products,
+    ),
+    Mutant(
+        "contract-quantized",
+        "what moves has the scale of its first element",
+        f"{PASSES}.graphcore.canonicalize.quantized:_moved_with",
+        of_the_first,
+    ),
+    Mutant(
+        "canonicalize",
+        "whatever is quantized again is said to have the same zero point",
+        f"{PASSES}.graphcore.canonicalize.quantized:DropDequantized._is_same",
+        whatever_comes,
+        shows_in=roundings,
+    ),
+    Mutant(
+        "canonicalize",
+        "floats that are quantized have no zero point",
+        f"{PASSES}.graphcore.canonicalize.quantized:cast",
+        always_zero,
+        shows_in=roundings,
     ),
     Mutant(
         "contract-quantized",
@@ -1106,7 +1179,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "cse",
         "properties are not part of the key",
-        "xdsl.transforms.common_subexpression_elimination:OperationInfo",
+        f"{PASSES}.analysis.equal_operations:PureMeaning.__call__",
         without_properties,
     ),
     Mutant(
@@ -1212,8 +1285,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-rows",
-        "only the first result leaves the nest",
-        f"{PASSES}.structured.fusion.fuse_rows:Group.results",
+        "only the first result leaves the fused operation",
+        f"{PASSES}.structured.fusion.join:read_elsewhere",
         first_result_only,
     ),
     Mutant(
@@ -1313,7 +1386,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "hoist-constants",
         "the first operand decides",
-        f"{PASSES}.structured.hoist_constants:_reads",
+        f"{PASSES}.analysis.invariants:_read_by",
         first_operand_decides,
     ),
     Mutant(
@@ -1333,20 +1406,20 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "local memory begins where the first row would",
-        f"{PASSES}.structured.to_loops.fused.nest:NestLoops._start",
+        f"{PASSES}.structured.to_loops.fused:FusedLoops._start",
         unshifted,
     ),
     Mutant(
         "structured-to-loops",
-        "every iteration of a chain works on the first channels",
-        f"{PASSES}.structured.to_loops.fused.chain:part_stride",
+        "every iteration works on the first channels",
+        f"{PASSES}.structured.to_loops.fused:part_stride",
         no_distance,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "the halo of a local image is not cleared",
-        f"{PASSES}.structured.to_loops.fused.chain:halo_boxes",
+        f"{PASSES}.structured.to_loops.fused:halo_boxes",
         none_of_them,
         shows_in=separable_convolutions,
     ),
@@ -1392,7 +1465,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "long sums forget all chunks of chunks",
-        f"{PASSES}.structured.to_loops.contraction.tiles:TileGrid.carry",
+        f"{PASSES}.structured.to_loops.contraction.microkernel:TileTotals.carry",
         nothing,
     ),
     Mutant(
@@ -1404,8 +1477,26 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "blocks of rows that take in a panel together share the sums of the first",
-        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:StoredSums",
+        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
+    ),
+    Mutant(
+        "unroll-loops",
+        "the last iteration is left out",
+        f"{PASSES}.loops.marked:iterations",
+        without_the_last,
+    ),
+    Mutant(
+        "unroll-loops",
+        "all iterations compute with the values of the first",
+        f"{PASSES}.loops.unroll_loops:Unrolling._key",
+        as_it_is,
+    ),
+    Mutant(
+        "unroll-loops",
+        "index arithmetic that waits is never written",
+        f"{PASSES}.loops.editor:Editor.need",
+        nothing,
     ),
     Mutant(
         "structured-to-loops",
@@ -1434,9 +1525,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "read-narrow",
-        "the first part of an element stands for all",
-        f"{PASSES}.structured.schedule.read_narrow:parts_of",
-        the_first_part,
+        "the number of an element says which of its parts is read",
+        f"{PASSES}.structured.schedule.read_narrow:_part",
+        a_part_by_the_element,
         shows_in=block_products,
     ),
     Mutant(
@@ -1471,6 +1562,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "what bodies do is not part of an operation's structure",
         f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "the section after the next one is prefetched",
+        f"{PASSES}.loops.prefetch_panels:Inserter._in_next",
+        a_section_further,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "what is read once is prefetched when it is read",
+        f"{PASSES}.loops.prefetch_panels:Inserter.ahead",
+        at_once,
+    ),
+    Mutant(
+        "prefetch-panels",
+        "only the first loop of a kernel is looked at",
+        f"{PASSES}.loops.prefetch_panels:loops_in",
+        first_only,
     ),
     Mutant(
         "plan-memory",

@@ -195,10 +195,10 @@ graph scanned(x: f32[6, N, 12]) -> outs {
 REACHED = {
     "winograd": "tile.winograd",
     "transformed": "tile.transform_tiles",
-    "chain": "tile.chain",
+    "chain": "tile.fused",
     "repeats": "pg.call_loop",
     "branches": "pg.call_cond",
-    "second": "tile.contract",
+    "second": "tile.reduce",
     "recurrent": "pg.call_loop",
     "scanned": "pg.call_loop",
 }

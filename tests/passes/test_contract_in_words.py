@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.graphcore import DotConvOp, DotMatMulOp
-from popgraph.dialects.tile import ContractOp, PackOp, ViewOp
+from popgraph.dialects.tile import PackOp, ReduceOp, ViewOp, is_contraction
 from popgraph.passes.options import Options
 from popgraph.support import dtypes
 from popgraph.support.machine import PRESETS
@@ -68,10 +68,10 @@ graph net(x: bf16[5, 33], q: bf16[40, 64], k: bf16[24, 64]) -> (y, scores) {
 """
 
 
-def contractions(machine: str, text: str = NET) -> list[ContractOp]:
+def contractions(machine: str, text: str = NET) -> list[ReduceOp]:
     module, compilation = load(text)
     lower(module, compilation, Options(machine=PRESETS[machine]), level="structured")
-    return [op for op in module.walk() if isinstance(op, ContractOp)]
+    return [op for op in module.walk() if is_contraction(op)]
 
 
 def test_pairs_of_bf16_where_the_machine_multiplies_them() -> None:

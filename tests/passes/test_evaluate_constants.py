@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 import popgraph
-from popgraph.compiler import load, lower, settle_constants
+from popgraph.compiler import load, lower, settle_nodes
 from popgraph.dialects import tile
 from popgraph.dialects.onnx import model_of
 from popgraph.passes.onnx.evaluate_constants import MOST_ELEMENTS, evaluate_constants
@@ -46,7 +46,7 @@ def chosen() -> onnx.ModelProto:
 
 def operators(made: onnx.ModelProto, options: Options | None = None) -> list[str]:
     module, compilation = load(made)
-    settle_constants(module, compilation, options or Options())
+    settle_nodes(module, compilation, options or Options())
     return named(module)
 
 

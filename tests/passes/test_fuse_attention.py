@@ -44,9 +44,9 @@ def lowered(network: Network, last: str, tuning: Tuning | None = None) -> Module
     return module
 
 
-def joined(module: ModuleOp) -> list[tile.NestOp]:
-    nests = [op for op in module.walk() if isinstance(op, tile.NestOp)]
-    return [op for op in nests if isinstance(op.nested[0], tile.ContractOp)]
+def joined(module: ModuleOp) -> list[tile.FusedOp]:
+    found = [op for op in module.walk() if isinstance(op, tile.FusedOp)]
+    return [op for op in found if tile.is_contraction(op.members[0])]
 
 
 HEADS_TOGETHER = Node("Transpose", (5,), (("perm", (0, 2, 1, 3)),))
@@ -64,9 +64,9 @@ HEADS_TOGETHER = Node("Transpose", (5,), (("perm", (0, 2, 1, 3)),))
 def test_products_join(network: Network, local_bytes: int, step: int) -> None:
     """With few rows at a time (and a rest of them), and with all of them."""
     tuning = Tuning(attention_scores_l2=0, attention_rows_l2=local_bytes / L2)
-    (nest,) = joined(lowered(network, "fuse-attention", tuning))
-    assert nest.step.value.data == step
-    assert isinstance(nest.nested[-1], tile.ContractOp)
+    (fused,) = joined(lowered(network, "fuse-attention", tuning))
+    assert fused.steps.data[-1] == step
+    assert tile.is_contraction(fused.members[-1])
     assert not joined(lowered(network, "structured-to-loops", tuning))
 
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.parser import Parser
+from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from popgraph.compiler import runner
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.tile.structured.chain import LineBufferAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
@@ -57,8 +57,8 @@ def lowered(
     return module
 
 
-def chains(module: ModuleOp) -> list[tile.ChainOp]:
-    return [op for op in module.walk() if isinstance(op, tile.ChainOp)]
+def chains(module: ModuleOp) -> list[tile.FusedOp]:
+    return [op for op in module.walk() if isinstance(op, tile.FusedOp)]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def chains(module: ModuleOp) -> list[tile.ChainOp]:
 )
 def test_channels_go_together(network: Network) -> None:
     (chain,) = chains(lowered(network))
-    assert len(chain.chained) == 2
+    assert len(chain.members) == 2
     assert not chains(lowered(network, "structured-to-loops"))
 
 
@@ -92,11 +92,11 @@ def test_images_that_are_too_large_take_turns() -> None:
     """Not even a panel of channels stays near: four rows do, or as many as there is room for."""
     small = Tuning(channel_image_l2=(18 * 18 * 32 * 4 - 1) / L2)
     (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=small)))
-    assert chain.line_buffer is not None and chain.line_buffer.rows.data == 4
-    row = 18 * chain.step.value.data * 4
+    assert chain.splits is not None and chain.steps.data[1] == 4
+    row = 18 * chain.steps.data[0] * 4
     few = replace(small, line_buffer_l2=4 * row / L2)
     (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=few)))
-    assert chain.line_buffer is not None and chain.line_buffer.rows.data == 2
+    assert chain.splits is not None and chain.steps.data[1] == 2
     none = replace(small, line_buffer_l2=(3 * row - 1) / L2)
     assert not chains(lowered(separable(64, image=16), options=Options(tuning=none)))
 
@@ -106,13 +106,13 @@ def test_threads_want_even_work() -> None:
     assert chains(lowered(separable(96)))
     assert not chains(lowered(separable(96), options=Options(threads=2)))
     (chain,) = chains(lowered(separable(96, image=112), options=Options(threads=2)))
-    assert chain.line_buffer is not None and chain.line_buffer.splits.data == 4
+    assert chain.splits is not None and chain.splits.value.data == 4
 
 
 def test_one_thread_takes_turns_without_parts() -> None:
     """Parts compute the rows between them twice."""
     (chain,) = chains(lowered(separable(96, image=112)))
-    assert chain.line_buffer is not None and chain.line_buffer.splits.data == 1
+    assert chain.splits is not None and chain.splits.value.data == 1
 
 
 def test_what_is_read_again_stays_near() -> None:
@@ -123,10 +123,10 @@ def test_what_is_read_again_stays_near() -> None:
 def test_more_channels_at_a_time_while_they_are_near() -> None:
     """Of 512 channels, 64 make eight parts; images of so many still fit the first cache."""
     (chain,) = chains(lowered(separable(512, image=7)))
-    assert chain.step.value.data == 64
+    assert chain.steps.data[0] == 64
     none = Options(tuning=Tuning(channel_image_l1=0))
     (chain,) = chains(lowered(separable(512, image=7), options=none))
-    assert chain.step.value.data == 32
+    assert chain.steps.data[0] == 32
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -157,58 +157,71 @@ def test_results_are_the_same_bits(network: Network, share: float, threads: int)
     np.testing.assert_array_equal(run(Options(tuning=tuning), threads), alone)
 
 
-def other_loop(chain: tile.ChainOp) -> None:
-    chain.properties["along"] = IntsAttr.of((1, 1))
-    chain.properties["step"] = type(chain.step)(7, chain.step.type)
+def looped(*loops: tuple[int, ...]) -> ArrayAttr[IntsAttr]:
+    return ArrayAttr(map(IntsAttr.of, loops))
 
 
-def loop_outside(chain: tile.ChainOp) -> None:
-    chain.properties["along"] = IntsAttr.of((3, 9))
+def other_loop(chain: tile.FusedOp) -> None:
+    chain.properties["loops"] = looped((1,), (1,))
+    chain.properties["domain"] = IntsAttr.of((14,))
+    chain.properties["steps"] = IntsAttr.of((7,))
 
 
-def too_few_loops(chain: tile.ChainOp) -> None:
-    chain.properties["along"] = IntsAttr.of((3,))
+def loop_outside(chain: tile.FusedOp) -> None:
+    chain.properties["loops"] = looped((3,), (9,))
 
 
-def uneven(chain: tile.ChainOp) -> None:
-    chain.properties["step"] = type(chain.step)(24, chain.step.type)
+def too_few_loops(chain: tile.FusedOp) -> None:
+    chain.properties["loops"] = looped((3,))
 
 
-def line_buffer(
-    producer_dim: int, consumer_dim: int, rows: int, splits: int = 1
-) -> Callable[[tile.ChainOp], None]:
-    def change(chain: tile.ChainOp) -> None:
-        made = LineBufferAttr.of(
-            producer_dim=producer_dim, consumer_dim=consumer_dim, rows=rows, splits=splits
-        )
-        chain.properties["line_buffer"] = made
+def uneven(chain: tile.FusedOp) -> None:
+    chain.properties["steps"] = IntsAttr.of((24,))
+
+
+def too_few_steps(chain: tile.FusedOp) -> None:
+    chain.properties["steps"] = IntsAttr.of(())
+
+
+def line_buffer(loop: int, rows: int, splits: int = 1) -> Callable[[tile.FusedOp], None]:
+    def change(chain: tile.FusedOp) -> None:
+        chain.properties["loops"] = looped((3, loop), (3, loop))
+        chain.properties["domain"] = IntsAttr.of((64, chain.members[1].sizes[loop]))
+        chain.properties["steps"] = IntsAttr.of((32, rows))
+        chain.properties["splits"] = IntegerAttr(splits, i64)
 
     return change
 
 
-def yields_what_is_between(chain: tile.ChainOp) -> None:
+def yields_what_is_between(chain: tile.FusedOp) -> None:
     end = chain.body.block.last_op
     assert end is not None
-    end.operands = chain.chained[0].outputs
+    end.operands = chain.members[0].outputs
+
+
+def buffers_a_result(chain: tile.FusedOp) -> None:
+    line_buffer(1, 2)(chain)
+    yields_what_is_between(chain)
+    Rewriter.replace_value_with_new_type(chain.outputs[0], chain.yielded[0].type)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (other_loop, "reads what another iteration computes"),
-        (loop_outside, "does not share the loop of the chain"),
-        (too_few_loops, "every contraction in the body has one shared loop"),
-        (uneven, "an iteration takes an equal part of the shared loop"),
-        (line_buffer(2, 2, 4), "the steps of a line buffer do not read one after the other"),
-        (
-            line_buffer(3, 3, 2),
-            "a line buffer joins two contractions along other loops than the chain",
-        ),
-        (line_buffer(1, 1, 2, splits=2), "splits have equally many steps"),
-        (yields_what_is_between, "the body yields what its last contraction computes"),
+        (loop_outside, "does not have the loops of tile.fused"),
+        (too_few_loops, "every operation has 1 shared loops"),
+        (too_few_steps, "an iteration takes one or more indices of every shared loop"),
+        (uneven, "steps divide the shared loops"),
+        (line_buffer(1, 14), "the windows of a line buffer do not follow one another"),
+        (line_buffer(2, 7), "the windows of a line buffer do not follow one another"),
+        (line_buffer(3, 2), "does not have the loops of tile.fused"),
+        (line_buffer(1, 2, splits=2), "splits have equally many iterations"),
+        (yields_what_is_between, "the body yields the results"),
+        (buffers_a_result, "a line buffer ends with its reader"),
     ],
 )
-def test_what_is_no_chain(change: Callable[[tile.ChainOp], None], message: str) -> None:
+def test_what_is_no_chain(change: Callable[[tile.FusedOp], None], message: str) -> None:
     (chain,) = chains(lowered(separable(64)))
     change(chain)
     with pytest.raises(VerifyException, match=message):
@@ -218,7 +231,7 @@ def test_what_is_no_chain(change: Callable[[tile.ChainOp], None], message: str) 
 @pytest.mark.parametrize(
     ("text", "others"),
     [
-        ("#tile.line_buffer<producer_dim 1, consumer_dim 1, rows 4, splits 2, more 3>", "none"),
+        ("#tile.parts<dim 1, bits 4, mask 15, more 3>", "none"),
         (
             "#tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 4, kc 8, lanes 4, more 3>",
             "k_outer, m_outer_dim, n_inner, window_panels",

@@ -121,7 +121,7 @@ class Chain:
                     return
                 columns = AffineMap.from_callable(lambda i, j, k, r: (k, 0, r))
                 self.add(
-                    tile.ContractOp(
+                    tile.contraction(
                         first,
                         second,
                         [rows, columns],
@@ -194,22 +194,22 @@ def test_a_transposed_factor_is_read_in_place() -> None:
     chain.moved(first, order, (2, 3, 4))
     chain.step(Step("product", 0, 1))
     assert tensor(second).get_shape() == (2, 3, 4)
-    assert check(chain.module(1), FuseElementwise()) == ["tile.contract"]
+    assert check(chain.module(1), FuseElementwise()) == ["tile.reduce"]
 
 
 def test_bias_and_activation_join_the_product() -> None:
     """Also when both come after a view of the product."""
     program = [Step("product", 0, 0), Step("map", 0, 0, "relu")]
-    assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.contract"]
+    assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.reduce"]
     viewed = [Step("product", 0, 0), Step("view", 0, 0), Step("map", 0, 0, "relu")]
     names = left(viewed, FuseElementwise(), FuseEpilogue())
-    assert names == ["tile.contract", "tile.view"]
+    assert names == ["tile.reduce", "tile.view"]
 
 
 def test_a_slice_from_the_beginning_stays() -> None:
     """It reads element by element, but not all of them."""
     program = [Step("product", 0, 0), Step("head", 0, 0)]
-    assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.contract", "tile.map"]
+    assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.reduce", "tile.map"]
 
 
 def test_the_product_may_be_any_operand() -> None:
@@ -220,10 +220,10 @@ def test_the_product_may_be_any_operand() -> None:
         AffineMap.from_callable(lambda i, j, k, r: (i, j, r)),
         AffineMap.from_callable(lambda i, j, k, r: (k, j, r)),
     ]
-    chain.add(tile.ContractOp(x, w, maps, (2, 3, 4, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
+    chain.add(tile.contraction(x, w, maps, (2, 3, 4, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
     identity = AffineMap.identity(3)
     chain.mapped([residual, chain.values[-1]], [identity] * 2, (2, 3, 4), "sum")
-    assert check(chain.module(1), FuseElementwise(), FuseEpilogue()) == ["tile.contract"]
+    assert check(chain.module(1), FuseElementwise(), FuseEpilogue()) == ["tile.reduce"]
 
 
 def test_a_bias_behind_a_view_joins() -> None:
@@ -232,14 +232,14 @@ def test_a_bias_behind_a_view_joins() -> None:
     x, w, bias = chain.values
     places = [lambda n, c, y, k: (n, y, k), lambda n, c, y, k: (c, y, k)]
     maps = [AffineMap.from_callable(place) for place in places]
-    chain.add(tile.ContractOp(x, w, maps, (2, 5, 3, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
+    chain.add(tile.contraction(x, w, maps, (2, 5, 3, 4), 3, sum_epilogue(f32, 1, 0), [f32]))
     chain.add(tile.ViewOp(bias, (1, 5, 1)))
     column = AffineMap.from_callable(lambda n, c, y: (0, c, 0))
     chain.mapped(
         [chain.values[-2], chain.values[-1]], [AffineMap.identity(3), column], (2, 5, 3), "sum"
     )
     names = check(chain.module(1), FuseElementwise(), FuseEpilogue())
-    assert names == ["tile.contract"]
+    assert names == ["tile.reduce"]
 
 
 def test_nothing_runs_more_often() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, f32, i64
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.utils.exceptions import VerifyException
@@ -51,14 +51,14 @@ def fused(build: Build, *shape: int, tuning: Tuning | None = None) -> tuple[Modu
     return before, module
 
 
-def nests(module: ModuleOp) -> list[tile.NestOp]:
-    return [op for op in module.walk() if isinstance(op, tile.NestOp)]
+def nests(module: ModuleOp) -> list[tile.FusedOp]:
+    return [op for op in module.walk() if isinstance(op, tile.FusedOp)]
 
 
 def work(module: ModuleOp) -> list[Operation]:
     """What becomes a kernel."""
     (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
-    return [op for op in graph.block.ops if isinstance(op, tile.NestOp | tile.Structured)]
+    return [op for op in graph.block.ops if isinstance(op, tile.FusedOp | tile.Structured)]
 
 
 def softmax(x: Operand) -> Operand:
@@ -84,7 +84,7 @@ def centred(x: Operand) -> Operand:
 def test_one_nest(build: Build, shape: tuple[int, ...], domain: tuple[int, ...]) -> None:
     _, module = fused(build, *shape)
     (nest,) = work(module)
-    assert isinstance(nest, tile.NestOp)
+    assert isinstance(nest, tile.FusedOp)
     assert nest.sizes == domain
 
 
@@ -126,7 +126,7 @@ def test_local_memory_is_small() -> None:
     """Without any, everything that a nest computes is a result."""
     found = nests(fused(softmax, 16, 12, tuning=Tuning(row_buffer_l1=0, row_buffer_l2=0))[1])
     assert found
-    assert all(len(nest.nested) == len(nest.outputs) for nest in found)
+    assert all(len(nest.members) == len(nest.outputs) for nest in found)
 
 
 def test_members_stand_near() -> None:
@@ -135,7 +135,7 @@ def test_members_stand_near() -> None:
 
 def test_nests_have_a_longest_body() -> None:
     _, module = fused(softmax, 16, 12, tuning=Tuning(most_row_operations=2))
-    assert all(len(nest.nested) == 2 for nest in nests(module))
+    assert all(len(nest.members) == 2 for nest in nests(module))
 
 
 def test_what_reads_a_result_follows() -> None:
@@ -172,7 +172,7 @@ def test_loops(
     (nest,) = nests(module)
     sizes = nest.sizes
     step = min(step, sizes[-1])
-    nest.properties["step"] = IntegerAttr(step, i64)
+    nest.properties["steps"] = IntsAttr.of((*[1] * (len(sizes) - 1), step))
     check_ir(module)
     target = sharing_all(64 if threads else 10**9, 32)
     ParallelizeLoops(THREADS, target).run(Compilation(), module)
@@ -205,28 +205,38 @@ def test_rows_that_are_read_again_do_not_give_way() -> None:
 FIRST_ROWS = {"starts": (15, 0), "sizes": (16, 12), "steps": (-1, 1)}
 
 
-def broken(change: Callable[[tile.NestOp], None]) -> tile.NestOp:
+def broken(change: Callable[[tile.FusedOp], None]) -> tile.FusedOp:
     (nest,) = nests(fused(softmax, 16, 12)[1])
     nest.verify()
     change(nest)
     return nest
 
 
-def read_backwards(nest: tile.NestOp) -> None:
-    op = next(op for op in nest.nested if isinstance(op, tile.MapOp) and len(op.inputs) == 2)
+def read_backwards(nest: tile.FusedOp) -> None:
+    op = next(op for op in nest.members if isinstance(op, tile.MapOp) and len(op.inputs) == 2)
     backwards = AffineMap.from_callable(lambda row, _: (row * -1 + 15,))
     op.properties["maps"] = maps_attribute([op.input_maps[0], backwards])
 
 
-def other_domain(nest: tile.NestOp) -> None:
+def other_domain(nest: tile.FusedOp) -> None:
     nest.properties["domain"] = IntsAttr.of([15])
 
 
-def too_many_loops(nest: tile.NestOp) -> None:
+def too_many_loops(nest: tile.FusedOp) -> None:
     nest.properties["domain"] = IntsAttr.of([16, 12])
+    nest.properties["steps"] = IntsAttr.of([1, 1])
 
 
-def yields_its_input(nest: tile.NestOp) -> None:
+def too_few_steps(nest: tile.FusedOp) -> None:
+    nest.properties["steps"] = IntsAttr.of([])
+
+
+def several_of_an_outer_loop(nest: tile.FusedOp) -> None:
+    nest.properties["domain"] = IntsAttr.of([16, 12])
+    nest.properties["steps"] = IntsAttr.of([2, 1])
+
+
+def yields_its_input(nest: tile.FusedOp) -> None:
     assert nest.body.block.last_op is not None
     nest.body.block.last_op.operands[0] = nest.body.block.args[0]
 
@@ -235,12 +245,17 @@ def yields_its_input(nest: tile.NestOp) -> None:
     ("change", "message"),
     [
         (read_backwards, "reads what another iteration computes"),
-        (other_domain, "does not begin with the loops of the nest"),
-        (too_many_loops, "does not begin with the loops of the nest"),
+        (other_domain, "does not have the loops of tile.fused"),
+        (too_many_loops, "does not have the loops of tile.fused"),
+        (too_few_steps, "an iteration takes one or more indices of every shared loop"),
+        (
+            several_of_an_outer_loop,
+            "an iteration takes one index of each leading loop but the last",
+        ),
         (yields_its_input, "every result is computed in the body, once"),
     ],
 )
-def test_what_is_no_nest(change: Callable[[tile.NestOp], None], message: str) -> None:
+def test_what_is_no_nest(change: Callable[[tile.FusedOp], None], message: str) -> None:
     with pytest.raises(VerifyException, match=message):
         broken(change).verify()
 

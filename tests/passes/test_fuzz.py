@@ -11,7 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.tile.structured.chain import LineBufferGeometry
+from popgraph.dialects.tile.structured.fused import LineBuffer
 from popgraph.ipu.machine import MK2, Ipu
 from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.passes.base import Compilation, Pass
@@ -63,6 +63,7 @@ from tests.passes.claims import (
     forget_types,
 )
 from tests.passes.mutants import MUTANTS, Mutant
+from tests.passes.prefetch_claims import assert_prefetched
 from tests.passes.sharing import THREADS, sharing_all
 
 IPU = replace(MK2.of(tiles=7), least_tile_bytes=8)
@@ -99,9 +100,14 @@ TRAINED = {
     "hoist-constants",
     "move-updates",
     "structured-to-loops",
+    "unroll-loops",
+    "prefetch-panels",
     "plan-memory",
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
+
+LOOPS = ("structured-to-loops", "unroll-loops", "prefetch-panels")
+"""Passes that write or change the loops of kernels."""
 
 TRUSTED = {
     "assign-halos",
@@ -118,6 +124,7 @@ TRUSTED = {
 SMALL = Tuning(
     least_products=32,
     streamed_l2=64 / L2,
+    prefetched_elements=8,
     least_strip_results=1,
     chain_terms=8,
     chain_terms_f64=8,
@@ -149,7 +156,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FuseChannels, "of", lambda options: FuseChannels(target=options.target))
 
 
-def two_parts(_: object, geometry: LineBufferGeometry, panels: int) -> int:
+def two_parts(_: object, geometry: LineBuffer, panels: int) -> int:
     """The steps of a line buffer fall into two splits wherever they can."""
     return 2 - geometry.steps % 2
 
@@ -216,10 +223,11 @@ class Place:
             return narrow_products(dtype="f64") | block_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
             drawn = networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
+            drawn |= roundings(dtype="f64")  # few others quantize
             return drawn | attentions(dtype="f64")  # few others scale a factor of a product
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
-        if self.name == "structured-to-loops" and not self.training:
+        if self.name in LOOPS and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if slow else drawn
         if self.training:
@@ -227,7 +235,10 @@ class Place:
             drawn = training_networks(dtype="f64", nll=nll)
             if not slow:
                 return drawn
-            learns = self.name in {"assign-layouts", "use-winograd", "structured-to-loops"}
+            learns = self.name in {
+                *("assign-layouts", "use-winograd"),
+                *("structured-to-loops", "unroll-loops"),
+            }
             drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
             return drawn | training_controlled(dtype="f64", nll=nll)
         return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
@@ -320,6 +331,8 @@ def claim(
         assert_all_typed(module, weights)
     if place.name == "check-indices":
         assert_indices_checked(original, module, weights)
+    if place.name == "prefetch-panels":
+        assert_prefetched(original, module, weights)
     if place.name in TRUSTED:
         for later in steps(place, network)[place.index + 1 :]:
             later.run(compilation, module)
@@ -398,10 +411,10 @@ def place_of(mutant: Mutant) -> Place:
     return next(place for place in places() if (place.name, place.training) == wanted)
 
 
-PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "spread-replicas"}
+PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "hand-numbers", "spread-replicas"}
 """
-In tests/backends/test_control.py, test_sizes_fuzz.py and test_spread_replicas.py: few random
-networks show them, or none.
+In tests/backends/test_control.py, test_sizes_fuzz.py, tests/backends/test_handed.py and
+test_spread_replicas.py: few random networks show them, or none.
 """
 
 

@@ -15,7 +15,7 @@ import popgraph
 from popgraph.backends.c.build import host
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.compiler import lower
-from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile import is_contraction
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
@@ -65,7 +65,7 @@ def test_a_network_means_the_same_on_every_machine(name: str) -> None:
     options = Options(machine=MACHINES[name])
     before = lower(module.clone(), compilation, options, level="graphcore")
     after = lower(before.clone(), compilation, options, level="structured")
-    assert any(isinstance(op, ContractOp) and op.schedule for op in after.walk())
+    assert any(is_contraction(op) and op.schedule for op in after.walk())
     assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
 
 
@@ -203,7 +203,7 @@ def test_costs_count_bytes_by_element_type(kind: str, size: int) -> None:
     """A line holds half as many f64, and a factor of them twice the bytes."""
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
     module: ModuleOp = ContractSpec(kind, (6, 20, 24), 2, lhs, rhs).module()
-    (op,) = (op for op in module.walk() if isinstance(op, ContractOp))
+    (op,) = (op for op in module.walk() if is_contraction(op))
     reads = Reads(op, next(orders(op, 256)), 0, None, Target())
     assert reads.stored == [6 * 24 * size, 20 * 24 * size]
     assert reads.vectors.lines_a_step == size / 64

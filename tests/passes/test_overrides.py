@@ -79,7 +79,7 @@ def deciding(target: Target, *schedules: str, measured: tuple[str, ...] = ()) ->
 
 def schedule_of(module: ModuleOp) -> str:
     """The schedule of the only contraction that has one; empty when there is none."""
-    ops = [op for op in module.walk() if isinstance(op, tile.ContractOp)]
+    ops = [op for op in module.walk() if tile.is_contraction(op)]
     return "".join(str(op.schedule) for op in ops if op.schedule is not None)
 
 

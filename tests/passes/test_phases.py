@@ -91,7 +91,7 @@ def test_fuzz_phases_are_the_gradient(tuning: Tuning, drawn: Drawn) -> None:
 
 def contractions(
     tuning: Tuning, channels: int, stride: int, windows: int = 3
-) -> list[tile.ContractOp]:
+) -> list[tile.ReduceOp]:
     """Of the gradient of a convolution whose windows are as wide as two strides."""
     x = np.zeros((1, 2, windows, windows), np.float32)
     w = np.zeros((2, channels, 2 * stride, 2 * stride), np.float32)
@@ -99,7 +99,7 @@ def contractions(
     sample = as_gradient(x, w, {**attributes, "group": 1, "output_padding": [0, 0]})
     module = build(sample).module()
     GraphcoreToStructured(tuning).run(Compilation(), module)
-    return [op for op in module.walk() if isinstance(op, tile.ContractOp)]
+    return [op for op in module.walk() if tile.is_contraction(op)]
 
 
 def test_no_product_with_a_zero_between_windows_is_left() -> None:

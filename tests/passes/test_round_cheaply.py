@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import popgraph
-from popgraph.passes.structured.analysis.quotients import Reciprocal
+from popgraph.passes.graphcore.round_cheaply import Reciprocal
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.machine import TARGETS

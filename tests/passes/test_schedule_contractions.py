@@ -14,7 +14,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile import ReduceOp, is_contraction
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
@@ -36,8 +36,8 @@ kinds = st.sampled_from(["f32", "f64"])
 floats = contracts(kinds)
 
 
-def contraction(module: ModuleOp) -> ContractOp:
-    (found,) = (op for op in module.walk() if isinstance(op, ContractOp))
+def contraction(module: ModuleOp) -> ReduceOp:
+    (found,) = (op for op in module.walk() if is_contraction(op))
     return found
 
 

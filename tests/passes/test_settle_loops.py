@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import popgraph
 from popgraph.compiler import load, lower
-from popgraph.dialects.tile import ContractOp, PrefetchOp
+from popgraph.dialects.tile import PrefetchOp, ReduceOp, is_contraction
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
@@ -51,10 +51,10 @@ def lowered(model: onnx.ModelProto, last: str) -> ModuleOp:
     return module
 
 
-def product(model: onnx.ModelProto) -> ContractOp:
+def product(model: onnx.ModelProto) -> ReduceOp:
     """The product after it was scheduled."""
     found = lowered(model, "schedule-contractions").walk()
-    (op,) = (op for op in found if isinstance(op, ContractOp))
+    (op,) = (op for op in found if is_contraction(op))
     return op
 
 
@@ -98,9 +98,7 @@ def test_each_stream_asks_for_what_follows() -> None:
     model = dense(results=STREAMS * 288)
     schedule = product(model).schedule
     assert schedule is not None and schedule.nr in (8, 16, 24, 32)
-    asked = [
-        op for op in lowered(model, "structured-to-loops").walk() if isinstance(op, PrefetchOp)
-    ]
+    asked = [op for op in lowered(model, "prefetch-panels").walk() if isinstance(op, PrefetchOp)]
     assert len(asked) == STREAMS * -(-schedule.nr // 16)
 
 

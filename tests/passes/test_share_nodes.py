@@ -11,7 +11,7 @@ import popgraph
 from popgraph.compiler import load
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program.weights import INLINE_BYTES
-from popgraph.passes.onnx.share_nodes import share_nodes
+from popgraph.passes.onnx.share_nodes import ShareNodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 
@@ -33,8 +33,8 @@ def constant(name: str, array: Array) -> onnx.NodeProto:
 
 
 def left(made: onnx.ModelProto) -> list[str]:
-    module, _ = load(made)
-    share_nodes(module)
+    module, compilation = load(made)
+    ShareNodes().run(compilation, module)
     module.verify()
     return [op.op_type for op in model_of(module).graph.nodes]
 

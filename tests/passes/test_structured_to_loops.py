@@ -10,18 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import UNKNOWN_LOC, FloatAttr, ModuleOp, TensorType, f32, f64
+from xdsl.dialects.builtin import UNKNOWN_LOC, FloatAttr, ModuleOp, f32, f64
 from xdsl.ir import Block, Operation, Region
-from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.backends.reference import evaluate
-from popgraph.backends.reference.bodies import Scope, Step
-from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import ContractOp, LaunchOp, MapOp, PackOp, PrefetchOp
-from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile import LaunchOp, MapOp
 from popgraph.dialects.tile.loops.soundness import called
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
@@ -30,7 +25,6 @@ from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoo
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked
-from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target, Tuning
 from popgraph.testing.blocks import BlockSpec, block_sums
 from popgraph.testing.structured import (
@@ -204,58 +198,6 @@ def test_selections_run_on_vectors() -> None:
     names = [op.name for op in kernel.function.walk()]
     assert names.count("tile.compare") == names.count("tile.select") == 1
     assert "arith.cmpf" not in names
-
-
-def asked_lines(
-    rows: int, terms: int, chunk: int, tuning: Tuning, monkeypatch: pytest.MonkeyPatch
-) -> list[int]:
-    """The lines of the packed factor that a product asks for, in order."""
-    asked: list[int] = []
-
-    def recorded(op: PrefetchOp, scope: Scope) -> Step:
-        slot = scope.slot(op.index)
-        return lambda frame: asked.append(frame[slot] // 16)
-
-    monkeypatch.setitem(KERNEL, PrefetchOp, recorded)  # type: ignore[misc]
-    lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
-    before = ContractSpec("f32", (rows, 96, terms), 2, lhs, rhs).module()
-    after = before.clone()
-    (product,) = (op for op in after.walk() if isinstance(op, ContractOp))
-    layout = AffineMap.from_callable(lambda n, k: (n // 32, k, n % 32))
-    type_ = TensorType(f32, [96, terms], LayoutAttr.of(layout, [3, terms, 32]))
-    pack = PackOp(product.rhs, type_)
-    Rewriter.insert_op(pack, InsertPoint.before(product))
-    product.operands[1] = pack.output
-    product.properties["schedule"] = ScheduleAttr.of(
-        n_dim=1, n_vectors=2, m_dim=0, mr=14, kc=chunk, lanes=16
-    )
-    StructuredToLoops(Target(tuning=tuning)).run(Compilation(), after)
-    assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
-    return asked
-
-
-@pytest.mark.parametrize(("terms", "chunk"), [(24, 256), (24, 8), (23, 8)])
-@pytest.mark.parametrize(("rows", "asks"), [(40, True), (14, False), (1000, False)])
-def test_what_blocks_of_rows_read_next_is_asked_for(
-    rows: int, asks: bool, terms: int, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks of rows share the lines of the next panel or chunk; many blocks ask for nothing."""
-    tuning = Tuning(prefetched_elements=0)
-    lines = set(asked_lines(rows, terms, chunk, tuning, monkeypatch))
-    first = min(chunk, terms) * 2
-    wanted = set(range(first, 3 * terms * 2))
-    assert len(lines & wanted) >= 0.9 * len(wanted) if asks else not lines
-    assert min(lines, default=first) >= first
-
-
-@pytest.mark.parametrize("chunk", [256, 8])
-def test_one_block_of_rows_asks_for_what_follows(
-    chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each line once, in order, across panels."""
-    lines = asked_lines(14, 24, chunk, Tuning(streamed_l2=0), monkeypatch)
-    distance = Machine().prefetch_bytes // Machine().line_bytes
-    assert lines == list(range(distance, distance + 3 * 24 * 2))
 
 
 @pytest.mark.parametrize("windows", [4, 16, 21, 71])

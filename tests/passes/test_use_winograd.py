@@ -21,6 +21,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.structured.winograd import transforms
 from popgraph.passes.base import Compilation
+from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.options import Options
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.overrides import contraction_text
@@ -177,11 +178,11 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     def build(values: Sequence[SSAValue]) -> list[Operation]:
         lhs, rhs, *epilogue_inputs = values
         end = sum_epilogue(f64, 1, 1)
-        return [tile.ContractOp(lhs, rhs, maps, sizes, 4, end, [f64], epilogue_inputs, [weights])]
+        return [tile.contraction(lhs, rhs, maps, sizes, 4, end, [f64], epilogue_inputs, [weights])]
 
     module = graph_of([(shape, f64) for shape in (*shapes, sizes[:4])], build)
     compilation = Compilation()
-    found = next(op for op in module.walk() if isinstance(op, tile.ContractOp))
+    found = next(op for op in module.walk() if tile.is_contraction(op))
     text = contraction_text(found, (False, False))
     UseWinograd(TARGET, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
     assert any(isinstance(op, tile.TransformGradientTilesOp) for op in module.walk())
@@ -210,7 +211,8 @@ def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
         return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, type_)]
 
     module = graph_of([((1, side + 2, side + 2, 32), f64)], build)
-    StructuredToLoops(TARGET).run(Compilation(), module)
+    for step in (StructuredToLoops(TARGET), PrefetchPanels(TARGET)):
+        step.run(Compilation(), module)
     asked = [op for op in module.walk() if isinstance(op, tile.PrefetchOp)]
     assert len(asked) == (36 if asks else 0) and all(op.written for op in asked)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile import ReduceOp
 from popgraph.extend import (
     Candidate,
     Compilation,
@@ -36,6 +36,6 @@ class PreferUnpacked(Pass):
         choose_schedules(module, _cheapest_unpacked, self.target)
 
 
-def _cheapest_unpacked(op: ContractOp, possible: Sequence[Candidate]) -> Candidate | None:
+def _cheapest_unpacked(op: ReduceOp, possible: Sequence[Candidate]) -> Candidate | None:
     unpacked = [one for one in possible if one.layout is None and one.scalars is None]
     return min(unpacked, key=lambda one: one.rank, default=None)

@@ -22,13 +22,11 @@ from popgraph.backends.reference.memory import (
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
-from popgraph.dialects.tile.lanes import f32_numbers
 from popgraph.dialects.tile.running import Extent, running_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.ranks.world import exchanged
 from popgraph.support.shapes import Shape, prod
-from popgraph.support.words import WORDS
 
 Indices: TypeAlias = Sequence[Any]
 """An index along each dimension of a domain: numbers, or arrays that broadcast together."""
@@ -143,7 +141,7 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
     """An operation whose loops that add up end at these sizes; the others keep their bounds."""
     made = op.clone()
     for inner in made.walk():
-        if isinstance(inner, tile.ReduceOp | tile.ContractOp | tile.ScatterOp):
+        if isinstance(inner, tile.ReduceOp | tile.ScatterOp):
             ends = {at: end.at(sizes) for at, end in running_of(inner).items()}
             domain = [
                 ends.get(at, size) if at >= inner.parallel_rank else size
@@ -157,9 +155,12 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
 def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
     """The end of each axis of the results along which a loop ends at a size."""
     ends = running_of(op)
-    if isinstance(op, tile.NestOp):
-        last = [value.owner for value in op.yielded]
-        return [{**running_of(one), **ends} for one in last if isinstance(one, Operation)]
+    if isinstance(op, tile.FusedOp):
+        loops = dict(zip(op.members, op.shared, strict=True))
+        last = [one for value in op.yielded if isinstance(one := value.owner, tile.Member)]
+        return [
+            {**running_of(one), **{loops[one][at]: end for at, end in ends.items()}} for one in last
+        ]
     if isinstance(op, tile.ScatterOp):
         ends = {at: end for at, end in ends.items() if at < op.parallel_rank}
     return [ends] * len(op.results)
@@ -194,15 +195,8 @@ def run_map(op: tile.MapOp, *memories: Array) -> tuple[Array, ...]:
     return stored(op, Body(op.body.block)(indices, [*read(indices), *tables]))
 
 
-def points(op: tile.ReduceOp) -> Iterator[Indices]:
-    """Every reduction index in order, each together with all parallel indices."""
-    parallel = grid(op.sizes[: op.parallel_rank])
-    for reduction in np.ndindex(*op.sizes[op.parallel_rank :]):
-        yield (*parallel, *reduction)
-
-
 def finished(
-    op: tile.ReduceOp | tile.ContractOp | tile.WinogradOp,
+    op: tile.ReduceOp | tile.WinogradOp,
     totals: Sequence[Any],
     memories: Sequence[Array],
 ) -> tuple[Array, ...]:
@@ -214,57 +208,32 @@ def finished(
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
-    count = len(op.inputs)
-    if prod(op.sizes[: op.parallel_rank]) == 0:
-        return empty(op)
-    read = Access(op, op.inputs, op.input_maps, memories[:count])
-    body = Body(op.body.block)
-    shape = op.sizes[: op.parallel_rank]
-    totals = [
-        np.full(shape, literal_value(initial, initial.type), numpy_dtype(initial.type))
-        for initial in op.initial
-    ]
-    for indices in points(op):
-        totals = body(indices, [*read(indices), *totals])
-    return finished(op, totals, memories[count:])
-
-
-def with_product(op: tile.ContractOp, lhs: Any, rhs: Any, total: Any) -> Any:
-    """A sum of a contraction, once one more product is added to it."""
-    if op.words is not None:
-        return WORDS[op.words.data].dot(lhs, rhs, total)
-    return total + lhs.astype(total.dtype) * rhs.astype(total.dtype)
-
-
-def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
-    outer = op.sizes[: op.parallel_rank]
+    count, outer = len(op.inputs), op.sizes[: op.parallel_rank]
     if prod(outer) == 0:
         return empty(op)
-    read = Access(op, [op.lhs, op.rhs], op.input_maps, memories[:2])
-    dtype = numpy_dtype(op.sum_type)
-    wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+    read, body = Access(op, op.inputs, op.input_maps, memories[:count]), Body(op.body.block)
+    start = [
+        np.full(outer, literal_value(initial, initial.type), numpy_dtype(initial.type))
+        for initial in op.initial
+    ]
     parallel = grid(outer)
-    numbers = None if op.numbers is None else f32_numbers(op.numbers)
 
-    def sums_of(*before: int) -> Any:
-        """The sums of the products, where the first loops of the reduction are at these indices."""
-        total = np.zeros(outer, wide)
+    def fold(*before: int) -> list[Any]:
+        """The accumulators, where the first loops of the reduction are at these indices."""
+        totals: list[Any] = start
         for rest in np.ndindex(*op.sizes[op.parallel_rank + len(before) :]):
             indices = (*parallel, *before, *rest)
-            lhs, rhs = read(indices)
-            if op.parts is not None:
-                rhs = op.parts.part(rhs, np.asarray(indices[op.parts.dim.data]))
-            if numbers is not None:
-                rhs = numbers[rhs]
-            total = with_product(op, lhs, rhs, total)
-        return total.astype(dtype)
+            totals = body(indices, [*read(indices), *totals])
+        return totals
 
-    count = len(op.operands) - len(op.block_inputs)
-    total = sums_of() if op.block is None else in_blocks(op, sums_of, memories[count:])
-    return finished(op, [total], memories[2:count])
+    last = len(op.operands) - len(op.block_inputs)
+    totals = fold() if op.block is None else [in_blocks(op, fold, memories[last:])]
+    return finished(op, totals, memories[count:last])
 
 
-def in_blocks(op: tile.ContractOp, sums_of: Callable[..., Any], memories: Sequence[Array]) -> Array:
+def in_blocks(
+    op: tile.ReduceOp, fold: Callable[..., list[Any]], memories: Sequence[Array]
+) -> Array:
     """The total of what a contraction makes of the sum of each block of terms."""
     assert op.block is not None
     body, outer = Body(op.block.block), op.sizes[: op.parallel_rank]
@@ -272,7 +241,7 @@ def in_blocks(op: tile.ContractOp, sums_of: Callable[..., Any], memories: Sequen
     total: Array = np.zeros(outer, numpy_dtype(op.total_type))
     for block in np.ndindex(*op.sizes[op.parallel_rank : op.blocked_rank]):
         indices = (*grid(outer), *block)
-        (added,) = body(indices, [sums_of(*block), *read(indices)])
+        (added,) = body(indices, [*fold(*block), *read(indices)])
         total = total + added
     return total
 
@@ -402,9 +371,9 @@ def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array,
     return (to_physical(elements, op.output.type),)
 
 
-def run_nest(op: tile.NestOp | tile.ChainOp, *memories: Array) -> tuple[Array, ...]:
+def run_fused(op: tile.FusedOp, *memories: Array) -> tuple[Array, ...]:
     values: dict[SSAValue, Array] = dict(zip(op.body.block.args, memories, strict=True))
-    for inner in op.nested if isinstance(op, tile.NestOp) else op.chained:
+    for inner in op.members:
         results = STRUCTURED[type(inner)](inner, *(values[operand] for operand in inner.operands))
         values |= zip(inner.results, results, strict=True)
     return tuple(values[value] for value in op.yielded)
@@ -423,7 +392,6 @@ def run_finish_exchange(op: tile.FinishExchangeOp, memory: Array, *_: Array) -> 
 STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
-    tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
     tile.TopKOp: run_top_k,
     tile.PositionsOp: run_positions,
@@ -435,8 +403,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,
     tile.UnpackOp: run_relayout,
-    tile.NestOp: run_nest,
-    tile.ChainOp: run_nest,
+    tile.FusedOp: run_fused,
     tile.StartExchangeOp: run_start_exchange,
     tile.FinishExchangeOp: run_finish_exchange,
 }

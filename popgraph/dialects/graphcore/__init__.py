@@ -25,6 +25,7 @@ from popgraph.dialects.graphcore.nll import *
 from popgraph.dialects.graphcore.normalization import *
 from popgraph.dialects.graphcore.order import *
 from popgraph.dialects.graphcore.pooling import *
+from popgraph.dialects.graphcore.quantization import *
 from popgraph.dialects.graphcore.random import *
 from popgraph.dialects.graphcore.reductions import *
 from popgraph.dialects.graphcore.rounding import *

@@ -254,6 +254,24 @@ class MinOp(_Extremum):
 
 
 @operation
+class FmaOp(Elementwise):
+    """lhs * rhs + addend, rounded once."""
+
+    name = "graphcore.fma"
+    SCALAR: ClassVar[str] = "fma"
+    ELEMENTS: ClassVar[Elements] = Elements("f32", frozenset({"f32"}))
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    addend = operand_def(TensorType)
+
+    def __init__(self, lhs: Operand, rhs: Operand, addend: Operand) -> None:
+        super().__init__([lhs, rhs, addend])
+
+    def evaluate(self, lhs: Array, rhs: Array, addend: Array) -> tuple[Array, ...]:
+        return (precisely(lambda a, b, c: a * b + c, lhs, rhs, addend),)
+
+
+@operation
 class WhereOp(Elementwise):
     """lhs where `condition` holds, else rhs. ONNX Where."""
 

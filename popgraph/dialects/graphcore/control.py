@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i32
@@ -29,7 +30,7 @@ from xdsl.traits import IsolatedFromAbove, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp, Operand, Tensor, tensor_of
-from popgraph.dialects.program.attributes import DataAttr
+from popgraph.dialects.graphcore.lookup import CheckIndicesOp
 from popgraph.dialects.program.control import (
     UNBOUNDED,
     Body,
@@ -46,7 +47,8 @@ from popgraph.dialects.program.control_text import (
     print_branch,
     print_loop,
 )
-from popgraph.dialects.program.ops import ConstantOp, YieldOp
+from popgraph.dialects.program.ops import ConstantOp, UpdateOp, VariableOp, YieldOp
+from popgraph.dialects.program.weights import WeightStore
 
 __all__ = ["CONTROL", "UNBOUNDED", "CondOp", "Control", "LoopOp", "yield_of"]
 
@@ -61,19 +63,38 @@ def yield_of(block: Block) -> YieldOp:
     return last
 
 
-def run_pure(block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
-    """Runs a body whose constants stand in its text."""
+def values_of(
+    block: Block, arrays: Sequence[Array], weights: WeightStore | None = None
+) -> dict[SSAValue, Array]:
+    """
+    All values of a block for these arguments; the constants that are not in its text are `weights`.
+
+    Variables have the values of a first step, and updates change nothing. Indices out of bounds are
+    errors.
+    """
+    store = weights or WeightStore()
     values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
     for op in block.ops:
-        if isinstance(op, YieldOp):
-            continue
-        if isinstance(op, ConstantOp):
-            assert isinstance(op.literal, DataAttr), "large constants need their store"
-            results: Sequence[Array] = [op.literal.array]
-        else:
-            assert isinstance(op, GraphcoreOp), f"{op.name} has no meaning in a body"
-            results = op.evaluate(*(values[operand] for operand in op.operands))
+        operands = [values[operand] for operand in op.operands]
+        results: Sequence[Array]
+        match op:
+            case YieldOp() | UpdateOp():
+                continue
+            case ConstantOp() | VariableOp():
+                results = [store.array(op.literal)]
+            case Control():
+                results = op.execute(partial(_run_body, store), *operands)
+            case _:
+                assert isinstance(op, GraphcoreOp), f"{op.name} has no meaning in a body"
+                if isinstance(op, CheckIndicesOp) and (error := op.error(*operands)):
+                    raise error
+                results = op.evaluate(*operands)
         values.update(zip(op.results, results, strict=True))
+    return values
+
+
+def _run_body(weights: WeightStore, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
+    values = values_of(block, arrays, weights)
     return [values[value] for value in yield_of(block).values]
 
 
@@ -95,7 +116,7 @@ class Control(GraphcoreOp):
         return (region.block for region in self.regions)
 
     def evaluate(self, *arrays: Array) -> tuple[Array, ...]:
-        return self.execute(run_pure, *arrays)
+        return self.execute(partial(_run_body, WeightStore()), *arrays)
 
     def execute(self, run: RunBlock, *arrays: Array) -> tuple[Array, ...]:
         """The meaning, given how a block is run."""

@@ -18,26 +18,25 @@ from popgraph.dialects.tile.lanes import (
     ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import LaunchOp
+from popgraph.dialects.tile.loops.prefetches import PrefetchAheadAttr, PrefetchNextAttr
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
-from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
-from popgraph.dialects.tile.structured.contract import Blocks, ContractOp, PartsAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
+from popgraph.dialects.tile.structured.fused import FusedOp, Member
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
-from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
     MapOp,
-    ReduceOp,
     ScatterOp,
     Structured,
     TopKOp,
     YieldOp,
 )
+from popgraph.dialects.tile.structured.reduce import Blocks, ReduceOp, contraction, is_contraction
 from popgraph.dialects.tile.structured.selection import (
     CompressOp,
     OrderOp,
@@ -53,13 +52,11 @@ from popgraph.dialects.tile.structured.winograd import (
 
 STRUCTURED = (
     AssembleOp,
-    ChainOp,
-    ContractOp,
     ElementOp,
     FinishExchangeOp,
+    FusedOp,
     IndexOp,
     MapOp,
-    NestOp,
     OrderOp,
     PackOp,
     CompressOp,
@@ -104,7 +101,10 @@ MESSAGES = (ReceiveOp, SendOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES, *MESSAGES],
-    [CutAttr, LayoutAttr, MappingAttr, PartsAttr, RunningAttr, ScheduleAttr, LineBufferAttr],
+    [
+        *(CutAttr, LayoutAttr, MappingAttr, PrefetchAheadAttr),
+        *(PrefetchNextAttr, RunningAttr, ScheduleAttr),
+    ],
 )
 
 __all__ = [
@@ -119,15 +119,16 @@ __all__ = [
     "Blocks",
     "BufferOp",
     "CallOp",
-    "ChainOp",
     "CompareOp",
     "CondOp",
+    "PrefetchAheadAttr",
+    "PrefetchNextAttr",
     "PrefetchOp",
-    "ContractOp",
     "ConvertOp",
     "DotOp",
     "ElementOp",
     "FinishExchangeOp",
+    "FusedOp",
     "IndexOp",
     "LaunchOp",
     "CutAttr",
@@ -135,11 +136,9 @@ __all__ = [
     "LoopOp",
     "MapOp",
     "MappingAttr",
-    "NestOp",
-    "Nested",
+    "Member",
     "OrderOp",
     "PackOp",
-    "PartsAttr",
     "PickOp",
     "CompressOp",
     "PositionsOp",
@@ -166,4 +165,6 @@ __all__ = [
     "ViewOp",
     "WinogradOp",
     "YieldOp",
+    "contraction",
+    "is_contraction",
 ]

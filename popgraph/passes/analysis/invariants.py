@@ -1,33 +1,71 @@
-"""Invariants of loops: the operations of a body that compute the same in every iteration."""
+"""Invariants of loops: operations of a body that compute the same in every iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.program import ConstantOp
 
+May = Callable[[Operation], bool]
 
-def invariants(
-    body: Block, captured: Iterable[SSAValue], may_move: Callable[[Operation], bool]
-) -> list[Operation]:
-    """
-    The operations made of captured values, and perhaps literals, in their order.
 
-    Only those that `may_move`, and depend on nothing that may not. Operations on literals alone are
-    constants of the whole program.
+def unchanging(block: Block, known: Iterable[SSAValue], may_move: May) -> list[Operation]:
     """
-    same, literals = set(captured), set[SSAValue]()
+    The operations made of `known` values alone, and of literals, in their order.
+
+    Only those that `may_move`, and depend on nothing that may not. Without known values, they are
+    the constants of the whole program.
+    """
+    same = set(known)
     found: list[Operation] = []
-    for op in body.ops:
-        if isinstance(op, ConstantOp):
-            literals.update(op.results)
-        elif (
-            any(value in same for value in op.operands)
-            and all(value in same or value in literals for value in op.operands)
-            and may_move(op)
-        ):
+    for op in block.ops:
+        if (isinstance(op, ConstantOp) or may_move(op)) and same.issuperset(_read_by(op)):
             same.update(op.results)
             found.append(op)
     return found
+
+
+def invariants(body: Block, captured: Iterable[SSAValue], may_move: May) -> list[Operation]:
+    """The unchanging operations that depend on captured values: not the program's constants."""
+    constants = set(unchanging(body, (), may_move))
+    return [op for op in unchanging(body, captured, may_move) if op not in constants]
+
+
+def _read_by(op: Operation) -> Iterator[SSAValue]:
+    """The values that an operation depends on: its operands, and those that its regions capture."""
+    yield from op.operands
+    if op.regions:
+        own = {value for block in op.walk_blocks() for value in block.args}
+        inner = [each for block in op.walk_blocks() for each in block.ops]
+        own.update(value for each in inner for value in each.results)
+        yield from (value for each in inner for value in each.operands if value not in own)
+
+
+def hoist(
+    moved: Collection[Operation],
+    outer: dict[SSAValue, SSAValue],
+    put: Callable[[Operation], object],
+    capture: Callable[[SSAValue, SSAValue], SSAValue],
+    erase: Callable[[Operation], object] = Rewriter.erase_op,
+) -> None:
+    """
+    Moves invariants of a body to where `put` inserts them; `outer` knows its captured values there.
+
+    For each result that the body still reads, `capture` gives it an argument: it is passed the
+    result, and its value outside.
+    """
+    for op in moved:
+        for value in op.operands:
+            if value not in outer:
+                assert isinstance(value.owner, ConstantOp), "the invariants are in their order"
+                put(value.owner.clone(outer))
+        put(op.clone(outer))
+    inside = set(moved)
+    for value in [result for op in moved for result in op.results]:
+        if any(use.operation not in inside for use in value.uses):
+            value.replace_all_uses_with(capture(value, outer[value]))
+    for op in reversed([*moved]):
+        erase(op)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache
+from itertools import count
 from struct import pack
 from typing import Any
 
@@ -11,6 +12,13 @@ from xdsl.dialects.builtin import ArrayAttr, FloatData
 from xdsl.ir import Attribute, Data, Operation, ParametrizedAttribute, Region, SSAValue
 
 from popgraph.support.memo import by_identity
+
+
+class _Numbers(dict[SSAValue, Hashable]):
+    """The numbers of values; one without a number counts as itself."""
+
+    def __missing__(self, value: SSAValue) -> Hashable:
+        return value
 
 
 class StructuralHasher:
@@ -30,7 +38,7 @@ class StructuralHasher:
 
     def of(self, op: Operation) -> Hashable:
         """Equal for operations that do the same to operands of the same types."""
-        numbers = {operand: number for number, operand in enumerate(op.operands)}
+        numbers = _Numbers(zip(op.operands, count(), strict=False))
         key: list[Hashable] = [tuple(self._number(operand.type) for operand in op.operands)]
         self._operation(op, numbers, key)
         return tuple(key)
@@ -39,10 +47,10 @@ class StructuralHasher:
         """
         Equal for regions that differ in names and locations only; takes linear time.
 
-        Values are numbered in the order of their definition.
+        Values are numbered in the order of their definition; those from outside stay themselves.
         """
         key: list[Hashable] = []
-        self._region(region, {}, key)
+        self._region(region, _Numbers(), key)
         return tuple(key)
 
     def _key(self, attribute: Attribute) -> Hashable:
@@ -54,7 +62,7 @@ class StructuralHasher:
             return ()
         return tuple([(name, self._number(attributes[name])) for name in sorted(attributes)])
 
-    def _region(self, region: Region, numbers: dict[SSAValue, int], key: list[Hashable]) -> None:
+    def _region(self, region: Region, numbers: _Numbers, key: list[Hashable]) -> None:
         for block in region.blocks:
             key.append(tuple(self._number(argument.type) for argument in block.args))
             for argument in block.args:
@@ -63,7 +71,7 @@ class StructuralHasher:
                 self._operation(op, numbers, key)
         key.append(None)
 
-    def _operation(self, op: Operation, numbers: dict[SSAValue, int], key: list[Hashable]) -> None:
+    def _operation(self, op: Operation, numbers: _Numbers, key: list[Hashable]) -> None:
         key += (
             op.name,
             len(op.regions),

@@ -3,87 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, f32, i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore import (
     AddOp,
     CastOp,
-    CompareOp,
     ConvOp,
-    DivOp,
+    DequantizeOp,
     MatMulOp,
     MulOp,
+    QuantizeOp,
     ReluOp,
-    ReshapeOp,
-    RoundOp,
     SubOp,
     TransposeOp,
-    WhereOp,
 )
-from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
+from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.program import ConstantOp, DataAttr, WeightStore
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
-from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.passes.graphcore.canonicalize.quantized import DequantizeLast
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.fold_constants import computed_array, is_literal
 from popgraph.passes.graphcore.whole_sums import AnyContraction, pays, summed_axes, terms_of
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
+from popgraph.support.casts import cast
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 from popgraph.support.words import WORD, WORDS
 
-MOVEMENTS = (TransposeOp, ReshapeOp)
-
 
 @dataclass(frozen=True)
 class Dequantized:
-    """`(whole - zero) * scale`, perhaps transposed or reshaped: what DequantizeLinear gives."""
+    """Integers, `(whole - zero) * scale`, as `dequantize` makes floats of them."""
 
     whole: SSAValue
     ends: tuple[int, int]
-    """The least and the greatest whole number."""
+    """The least and the greatest of `whole`."""
     zero: Array
     scale: Array
-    """It broadcasts to the value, as it is after all movements."""
-    movements: Sequence[TransposeOp | ReshapeOp] = ()
+    """Of the rank of `whole`."""
 
     @staticmethod
     def of(value: SSAValue, weights: WeightStore) -> Dequantized | None:
         op = value.owner
-        if isinstance(op, MOVEMENTS):
-            found = Dequantized.of(op.operands[0], weights)
-            return found and found.moved(op)
-        if not isinstance(op, MulOp) or tensor_of(value).element_type != f32:
+        if not isinstance(op, DequantizeOp) or op.to != f32 or not dtype_of(op.x).is_integer:
             return None
-        scale = computed_array(op.rhs, weights)
-        if scale is None or shape_of(op.lhs) != shape_of(value):
+        scale, zero = (computed_array(one, weights) for one in (op.scale, op.zero))
+        if scale is None or zero is None or (is_float(op.zero) and np.any(zero != np.rint(zero))):
             return None
-        zero: Array | None = np.zeros((), np.float32)
-        wide = op.lhs.owner
-        if isinstance(wide, SubOp):
-            zero, wide = computed_array(wide.rhs, weights), wide.lhs.owner
-        if zero is None or not isinstance(wide, CastOp) or not dtype_of(wide.x).is_integer:
-            return None
-        if shape_of(wide.x) != shape_of(value) or np.any(zero != np.rint(zero)):
-            return None
-        rank = len(shape_of(value))
-        scale = scale.reshape((1,) * (rank - scale.ndim) + scale.shape)
-        return Dequantized(wide.x, _ends(wide.x, weights), zero, scale)
-
-    def moved(self, op: TransposeOp | ReshapeOp) -> Dequantized | None:
-        """The same after one more movement; None where scales would not broadcast any more."""
-        if isinstance(op, TransposeOp):
-            scale = self.scale.transpose(op.perm.data)
-        elif self.scale.size == 1:
-            scale = self.scale.reshape((1,) * len(shape_of(op.result)))
-        else:
-            return None
-        return replace(self, scale=scale, movements=(*self.movements, op))
+        scale = cast(scale, np.dtype(np.float32))
+        wide = scale.reshape((1,) * (len(shape_of(value)) - scale.ndim) + scale.shape)
+        return Dequantized(op.x, _ends(op.x, weights), cast(zero, WORD), wide)
 
     @property
     def magnitude(self) -> int:
@@ -100,10 +76,12 @@ class Dequantized:
 
     def integers(self) -> Operand:
         """The numbers before they are scaled."""
+        op = self.whole.owner
         made: Operand = CastOp(self.whole, to=i32)
-        if np.any(self.zero):
-            made = SubOp(made, ConstantOp(DataAttr.of(self.zero.astype(WORD))))
-        return moved(made, self.movements)
+        if isinstance(op, TransposeOp) and is_literal(op.x):
+            # Folded, bytes would change places, whose words stand in memory as they are.
+            made = TransposeOp(CastOp(op.x, to=i32), perm=op.perm.data)
+        return SubOp(made, ConstantOp(DataAttr.of(self.zero))) if np.any(self.zero) else made
 
 
 def _ends(whole: SSAValue, weights: WeightStore) -> tuple[int, int]:
@@ -172,26 +150,23 @@ def _scale(op: AnyContraction, scales: Sequence[Array]) -> Array | None:
     return product
 
 
-class ScaleBeforeRounding(Rule[DivOp]):
+class ScaleBeforeRounding(Rule[QuantizeOp]):
     """
-    (cast f32 sums * m + b) / s  ->  cast f32 sums * (m / s) + b / s
+    quantize (cast f32 sums * m + b), s  ->  quantize (cast f32 sums * (m / s) + b / s), 1
 
-    Also without b. Only when the sums are those of products of integers, all the others literals,
-    and whoever reads the quotient rounds it: other readers, such as floor, may want it exact.
+    Also without b. Only when the sums are those of products of integers, and all others literals.
     """
 
-    ROOTS = (DivOp,)
+    ROOTS = (QuantizeOp,)
 
-    def rewrite(self, op: DivOp) -> Operand | None:
-        if not all(isinstance(use.operation, RoundOp) for use in op.result.uses):
-            return None
-        divisor = computed_array(op.rhs, self.weights)
-        product, bias = op.lhs.owner, None
+    def rewrite(self, op: QuantizeOp) -> Operand | None:
+        divisor = computed_array(op.scale, self.weights)
+        product, bias = op.x.owner, None
         if isinstance(product, AddOp):
             bias, product = computed_array(product.rhs, self.weights), product.lhs.owner
             if bias is None:
                 return None
-        if divisor is None or divisor.size != 1 or not isinstance(product, MulOp):
+        if divisor is None or divisor.size != 1 or divisor == 1 or not isinstance(product, MulOp):
             return None
         scale, wide = computed_array(product.rhs, self.weights), product.lhs.owner
         if scale is None or not isinstance(wide, CastOp):
@@ -200,57 +175,32 @@ class ScaleBeforeRounding(Rule[DivOp]):
             return None
         by = divisor.reshape(())
         scaled: Operand = MulOp(wide, self.literal((scale / by).astype(scale.dtype)))
-        return (
-            scaled if bias is None else AddOp(scaled, self.literal((bias / by).astype(bias.dtype)))
-        )
+        if bias is not None:
+            scaled = AddOp(scaled, self.literal((bias / by).astype(bias.dtype)))
+        return QuantizeOp(scaled, scalar(1, scaled), op.zero, **op.options)
 
 
-class RectifyByClipping(Rule[DivOp]):
+class RectifyByClipping(Rule[QuantizeOp]):
     """
-    clip (round (relu x / s) + z, z, high)  ->  clip (round (x / s) + z, z, high)
+    quantize (relu x), s, z  ->  quantize x, s, z
 
-    What is negative ends at z either way. Only when nobody reads the quotient otherwise, and s is a
-    positive literal.
+    Only when z is the least number, at which what is negative ends either way, and s is positive.
     """
 
-    ROOTS = (DivOp,)
+    ROOTS = (QuantizeOp,)
 
-    def rewrite(self, op: DivOp) -> Operand | None:
-        rectified, divisor = op.lhs.owner, computed_array(op.rhs, self.weights)
-        if not isinstance(rectified, ReluOp) or divisor is None or not np.all(divisor > 0):
+    def rewrite(self, op: QuantizeOp) -> Operand | None:
+        rectified = op.x.owner
+        if not isinstance(rectified, ReluOp) or not self._is_kept_from(op):
             return None
-        readers = [use.operation for use in op.result.uses]
-        if not readers or not all(self._ends_at_zero(reader) for reader in readers):
-            return None
-        return DivOp(rectified.operands[0], op.rhs)
+        return QuantizeOp(rectified.operands[0], op.scale, op.zero, **op.options)
 
-    def _ends_at_zero(self, op: Operation) -> bool:
-        """Whether a rounding is moved and then kept from being lower than zero was moved to."""
-        if not isinstance(op, RoundOp) or not op.result.has_one_use():
+    def _is_kept_from(self, op: QuantizeOp) -> bool:
+        """Whether what is negative becomes the least number."""
+        scale, zero = (computed_array(one, self.weights) for one in (op.scale, op.zero))
+        if scale is None or zero is None or op.bounds is None or not op.rounds:
             return False
-        (moved,) = (use.operation for use in op.result.uses)
-        zero: Array | None = np.zeros(())
-        value = op.result
-        if isinstance(moved, AddOp):
-            zero, value = computed_array(moved.rhs, self.weights), moved.result
-        if zero is None or zero.size != 1:
-            return False
-        return self._is_kept_from(value, float(zero.reshape(())))
-
-    def _is_kept_from(self, value: SSAValue, zero: float) -> bool:
-        """Whether a value is only read for `where (value > low), value, low`, with low >= zero."""
-        readers = [use.operation for use in value.uses]
-        compares = [one for one in readers if isinstance(one, CompareOp)]
-        wheres = [one for one in readers if isinstance(one, WhereOp)]
-        if len(readers) != 2 or not compares or not wheres:
-            return False
-        (compare,), (where,) = compares, wheres
-        if compare.predicate.data != "gt" or compare.operands[0] is not value:
-            return False
-        if where.operands[0] is not compare.result or where.operands[1] is not value:
-            return False
-        bounds = [computed_array(one.operands[-1], self.weights) for one in (compare, where)]
-        return all(low is not None and low.size > 0 and np.all(low >= zero) for low in bounds)
+        return bool(np.all(scale > 0) and np.all(zero <= op.bounds[0]))
 
 
 @dataclass(frozen=True)
@@ -269,6 +219,7 @@ class ContractQuantized(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         weights = compilation.weights
         rules = (
+            DequantizeLast(weights),
             ContractIntegers(weights, self.target),
             RectifyByClipping(weights),
             ScaleBeforeRounding(weights),

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.transforms.dead_code_elimination import region_dce
 
+from popgraph.dialects.graphcore.control import Control
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.prune_control import prune
+from popgraph.passes.graphcore.canonicalize.branches import DropUnneededOfBranches
+from popgraph.passes.graphcore.canonicalize.loops import DropUnneeded
+from popgraph.passes.graphcore.canonicalize.rewriting import apply_rules
+
+RULES = (DropUnneeded, DropUnneededOfBranches)
 
 
 @dataclass(frozen=True)
@@ -23,5 +28,6 @@ class EliminateDeadCode(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         region_dce(module.body)
-        while prune(module):
+        if any(isinstance(op, Control) for op in module.walk()):
+            apply_rules(module, [rule(compilation.weights) for rule in RULES])
             region_dce(module.body)

@@ -23,6 +23,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.graphcore.collectives import Collective
+from popgraph.dialects.graphcore.quantization import Quantization
 from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore, constant_array
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -30,13 +31,16 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
+LITERAL = (Elementwise, Movement, Quantization)
+"""Operations whose results on literals are as good as literals, however large they are."""
+
 
 def is_literal(value: SSAValue) -> bool:
     """Whether a value comes of literals alone, so that `computed_array` has one for it."""
     waiting, seen = [value], {value}
     while waiting:
         op = waiting.pop().owner
-        if isinstance(op, Elementwise | Movement):
+        if isinstance(op, LITERAL):
             # Whoever reads a value twice asks once: chains of x * f(x) would double at each link.
             new = [operand for operand in op.operands if operand not in seen]
             seen.update(new)
@@ -62,7 +66,7 @@ def computed_array(value: SSAValue, weights: WeightStore) -> Array | None:
         if isinstance(op, ConstantOp):
             found[made] = weights.array(op.literal)
         else:
-            assert isinstance(op, Elementwise | Movement)
+            assert isinstance(op, LITERAL)
             found[made] = op.evaluate(*(found[operand] for operand in op.operands))[0]
     return found[value]
 

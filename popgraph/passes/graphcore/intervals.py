@@ -15,13 +15,12 @@ from popgraph.dialects.graphcore import (
     AddOp,
     AndOp,
     CastOp,
-    CompareOp,
     MaxOp,
     MinOp,
     MulOp,
     NegOp,
     PadOp,
-    RoundOp,
+    QuantizeOp,
     SubOp,
     WhereOp,
 )
@@ -104,10 +103,9 @@ class Intervals:
 
     def _of_floats(self, value: SSAValue, depth: int) -> Interval | None:
         """
-        Of floats that are whole numbers, none of them -0: as `quantize` leaves them.
+        Of floats that are whole numbers, none of them -0.
 
-        They were integers, or have been rounded and clamped: `min (x > low ? x : low), high`. What
-        is a sum or a difference of such is one, too.
+        They were integers, or are those of `quantize`; so are sums and differences of such.
         """
         op, found = value.owner, None
         if isinstance(op, CastOp) and depth <= DEEPEST and not dtype_of(op.x).is_float:
@@ -116,14 +114,8 @@ class Intervals:
             found = self._computed(value, depth)
         elif (number := self._whole(value)) is not None:
             found = Interval(number, number)
-        elif isinstance(op, MinOp) and isinstance(op.lhs.owner, WhereOp):
-            chosen, high = op.lhs.owner, self._whole(op.rhs)
-            low = self._whole(chosen.rhs)
-            if low is None or high is None or not _is_greater(chosen):
-                return None
-            if low >= 0 or _has_no_negative_zero(chosen.lhs):
-                rounded = _is_rounded(chosen.lhs, self.weights)
-                found = Interval(min(low, high), high) if rounded else None
+        elif isinstance(op, QuantizeOp) and op.rounds and op.bounds is not None:
+            found = Interval(*op.bounds)
         exact = 1 << (ml_dtypes.finfo(dtype_of(value).numpy).nmant + 1)
         return found if found is not None and found.magnitude <= exact else None
 
@@ -150,34 +142,6 @@ class Intervals:
         if isinstance(op, PadOp):
             given.append(_around(int(op.fill)))
         return _ARITHMETIC.get(type(op), _of_all)(*given)
-
-
-def _is_greater(op: WhereOp) -> bool:
-    """Whether it is `x > low ? x : low`, which is low for NaN."""
-    test = op.condition.owner
-    if not isinstance(test, CompareOp) or test.predicate.data != "gt":
-        return False
-    return (test.lhs, test.rhs) == (op.lhs, op.rhs)
-
-
-def _has_no_negative_zero(value: SSAValue) -> bool:
-    """Whether it is a sum with a literal, which `_is_rounded` knows not to be -0."""
-    return isinstance(value.owner, AddOp)
-
-
-def _is_rounded(value: SSAValue, weights: WeightStore) -> bool:
-    """Whether it is rounded to whole numbers, perhaps plus a literal one."""
-    op = value.owner
-    if isinstance(op, AddOp):
-        added = constant_array(op.rhs, weights)
-        if added is None or np.any(added != np.rint(added)):
-            return False
-        if np.any(np.signbit(added) & (added == 0)):
-            return False
-        return _is_rounded(op.lhs, weights)
-    if isinstance(op, CastOp):
-        return dtype_of(op.x).is_float and _is_rounded(op.x, weights)
-    return isinstance(op, RoundOp)
 
 
 def range_of(dtype: DType) -> Interval | None:

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore import (
     AddOp,
     CastOp,
+    DequantizeOp,
     MatMulOp,
     MulOp,
     PartsOp,
@@ -24,6 +25,7 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, shape_of, tensor_of
 from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.graphcore.quantization import in_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules, moved
@@ -43,14 +45,16 @@ BYTE = Interval(-128, 127)
 
 @dataclass(frozen=True)
 class Scaled:
-    """Whole numbers of a byte each, less a `zero`, times scales, perhaps moved after that."""
+    """`(numbers - zero) * scale`, perhaps moved after that; a byte holds each difference."""
 
-    whole: SSAValue
+    numbers: SSAValue
+    zero: SSAValue | None
     scale: SSAValue
     movements: Sequence[Movement]
     ends: Interval
-    zero: SSAValue | None = None
-    """What is taken from the sums instead, if it is not taken from `whole` already."""
+    """Of what is multiplied."""
+    is_apart: bool = False
+    """Whether the zero is taken from the sums instead."""
 
     @property
     def span(self) -> int:
@@ -59,7 +63,7 @@ class Scaled:
     @property
     def first(self) -> int:
         """What the least number is multiplied as: around zero, where a zero is taken off later."""
-        return self.ends.low if self.zero is None else -(1 << NIBBLE - 1)
+        return -(1 << NIBBLE - 1) if self.is_apart else self.ends.low
 
     @property
     def offset(self) -> int:
@@ -67,11 +71,12 @@ class Scaled:
         return self.ends.low - self.first
 
     def bytes(self) -> SSAValue:
-        value, op = self.whole, self.whole.owner
-        if isinstance(op, CastOp) and dtype_of(op.x).is_integer:
+        value, op = self.numbers, self.numbers.owner
+        if self.zero is not None and not self.is_apart:
+            value = SubOp(in_type(value, f32), in_type(self.zero, f32)).result
+        elif isinstance(op, CastOp) and dtype_of(op.x).is_integer:
             value = op.x
-        made = value if tensor_of(value).element_type == i8 else CastOp(value, to=i8)
-        return moved(made, self.movements)
+        return moved(in_type(value, i8), self.movements)
 
 
 class ScaleAfterwards(Rule[MatMulOp]):
@@ -110,32 +115,48 @@ class ScaleAfterwards(Rule[MatMulOp]):
             movements.insert(0, value.owner)
             value = value.owner.operands[0]
         op = value.owner
-        if not isinstance(op, MulOp):
-            return None
-        for whole, scale in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            found = self._intervals.of(whole)
-            if found is not None and found.lies_in(BYTE):
-                literal = is_literal(whole) and is_literal(scale)
-                fits = literal and shape_of(whole) == shape_of(value)
-                return Scaled(whole, scale, movements, found) if fits else None
+        if isinstance(op, DequantizeOp) and op.to == f32:
+            return self._fitting(op.x, op.zero, op.scale, movements)
+        for whole, scale in (op.operands, op.operands[::-1]) if isinstance(op, MulOp) else ():
+            op = whole.owner
+            numbers, zero = (op.lhs, op.rhs) if isinstance(op, SubOp) else (whole, None)
+            found = self._fitting(numbers, zero, scale, movements)
+            if found is not None and shape_of(found.numbers) == shape_of(value):
+                return found
         return None
+
+    def _fitting(
+        self,
+        numbers: SSAValue,
+        zero: SSAValue | None,
+        scale: SSAValue,
+        movements: Sequence[Movement],
+    ) -> Scaled | None:
+        """Literals, if bytes hold them without their zeros."""
+        ends = self._intervals.of(numbers)
+        if zero is not None and ends is not None:
+            taken = self._intervals.of(zero)
+            ends = taken and Interval(ends.low - taken.high, ends.high - taken.low)
+        literals = (one for one in (numbers, zero, scale) if one is not None)
+        if ends is None or not ends.lies_in(BYTE) or not all(map(is_literal, literals)):
+            return None
+        return Scaled(numbers, zero, scale, movements, ends)
 
     def _apart(self, found: Scaled) -> Scaled | None:
         """The same with its zero apart, where four bits hold the numbers before it is taken off."""
-        op = found.whole.owner
-        if not isinstance(op, SubOp) or found.span < 1 << NIBBLE:
+        if found.zero is None or found.span < 1 << NIBBLE:
             return None
-        before, zeros = (self._intervals.of(operand) for operand in (op.lhs, op.rhs))
-        if before is None or zeros is None or shape_of(op.lhs) != shape_of(found.whole):
+        before, zeros = (self._intervals.of(one) for one in (found.numbers, found.zero))
+        if before is None or zeros is None:
             return None
-        made = replace(found, whole=op.lhs, ends=before, zero=op.rhs)
+        made = replace(found, ends=before, is_apart=True)
         moved_zeros = Interval(zeros.low - made.offset, zeros.high - made.offset)
         return made if made.span < 1 << NIBBLE and moved_zeros.lies_in(BYTE) else None
 
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
         """The sums of each block of rows, scaled and added up."""
         scale = self._table(found, found.scale)
-        zero = None if found.zero is None else self._table(found, found.zero)
+        zero = self._table(found, found.zero) if found.is_apart and found.zero is not None else None
         tables = [table for table in (scale, zero) if table is not None]
         terms, columns = scale.shape
         block = gcd(terms, *(at for table in tables for at in _changes(table)))
@@ -166,7 +187,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
         """What stands beside every weight: its scale, or its zero."""
         array = computed_array(value, self.weights)
         assert array is not None, "it comes of literals"
-        table: Array = np.broadcast_to(array, shape_of(found.whole))
+        table: Array = np.broadcast_to(array, shape_of(found.numbers))
         for op in found.movements:
             (table,) = op.evaluate(table)
         return table

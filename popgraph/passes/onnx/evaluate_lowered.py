@@ -11,14 +11,12 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.ir import Block, SSAValue
 
 from popgraph.dialects.building import building_nothing
-from popgraph.dialects.graphcore import CheckIndicesOp
-from popgraph.dialects.graphcore.base import GraphcoreOp
-from popgraph.dialects.graphcore.control import Control, yield_of
+from popgraph.dialects.graphcore.control import values_of
 from popgraph.dialects.onnx.evaluation import LOWERED, alone
 from popgraph.dialects.onnx.inference import Inference, needs_store
 from popgraph.dialects.onnx.schema_inference import ANSWERS, elements
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.program import ConstantOp, UpdateOp, VariableOp, WeightStore, YieldOp
+from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.operators.record import is_lowered, structural_operands
 from popgraph.passes.base import LOWERING
 from popgraph.passes.onnx.index_bounds import insert_checks
@@ -116,32 +114,9 @@ class Program:
         return cls(block, given, [one and made[one] for one in node.output_values()], weights)
 
     def run(self, arrays: Sequence[Array | None]) -> list[Array | None]:
-        values = self._run(self.block, [arrays[at] for at in self.given])
+        read = [array for at in self.given if (array := arrays[at]) is not None]
+        values = values_of(self.block, read, self.weights)
         return [None if one is None else np.array(values[one]) for one in self.outputs]
-
-    def _run(self, block: Block, arrays: Sequence[Any]) -> dict[SSAValue, Array]:
-        values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
-        for op in block.ops:
-            operands = [values[operand] for operand in op.operands]
-            match op:
-                case YieldOp() | UpdateOp():
-                    continue
-                case ConstantOp() | VariableOp():
-                    results: Sequence[Array] = [self.weights.array(op.literal)]
-                case Control():
-                    results = op.execute(self._run_body, *operands)
-                case GraphcoreOp():
-                    if isinstance(op, CheckIndicesOp) and (error := op.error(*operands)):
-                        raise error
-                    results = op.evaluate(*operands)
-                case _:
-                    raise AssertionError(f"{op.name} has no meaning in a node")
-            values.update(zip(op.results, results, strict=True))
-        return values
-
-    def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
-        values = self._run(block, arrays)
-        return [values[value] for value in yield_of(block).values]
 
 
 LOWERED.function = evaluate_lowered

@@ -1,10 +1,12 @@
-"""Common subexpressions of ONNX graphs: equal nodes of an open model are followed once."""
+"""Common subexpressions of ONNX graphs: equal nodes are followed once."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation
 from xdsl.traits import Pure
 
 from popgraph.dialects.onnx.attributes import TensorAttr
@@ -12,31 +14,40 @@ from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import BlobAttr
+from popgraph.passes.analysis.equal_operations import share_equal
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 
 NAMES = frozenset({"name", "outputs", "doc"})
 """Attributes that do not say what a node computes."""
 
 
-def share_nodes(module: ModuleOp) -> None:
+@dataclass(frozen=True)
+class ShareNodes(Pass):
     """
-    `a = Neg(x); b = Neg(x)`  ->  `a = Neg(x)`
+    Equal nodes become one: `a = Neg(x); b = Neg(x)`  ->  `a = Neg(x)`.
 
-    Exporters write small constants, and what is computed of them, once for every use. Only of
-    nodes of the main graph that are pure functions of tensors, and no outputs of it; large tensors
-    stay what they are.
+    Exporters write small constants, and what is computed of them, once for every use. Only nodes
+    of the main graph that are pure functions of tensors, and not its outputs; large tensors stay
+    separate. Not if the options name tensors of the model, whose nodes must exist.
     """
-    graph = model_of(module).graph
-    yielded = set(graph.yielded)
-    first: dict[Hashable, SchemaOp] = {}
-    for op in list(graph.nodes):
-        if not isinstance(op, SchemaOp) or not _may_be_shared(op) or yielded & {*op.results}:
-            continue
-        same = first.setdefault(_meaning(op), op)
-        if same is not op:
-            for result, kept in zip(op.results, same.results, strict=True):
-                result.replace_all_uses_with(kept)
-            op.detach()
-            op.erase()
+
+    name = "share-nodes"
+
+    @classmethod
+    def of(cls, options: Options) -> ShareNodes | None:
+        return None if options.names_tensors else cls()
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        graph = model_of(module).graph
+        yielded = set(graph.yielded)
+
+        def meaning(op: Operation) -> Hashable | None:
+            if not isinstance(op, SchemaOp) or op.parent is not graph.block:
+                return None
+            return _meaning(op) if _may_be_shared(op) and yielded.isdisjoint(op.results) else None
+
+        share_equal(graph.block, meaning)
 
 
 def _may_be_shared(op: SchemaOp) -> bool:

@@ -63,7 +63,7 @@ def contraction_candidates(
     best = best_schedule_cycles(target, None)
     place = -1
     for op in list(module.walk()):
-        if isinstance(op, tile.ContractOp):
+        if tile.is_contraction(op):
             place += 1
             fixed = constants.factors(op)
             pass_ = UseWinograd(target)
@@ -91,7 +91,7 @@ def contraction_candidates(
 
 
 def _schedules(
-    op: tile.ContractOp, fixed: tuple[bool, bool], target: Target
+    op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target
 ) -> Iterator[tuple[ScheduleSpec, float]]:
     """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
     chosen = diverse(candidates(op, fixed, target))
@@ -109,6 +109,6 @@ def _schedules(
     yield from plain + specs if small or not specs or specs[0][1] > plain[0][1] else specs + plain
 
 
-def _is_small(op: tile.ContractOp, target: Target) -> bool:
+def _is_small(op: tile.ReduceOp, target: Target) -> bool:
     """Whether a contraction gets no schedule, whatever the estimates are."""
     return prod(op.sizes) < target.tuning.least_products

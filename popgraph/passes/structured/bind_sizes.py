@@ -22,7 +22,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow, callers, unsized
-from popgraph.passes.structured.to_loops import emitter_of, is_nested
+from popgraph.passes.structured.to_loops import emitter_of, outermost
 from popgraph.support.shapes import prod
 from popgraph.support.sizes import Place, Size
 from popgraph.support.tuning import Target
@@ -56,9 +56,8 @@ class BindSizes(Pass):
         flow = SizeFlow.of_module(module)
         for op, loops in flow.loops.items():
             set_running(op, loops)
-        for op in flow.loops:
-            if not is_nested(op):
-                self._check(op, flow)
+        for op in dict.fromkeys(map(outermost, flow.loops)):
+            self._check(op, flow)
         for graph in callers(module):
             _bind(module, graph, flow)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -12,6 +11,7 @@ from xdsl.traits import Pure
 
 from popgraph.dialects.program import ConstantOp, PrepareOp, VariableOp, YieldOp, graphs_of
 from popgraph.dialects.tile import ViewOp
+from popgraph.passes.analysis.invariants import unchanging
 from popgraph.passes.base import Compilation, Pass
 
 
@@ -49,15 +49,9 @@ def _constant_work(block: Block) -> tuple[list[Operation], list[Operation]]:
 
     A view of a costly result goes with it.
     """
-    known: set[SSAValue] = set()
     at_hand: set[SSAValue] = set()
     free, costly = list[Operation](), list[Operation]()
-    for op in block.ops:
-        if isinstance(op, VariableOp) or not op.has_trait(Pure):
-            continue
-        if not all(value in known for value in _reads(op)):
-            continue
-        known.update(op.results)
+    for op in unchanging(block, (), _may_move):
         if isinstance(op, ViewOp | ConstantOp) and at_hand.issuperset(op.operands):
             at_hand.update(op.results)
             free.append(op)
@@ -68,17 +62,8 @@ def _constant_work(block: Block) -> tuple[list[Operation], list[Operation]]:
     return free, costly
 
 
-def _reads(op: Operation) -> Iterator[SSAValue]:
-    """What an operation depends on: its operands, then what its regions take from outside."""
-    yield from op.operands
-    inside: set[SSAValue] = set()
-    for block in op.walk_blocks():
-        inside.update(block.args)
-        for inner in block.ops:
-            inside.update(inner.results)
-    for block in op.walk_blocks():
-        for inner in block.ops:
-            yield from (value for value in inner.operands if value not in inside)
+def _may_move(op: Operation) -> bool:
+    return op.has_trait(Pure) and not isinstance(op, VariableOp)
 
 
 def _dissolve(prepare: PrepareOp) -> None:

@@ -10,11 +10,11 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import Pure
 
-from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, graphs_of
+from popgraph.dialects.program import CallLoopOp, GraphOp, graphs_of
 from popgraph.dialects.program.calls import callees_first
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.tile import ViewOp
-from popgraph.passes.analysis.invariants import invariants
+from popgraph.passes.analysis.invariants import hoist, invariants
 from popgraph.passes.base import Compilation, Pass
 
 
@@ -43,37 +43,22 @@ def _hoist(call: CallLoopOp, body: GraphOp) -> None:
     moved = _moved(body, outer)
     if not moved:
         return
-    inside = set(moved)
-    for op in moved:
-        for value in op.operands:
-            if value not in outer:
-                assert isinstance(value.owner, ConstantOp), "other operands have moved before"
-                outer[value] = _put(value.owner.clone(), call).results[0]
-        copy = _put(op.clone(outer), call)
-        outer |= dict(zip(op.results, copy.results, strict=True))
-    results = [value for op in moved for value in op.results if _leaves(value, inside)]
-    for value in results:
+    captured = list[SSAValue]()
+
+    def capture(value: SSAValue, outside: SSAValue) -> SSAValue:
         argument = body.block.insert_arg(value.type, len(body.block.args))
         argument.name_hint = value.name_hint
-        value.replace_all_uses_with(argument)
-    for op in reversed(moved):
-        Rewriter.erase_op(op, safe_erase=False)
-    _capture(call, body, [outer[value] for value in results])
+        captured.append(outside)
+        return argument
+
+    hoist(moved, outer, lambda op: Rewriter.insert_op(op, InsertPoint.before(call)), capture)
+    _capture(call, body, captured)
 
 
 def _captured(call: CallLoopOp, body: GraphOp) -> dict[SSAValue, SSAValue]:
     """The values that are the same in every turn, by the arguments that they are inside."""
     first = 1 + len(call.carried) + len(call.scanned)
     return dict(zip(body.block.args[first:], call.captured, strict=True))
-
-
-def _put(op: Operation, call: CallLoopOp) -> Operation:
-    Rewriter.insert_op(op, InsertPoint.before(call))
-    return op
-
-
-def _leaves(value: SSAValue, inside: set[Operation]) -> bool:
-    return any(use.operation not in inside for use in value.uses)
 
 
 def _moved(body: GraphOp, captured: Iterable[SSAValue]) -> list[Operation]:

@@ -115,7 +115,7 @@ def prepared(module: ModuleOp, weights: WeightStore, name: str) -> memoryview:
     """The memory that `prepare` fills, computed by this machine: packed weights, say."""
     copy = module.clone()
     program = find_program(copy, name)
-    _empty(list(program.body.block.ops))
+    _empty(list(program.body.block.ops))  # No pass: of a copy that only fills this memory.
     layout = Layout(program)
     kernels = print_kernels(copy)
     unit = program_unit(program, layout, kernels)

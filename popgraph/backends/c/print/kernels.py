@@ -8,7 +8,6 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType
 
 from popgraph.backends.c.print import types
-from popgraph.backends.c.print.handed import handed, named
 from popgraph.backends.c.print.statements import Body
 from popgraph.backends.c.print.unit import Kernel, vectors_in
 from popgraph.dialects.locations import source
@@ -38,8 +37,7 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     """
     location = source(function.location)
     symbol = function.sym_name.data
-    numbers = handed(function) if shared else {}
-    body = Body(named(numbers))
+    body = Body(shared=shared)
     parameters = []
     try:
         for number, argument in enumerate(function.body.block.args):
@@ -54,11 +52,11 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     except PopgraphError as error:
         where = f"kernel {symbol}" + (f", from {location}" if location else "")
         raise type(error)(error.what, error.where or where, error.hint) from error
-    parameters += [f"i64 p{at}" for at in range(len(numbers))]
+    parameters += [f"i64 p{at}" for at in range(len(body.numbers))]
     content = digest(*parameters, *body.lines)[:DIGITS]
     about = _NUMBER.sub("", symbol)
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"
     prototype = f"void {name}({', '.join(parameters)})"
     text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
-    handed_numbers, vectors = tuple(numbers.values()), vectors_in(text)
-    return Kernel(symbol, name, text, prototype, location, handed_numbers, vectors)
+    numbers, vectors = tuple(body.numbers), vectors_in(text)
+    return Kernel(symbol, name, text, prototype, location, numbers, vectors)

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from xdsl.dialects import arith, memref, scf, vector
-from xdsl.dialects.builtin import IndexType, IntegerAttr
-from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Operation, SSAValue, Use
+
+from popgraph.dialects.tile.loops.handed import natural
 
 _MEMORY: Mapping[type[Operation], int] = {
     memref.LoadOp: 0,
@@ -29,14 +31,6 @@ _SUMS = frozenset(
 # the metaclass of another class, which takes four times as long.
 
 
-def natural(constant: Attribute) -> int | None:
-    """The number of a constant that is an index, if it is not a negative one."""
-    if not isinstance(constant, IntegerAttr) or not isinstance(constant.type, IndexType):
-        return None
-    number: int = constant.value.data
-    return number if number >= 0 else None
-
-
 def is_never_negative(op: Operation, known: set[SSAValue]) -> bool:
     """Whether the result is an index from zero on, as those that are `known` are."""
     return type(op) in _SUMS and known.issuperset(op.operands)
@@ -48,10 +42,7 @@ def number_behind(index: SSAValue) -> tuple[SSAValue, int] | None:
     if type(add) is not arith.AddiOp or type(index.type) is not IndexType:
         return None
     base, constant = add.operands
-    given = constant.owner
-    if type(given) is not arith.ConstantOp:
-        return None
-    number = natural(given.properties["value"])
+    number = natural(constant)
     return None if number is None else (base, number)
 
 

@@ -15,12 +15,12 @@ from popgraph.backends.c.print.expressions import expression
 from popgraph.backends.c.print.pointers import (
     is_never_negative,
     memory_at,
-    natural,
     number_behind,
     reached_from,
 )
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
+from popgraph.dialects.tile.loops.handed import handed, natural
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.ranks.codes import exchange_code
 
@@ -33,9 +33,10 @@ ALIGNMENT = 64
 class Body:
     """Prints the statements of one function; every value gets a C variable."""
 
-    def __init__(self, handed: Mapping[Operation, Mapping[int, str]] | None = None) -> None:
-        """`handed` is what operands are called, by their places, that callers say."""
-        self._handed = handed or {}
+    def __init__(self, *, shared: bool = False) -> None:
+        """If `shared`, the `numbers` that callers hand over are parameters, not in the text."""
+        self._shared = shared
+        self.numbers: list[int] = []
         self.lines: list[str] = []
         self._names: dict[SSAValue, str] = {}
         self._pointers: dict[tuple[SSAValue, SSAValue], str] = {}
@@ -52,8 +53,11 @@ class Body:
     def operands(self, op: Operation) -> list[str]:
         """The variables (or literals) that an operation is about."""
         names = [self.name(operand) for operand in op.operands]
-        for place, name in self._handed.get(op, {}).items():
-            names[place] = name
+        for place in handed(op) if self._shared else ():
+            names[place] = f"p{len(self.numbers)}"
+            number = natural(op.operands[place])
+            assert number is not None, "constants are handed"
+            self.numbers.append(number)
         return names
 
     def bind(self, value: SSAValue, text: str) -> None:
@@ -149,7 +153,7 @@ class Body:
 def _constant(body: Body, op: Operation) -> None:
     (result,), value = op.results, op.properties["value"]
     body.bind(result, literals.literal(value, result.type))
-    if natural(value) is not None:
+    if natural(result) is not None:
         body.natural.add(result)
 
 

@@ -9,6 +9,8 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, SymbolRefAt
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects.tile.loops.prefetches import check_prefetch
+
 Access = memref.LoadOp | memref.StoreOp | vector.LoadOp | vector.StoreOp
 
 
@@ -20,9 +22,11 @@ def check_chunks(chunks: IntegerAttr) -> None:
 
 def check_body(kernel: Operation) -> None:
     """VerifyException for what would never end, or leave its memory, however it is called."""
+    memories = len(kernel.regions[0].blocks[0].args) - 1 if kernel.regions[0].blocks else 0
     for op in kernel.walk():
         if isinstance(op, scf.ForOp):
             _check_step(op)
+            check_prefetch(op, memories)
         elif isinstance(op, Access):
             _check_access(op)
 
@@ -40,15 +44,18 @@ def called(op: Operation, callee: SymbolRefAttr) -> func.FuncOp | None:
     )
 
 
-def _constant(value: SSAValue) -> int | None:
+def constant_of(value: SSAValue) -> int | None:
+    """The number that an integer or index is, if it is a constant."""
     owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return int(owner.value.value.data)
+    if type(owner) is arith.ConstantOp:
+        number = owner.properties["value"]
+        if isinstance(number, IntegerAttr):
+            return int(number.value.data)
     return None
 
 
 def _check_step(loop: scf.ForOp) -> None:
-    step = _constant(loop.step)
+    step = constant_of(loop.step)
     if step is None or step <= 0:
         what = "no constant" if step is None else str(step)
         raise VerifyException(f"the step of a loop is a positive constant, not {what}")
@@ -58,7 +65,7 @@ def _check_access(op: Access) -> None:
     place = op.base if isinstance(op, vector.LoadOp | vector.StoreOp) else op.memref
     assert isinstance(place.type, MemRefType)
     for index, (size, width) in _bounds(op, place.type, op.indices):
-        number = _constant(index)
+        number = constant_of(index)
         if number is not None and size >= 0 and not 0 <= number <= size - width:
             read = f"{width} elements from {number} on" if width > 1 else f"element {number}"
             raise VerifyException(f"{op.name} wants {read} of memory that has {size}")

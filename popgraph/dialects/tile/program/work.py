@@ -26,7 +26,7 @@ from popgraph.dialects.tile.lanes import DotOp
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
-from popgraph.dialects.tile.structured.contract import ContractOp
+from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.support.shapes import prod
 from popgraph.support.words import WORDS
 
@@ -301,7 +301,7 @@ def _calls(graph: GraphOp) -> Iterator[CallCondOp | CallLoopOp]:
 
 def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
     """Of one run of a graph."""
-    total = sum(_products(op) for op in graph.walk() if isinstance(op, ContractOp))
+    total = sum(_products(op) for op in graph.walk() if is_contraction(op))
     for op in _calls(graph):
         turns = 1
         if isinstance(op, CallLoopOp) and op.trips.value.data != UNBOUNDED:
@@ -310,9 +310,10 @@ def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
     return total
 
 
-def _products(op: ContractOp) -> int:
+def _products(op: ReduceOp) -> int:
     """How many numbers are multiplied: of words, all that they hold."""
-    return prod(op.sizes) * (1 if op.words is None else WORDS[op.words.data].count)
+    words = op.words
+    return prod(op.sizes) * (1 if words is None else WORDS[words.data].count)
 
 
 def written(function: func.FuncOp) -> frozenset[int]:

@@ -96,6 +96,11 @@ class IndexOp(IRDLOperation):
         Operation.__init__(self, properties={"dim": whole(dim)}, result_types=[IndexType()])
 
 
+def indexed_dims(block: Block) -> frozenset[int]:
+    """The dimensions whose index a body asks for."""
+    return frozenset(op.dim.value.data for op in block.ops if isinstance(op, IndexOp))
+
+
 @irdl_op_definition
 class ElementOp(IRDLOperation):
     """In a body: the element of a whole tensor (a table) at computed indices in its range."""
@@ -228,81 +233,6 @@ class MapOp(Structured):
         self.check_results()
         expected = [*map(element, self.inputs), *(table.type for table in self.tables)]
         check_block("body", self.body.block, expected)
-
-
-@irdl_op_definition
-class ReduceOp(Structured):
-    """
-    Reductions of any kind, in index order.
-
-    For every parallel index, accumulators start at `initial`; `body(inputs..., accumulators...)`
-    yields the next accumulators for each reduction index; `epilogue(accumulators..., inputs...)`
-    yields the results. Maps of `epilogue_inputs` cover the parallel dimensions only.
-    """
-
-    name = "tile.reduce"
-    inputs = var_operand_def(base(TensorType))
-    epilogue_inputs = var_operand_def(base(TensorType))
-    domain = prop_def(IntsAttr)
-    parallel = prop_def(IntegerAttr)
-    maps = prop_def(ArrayAttr[AffineMapAttr])
-    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
-    initial = prop_def(ArrayAttr)
-    body = region_def("single_block")
-    epilogue = region_def("single_block")
-    outputs = var_result_def(TensorType)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure(), EndsAtSizes())
-    assembly_format = (
-        "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
-        "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
-        "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
-        "`initial` $initial $body `epilogue` $epilogue attr-dict `->` type($outputs)"
-    )
-
-    def __init__(
-        self,
-        inputs: Sequence[SSAValue],
-        maps: Sequence[AffineMap],
-        domain: Sequence[int],
-        parallel: int,
-        initial: Sequence[Attribute],
-        body: Region,
-        epilogue: Region,
-        elements: Sequence[Attribute],
-        epilogue_inputs: Sequence[SSAValue] = (),
-        epilogue_maps: Sequence[AffineMap] = (),
-    ) -> None:
-        Operation.__init__(
-            self,
-            operands=[*inputs, *epilogue_inputs],
-            properties={
-                "domain": IntsAttr.of(domain),
-                "parallel": whole(parallel),
-                "maps": maps_attribute(maps),
-                "epilogue_maps": maps_attribute(epilogue_maps),
-                "initial": ArrayAttr(initial),
-                **operand_segment_sizes(len(inputs), len(epilogue_inputs)),
-            },
-            regions=[body, epilogue],
-            result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
-        )
-
-    @property
-    def parallel_rank(self) -> int:
-        return self.parallel.value.data
-
-    def verify_(self) -> None:
-        self.check_maps(self.inputs, self.input_maps, self.sizes)
-        self.check_maps(
-            self.epilogue_inputs, self.epilogue_input_maps, self.sizes[: self.parallel_rank]
-        )
-        self.check_results()
-        accumulators = [attribute.type for attribute in self.initial]
-        check_block("body", self.body.block, [*map(element, self.inputs), *accumulators])
-        check_block(
-            "epilogue", self.epilogue.block, [*accumulators, *map(element, self.epilogue_inputs)]
-        )
 
 
 @irdl_op_definition

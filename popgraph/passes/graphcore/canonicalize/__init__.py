@@ -21,6 +21,7 @@ from popgraph.passes.graphcore.canonicalize import (
     pools,
     powers,
     projections,
+    quantized,
     rows,
     scaling,
     shuffles,
@@ -40,6 +41,7 @@ RULES = (
     *branches.RULES,
     *loops.RULES,
     *projections.RULES,
+    *quantized.RULES,
     *caches.RULES,
     *rows.RULES,
 )

@@ -21,7 +21,7 @@ from popgraph.dialects.graphcore.base import GraphcoreOp, shape_of
 from popgraph.dialects.graphcore.control import UNBOUNDED, LoopOp
 from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.control import NUMBER
-from popgraph.passes.analysis.invariants import invariants
+from popgraph.passes.analysis.invariants import hoist, invariants
 from popgraph.passes.graphcore.canonicalize.bodies import (
     BodyRule,
     Carried,
@@ -169,30 +169,14 @@ class HoistInvariants(BodyRule[LoopOp]):
             return None
         draft = LoopDraft.of(op, rewriter)
         outer: dict[SSAValue, SSAValue] = {each.argument: each.operand for each in draft.captured}
-        for inner in chosen:
-            inner.detach()
-            inner.operands = [_outside(value, outer, op, rewriter) for value in inner.operands]
-            rewriter.insert(inner, InsertPoint.before(op))
-            outer.update(zip(inner.results, inner.results, strict=True))
-        for result in (result for inner in chosen for result in inner.results):
-            users = [use.operation for use in result.uses]
-            if any(user.parent is op.block for user in users):
-                argument = draft.capture(result)
-                result.replace_uses_with_if(argument, lambda use: use.operation.parent is op.block)
+        hoist(
+            chosen,
+            outer,
+            lambda moved: rewriter.insert(moved, InsertPoint.before(op)),
+            lambda _, value: draft.capture(value),
+            rewriter.erase,
+        )
         return draft.build()
-
-
-def _outside(
-    value: SSAValue, outer: dict[SSAValue, SSAValue], op: LoopOp, rewriter: PatternRewriter
-) -> SSAValue:
-    """What an invariant of the body is before the loop; a literal stands there once more."""
-    if value not in outer:
-        assert isinstance(value.owner, ConstantOp), "the invariants are made in their order"
-        made = ConstantOp(value.owner.literal)
-        made.location = value.owner.location
-        rewriter.insert(made, InsertPoint.before(op))
-        outer[value] = made.result
-    return outer[value]
 
 
 def _may_move(op: Operation) -> bool:

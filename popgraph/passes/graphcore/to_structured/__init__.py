@@ -83,7 +83,7 @@ class GraphcoreToStructured(Pass):
     """
     Turn every graphcore operation but composites into structured tile operations.
 
-    graphcore.add, mat_mul, conv ...  ->  tile.map, tile.reduce, tile.contract, tile.scatter,
+    graphcore.add, mat_mul, conv ...  ->  tile.map, tile.reduce, tile.scatter,
     tile.assemble, tile.view
 
     Bodies of branches and loops become graphs of the module, which are called.

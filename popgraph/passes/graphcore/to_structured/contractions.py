@@ -1,11 +1,12 @@
-"""Lowers matrix products, convolutions and their gradients to `tile.contract`."""
+"""Lowers matrix products, convolutions and their gradients to sums of products."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
@@ -20,8 +21,8 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import selection
-from popgraph.dialects.tile.structured.contract import part_operations, type_of_sums
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.product import type_of_sums
 from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
 from popgraph.passes.graphcore.to_structured.movement import viewed
@@ -56,14 +57,14 @@ def contract(
     """The sum of products of what stands at `places` in both factors."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    epilogue = body([type_of_sums(lhs, words)], lambda total: left(total, result))
-    return tile.ContractOp(
+    epilogue = body([type_of_sums(element(lhs), words)], lambda total: left(total, result))
+    return tile.contraction(
         lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
     ).outputs[0]
 
 
 def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
-    """mat_mul(a, b)  ->  tile.contract a[batch, i, k] * b[batch, k, j] over k"""
+    """mat_mul(a, b)  ->  sum of a[batch, i, k] * b[batch, k, j] over k"""
     left_shape, right_shape = shape_of(op.lhs), shape_of(op.rhs)
     result = shape_of(op.result)
     domain = (*result, left_shape[-1])
@@ -86,12 +87,15 @@ def lower_parts(op: PartsOp) -> SSAValue:
     shape, axis, count = shape_of(op.x), integer(op.axis), integer(op.count)
     domain = (*shape[: axis + 1], count, *shape[axis + 1 :])
     dims = [dim for dim in range(len(domain)) if dim != axis + 1]
-    parts = tile.PartsAttr.of(dim=axis + 1, bits=integer(op.bits), mask=integer(op.mask))
     map_ = AffineMap(len(domain), 0, selection(dims).results)
-    found = mapped(
-        [op.x], [map_], domain, element(op.x), lambda x: part_operations(parts, x)[-1].results[0]
-    )
-    return viewed(found, shape_of(op.result))
+
+    def part(x: SSAValue) -> Operation:
+        place = arith.IndexCastOp(tile.IndexOp(axis + 1), i32)
+        bits = arith.MuliOp(place, arith.ConstantOp(IntegerAttr(integer(op.bits), i32)))
+        shifted = arith.ShRSIOp(x, bits)
+        return arith.AndIOp(shifted, arith.ConstantOp(IntegerAttr(integer(op.mask), i32)))
+
+    return viewed(mapped([op.x], [map_], domain, element(op.x), part), shape_of(op.result))
 
 
 def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
@@ -103,7 +107,7 @@ def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
 
 
 def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
-    """conv(x, w)  ->  tile.contract padded x[n, g, c, s*o + d*k] * w[g, m, c, k] over c, k"""
+    """conv(x, w)  ->  sum of padded x[n, g, c, s*o + d*k] * w[g, m, c, k] over c, k"""
     groups, weight, result = integer(op.groups), shape_of(op.w), shape_of(op.result)
     geometry, sizes = op.geometry(weight), result[2:]
     grouped = [groups] if groups > 1 else []
@@ -120,7 +124,7 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
 
 def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     """
-    conv_input_grad(dy, w)  ->  tile.contract spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
+    conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
 
     dy stands apart by the strides, and the kernel is read backwards.
     """
@@ -141,7 +145,7 @@ def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
 
 
 def lower_conv_weight_grad(op: ConvWeightGradOp) -> SSAValue:
-    """conv_weight_grad(x, dy)  ->  tile.contract padded x[n, g, c, s*o + d*k] * dy[n, g, m, o]"""
+    """conv_weight_grad(x, dy)  ->  sum of padded x[n, g, c, s*o + d*k] * dy[n, g, m, o]"""
     groups, result, windows = integer(op.groups), op.shape.data, shape_of(op.dy)
     geometry, sizes = op.geometry(result), windows[2:]
     grouped = [groups] if groups > 1 else []

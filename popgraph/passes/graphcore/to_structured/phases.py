@@ -91,9 +91,9 @@ def axes_of(geometry: Geometry, space: Shape) -> list[list[Phase]]:
 
 def lower_by_phases(op: ConvInputGradOp, tuning: Tuning) -> SSAValue:
     """
-    conv_input_grad(dy, w)  ->  tile.assemble of a tile.contract for each phase
+    conv_input_grad(dy, w)  ->  tile.assemble of a contraction for each phase
 
-    Where channels are few or phases many, one tile.contract computes all phases side by side.
+    Where channels are few or phases many, one contraction computes all phases side by side.
     """
     geometry = _apart_from_others(op.geometry(shape_of(op.w)), shape_of(op.dy)[2:])
     axes = axes_of(geometry, op.shape.data[2:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.builder import ImplicitBuilder
@@ -13,8 +13,21 @@ from popgraph.dialects.graphcore import CompareOp, CondOp, LoopOp
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.passes.graphcore.prune_control import used_operands
 from popgraph.passes.graphcore.training.reverse_mode import zeros
+
+
+def used_operands(
+    bodies: Sequence[Block], operands: Sequence[SSAValue], first: int = 0
+) -> list[SSAValue]:
+    """The operands that bodies use; the arguments of the others, which begin at `first`, go."""
+    kept = []
+    for at in reversed(range(first, first + len(operands))):
+        if any(block.args[at].uses for block in bodies):
+            kept.append(operands[at - first])
+        else:
+            for block in bodies:
+                block.erase_arg(block.args[at])
+    return kept[::-1]
 
 
 @dataclass

@@ -10,8 +10,8 @@ from xdsl.transforms.dead_code_elimination import region_dce
 from popgraph.dialects.graphcore import CondOp
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.program import YieldOp
-from popgraph.passes.graphcore.prune_control import used_operands
 from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
+from popgraph.passes.graphcore.training.loop_draft import used_operands
 from popgraph.passes.graphcore.training.reverse_mode import Gradients, ReverseMode, zeros
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr
-from xdsl.ir import Attribute, Block, Region
+from xdsl.dialects.builtin import AnyFloat
+from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.product import zero_of
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.structured.analysis.loops import tensor
@@ -16,7 +17,7 @@ from popgraph.passes.structured.analysis.operand_maps import moved
 from popgraph.passes.structured.analysis.split_epilogue import bare_sums
 
 
-def take_apart(op: tile.ContractOp) -> None:
+def take_apart(op: tile.ReduceOp) -> None:
     """
     y = contract over b, k ... block f  ->  t = contract over k ...; y = reduce over b: f(t)
 
@@ -48,8 +49,3 @@ def take_apart(op: tile.ContractOp) -> None:
     for old, new in zip(op.outputs, reduced.outputs, strict=True):
         set_type(new, tensor(old))
     replace_op(op, reduced)
-
-
-def zero_of(kind: Attribute) -> Attribute:
-    """What sums of a type begin with."""
-    return FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)  # type: ignore[call-overload]

@@ -23,7 +23,7 @@ class Constants:
             self._known[value] = self._find(value.owner)
         return self._known[value]
 
-    def factors(self, op: tile.ContractOp) -> tuple[bool, bool]:
+    def factors(self, op: tile.ReduceOp) -> tuple[bool, bool]:
         """Which of the two factors of a contraction are known."""
         return self.holds(op.lhs), self.holds(op.rhs)
 

@@ -10,9 +10,9 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import linear, offset, with_dims
-from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.ops import element, indexed_dims
 from popgraph.dialects.tile.structured.winograd import TAPS
-from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
+from popgraph.passes.structured.analysis.loops import lane_type, tensor
 from popgraph.support.shapes import prod
 
 
@@ -20,7 +20,7 @@ from popgraph.support.shapes import prod
 class Convolution:
     """A contraction that is a 3x3 convolution: its image, its weights, and where the window is."""
 
-    op: tile.ContractOp
+    op: tile.ReduceOp
     image: SSAValue
     weights: SSAValue
     weights_map: AffineMap
@@ -39,7 +39,7 @@ class Convolution:
         return n * -(-height // size) * -(-width // size)
 
 
-def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
+def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
     """
     The contraction as a 3x3 convolution whose factor number `weights` are the weights.
 
@@ -88,7 +88,7 @@ class WeightGradient:
     `image` is what was convolved, `slope` the gradient of the result.
     """
 
-    op: tile.ContractOp
+    op: tile.ReduceOp
     image: SSAValue
     slope: SSAValue
     offset: tuple[int, int]
@@ -112,7 +112,7 @@ class WeightGradient:
         return n * -(-height // size) * -(-width // size)
 
 
-def weight_gradient(op: tile.ContractOp, image: int) -> WeightGradient | None:
+def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
     """
     The contraction as the gradient of weights, its factor number `image` being what was convolved.
 

@@ -21,12 +21,12 @@ Fixed = tuple[bool, bool]
 class Decisions(Generic[Decided]):
     """Decides once about contractions that are equal but for their operands."""
 
-    def __init__(self, decide: Callable[[tile.ContractOp, Fixed], Decided]) -> None:
+    def __init__(self, decide: Callable[[tile.ReduceOp, Fixed], Decided]) -> None:
         self._decide = decide
         self._structures = StructuralHasher()
         self._made: dict[Hashable, Decided] = {}
 
-    def of(self, op: tile.ContractOp, fixed: Fixed) -> Decided:
+    def of(self, op: tile.ReduceOp, fixed: Fixed) -> Decided:
         """The decision about a contraction."""
         key = self._structures.of(op), fixed
         if key not in self._made:
@@ -49,13 +49,13 @@ class KnownDecisions(Decisions[Decided]):
         target: Target,
         known: KnownKernels | None,
         *,
-        decide: Callable[[tile.ContractOp, Fixed], Decided],
-        spell: Callable[[tile.ContractOp, Decided], str],
-        read: Callable[[tile.ContractOp, str], Decided],
+        decide: Callable[[tile.ReduceOp, Fixed], Decided],
+        spell: Callable[[tile.ReduceOp, Decided], str],
+        read: Callable[[tile.ReduceOp, str], Decided],
     ) -> None:
         about, spelled = (title, repr(target)), SpelledStructure()
 
-        def kept(op: tile.ContractOp, fixed: Fixed) -> Decided:
+        def kept(op: tile.ReduceOp, fixed: Fixed) -> Decided:
             if known is None:
                 return decide(op, fixed)
             key = digest(*about, repr(fixed), repr(spelled.of(op)))

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import (
     Float64Type,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import (
     AffineMap,
 )
@@ -104,17 +104,12 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
     return kind if isinstance(kind, Float32Type | Float64Type) else None
 
 
-def sum_type(op: tile.ContractOp) -> Attribute | None:
+def sum_type(op: tile.ReduceOp) -> Attribute | None:
     """The type of the sums that vectors hold; None for a contraction that is not for vectors."""
     return op.sum_type if op.words is not None else lane_type([op.sum_type])
 
 
-def indexed_dims(block: Block) -> frozenset[int]:
-    """The dimensions whose index a body asks for."""
-    return frozenset(op.dim.value.data for op in block.ops if isinstance(op, tile.IndexOp))
-
-
-def has_identity_epilogue(op: tile.ContractOp) -> bool:
+def has_identity_epilogue(op: tile.ReduceOp) -> bool:
     """Whether the epilogue of a contraction does nothing."""
     return is_identity(op.epilogue.block)
 
@@ -125,3 +120,14 @@ def part_stride(
     """How far apart in memory are the parts of a value for so many indices of a loop?"""
     divided = split_sizes(sizes, along, step)
     return offset(tensor(value), split_map(map_, along, step), divided).stride(along)
+
+
+def is_cut_evenly(
+    mapped: Iterable[tuple[SSAValue, AffineMap]], sizes: Shape, parts: Mapping[int, int]
+) -> bool:
+    """Whether parts of so many indices of these loops are evenly apart in all values."""
+    return all(
+        part_stride(value, map_, sizes, loop, step) is not None
+        for value, map_ in mapped
+        for loop, step in parts.items()
+    )

@@ -247,13 +247,13 @@ def mapped_inputs(op: tile.Structured) -> MappedOperands:
     """What an operation reads over its whole domain."""
     match op:
         case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
-            return MappedOperands(op.sizes, op.mapped_inputs, op.input_maps, op.body.block)
-        case tile.ContractOp():
-            return MappedOperands(op.sizes, op.mapped_inputs, op.input_maps, None)
+            # Products stay as they are: a contraction takes in movements only.
+            body = None if tile.is_contraction(op) else op.body.block
+            return MappedOperands(op.sizes, op.mapped_inputs, op.input_maps, body)
     raise AssertionError(f"{op.name} reads nothing through maps")
 
 
-def mapped_epilogue_inputs(op: tile.ReduceOp | tile.ContractOp) -> MappedOperands:
+def mapped_epilogue_inputs(op: tile.ReduceOp) -> MappedOperands:
     """What the epilogue of an operation reads besides its accumulators."""
     maps = op.epilogue_input_maps
     block = op.epilogue.block
@@ -293,7 +293,7 @@ def with_operands(
                 op.initial,
                 combine,
             )
-        case tile.ReduceOp() | tile.ContractOp():
+        case tile.ReduceOp():
             epilogue = mapped_epilogue_inputs(op) if epilogue_inputs is None else epilogue_inputs
             new = _with_epilogue(op, inputs, epilogue, kinds)
         case _:
@@ -304,40 +304,27 @@ def with_operands(
 
 
 def _with_epilogue(
-    op: tile.ReduceOp | tile.ContractOp,
+    op: tile.ReduceOp,
     inputs: MappedOperands,
     epilogue: MappedOperands,
     kinds: Sequence[Attribute],
-) -> tile.ReduceOp | tile.ContractOp:
+) -> tile.ReduceOp:
     """A new reduction or contraction that reads differently, before and in its epilogue."""
-    if isinstance(op, tile.ContractOp):
-        return tile.ContractOp(
-            inputs.values[0],
-            inputs.values[1],
-            inputs.maps,
-            op.sizes,
-            op.parallel_rank,
-            _region(epilogue.body),
-            kinds,
-            epilogue.values,
-            epilogue.maps,
-            op.schedule,
-            op.words,
-            op.parts,
-            op.numbers,
-            op.blocks,
-        )
+    schedule, blocks = op.schedule, op.blocks
     return tile.ReduceOp(
         inputs.values,
         inputs.maps,
         op.sizes,
         op.parallel_rank,
         list(op.initial),
-        _region(inputs.body),
+        _region(inputs.body or op.body.block),
         _region(epilogue.body),
         kinds,
         epilogue.values,
         epilogue.maps,
+        tile.is_contraction(op),
+        schedule,
+        blocks,
     )
 
 

@@ -30,8 +30,8 @@ def read_in_order(map_: AffineMap, sizes: Shape) -> AxisOrder | None:
 
 
 def permute_results(
-    reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder
-) -> tile.ContractOp:
+    reader: tile.MapOp, number: int, op: tile.ReduceOp, order: AxisOrder
+) -> tile.ReduceOp:
     """
     y = contract(...); z = map g(y[permuted])  ->  y = contract(...) permuted; z = map g(y)
 
@@ -46,23 +46,22 @@ def permute_results(
     return new
 
 
-def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def with_permuted_results(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
     """The same contraction with axis `order[i]` for axis i; it has no schedule."""
     assert op.block is None, "what blocks of terms read is numbered by their loops, too"
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
-    new = tile.ContractOp(
-        op.lhs,
-        op.rhs,
+    new = tile.ReduceOp(
+        op.inputs,
         renumbered(op.input_maps, sequence),
         [op.sizes[dim] for dim in sequence],
         op.parallel_rank,
+        list(op.initial),
+        op.body.clone(),
         op.epilogue.clone(),
         [element(value) for value in op.outputs],
         op.epilogue_inputs,
         renumbered(op.epilogue_input_maps, order),
-        words=op.words,
-        parts=op.parts,
-        numbers=op.numbers,
+        contracts=True,
     )
     new.location = op.location
     return new

@@ -31,12 +31,12 @@ from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.affine import Linear, linear
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.running import Extent
-from popgraph.dialects.tile.structured.nest import readings
+from popgraph.dialects.tile.structured.fused import readings
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.errors import UnsizedError
 from popgraph.support.shapes import Shape, prod
 
-Looped = tile.Nested | tile.ScatterOp | tile.WinogradOp
+Looped = tile.Member | tile.ScatterOp | tile.WinogradOp
 """Operations that read by index maps."""
 
 Ends = Mapping[int, Extent]
@@ -100,7 +100,7 @@ class SizeFlow:
                     continue
                 case _ if not any(map(self.of, op.operands)):
                     continue
-                case tile.MapOp() | tile.ReduceOp() | tile.ContractOp():
+                case tile.MapOp() | tile.ReduceOp():
                     self._run(op, self._loops(op, readings(op)))
                 case tile.ScatterOp():
                     self._scatter(op)
@@ -116,14 +116,12 @@ class SizeFlow:
                     self._compress(op)
                 case tile.SegmentsOp():
                     self._segments(op)
-                case tile.ChainOp():
-                    self._chain(op)
                 case CallCondOp():
                     self._branch(op)
                 case CallLoopOp():
                     self._repeat(op)
-                case tile.NestOp():
-                    self._nest(op)
+                case tile.FusedOp():
+                    self._fused(op)
                 case tile.ViewOp():
                     self._note(op.output, _viewed(op, self.of(op.source)))
                 case tile.PackOp() | tile.UnpackOp():
@@ -179,36 +177,26 @@ class SizeFlow:
                 _join(loops, found, "loop", op)
         return loops
 
-    def _nest(self, op: tile.NestOp) -> None:
+    def _fused(self, op: tile.FusedOp) -> None:
         for argument, value in zip(op.body.block.args, op.inputs, strict=True):
             self._note(argument, self.of(value))
         shared, own = dict[int, Extent](), dict[Operation, Ends]()
         before = -1
         while before < len(shared):  # What one operation says of the shared loops holds for all.
             before = len(shared)
-            for inner in op.nested:
-                loops = self._loops(inner, readings(inner), shared)
-                own[inner] = {at: end for at, end in loops.items() if at >= len(op.sizes)}
-                shared |= {at: end for at, end in loops.items() if at < len(op.sizes)}
+            for inner, common in zip(op.members, op.shared, strict=True):
+                known = {common[at]: end for at, end in shared.items()}
+                loops = self._loops(inner, readings(inner), known)
+                own[inner] = {loop: end for loop, end in loops.items() if loop not in common}
+                shared |= {common.index(loop): loops[loop] for loop in loops if loop in common}
                 self._note_results(inner, loops)
+        if shared and op.loops is not None:  # Panels and windows are as large in each iteration.
+            raise unsized("has parts along a size", op)
         for part, ends in own.items():
             self._mark(part, ends)
         self._mark(op, shared)
         for result, value in zip(op.outputs, op.yielded, strict=True):
             self._note(result, self.of(value))
-
-    def _chain(self, op: tile.ChainOp) -> None:
-        for argument, value in zip(op.body.block.args, op.inputs, strict=True):
-            self._note(argument, self.of(value))
-        loops: dict[int, Extent] = {}
-        for inner, along in zip(op.chained, op.along.data, strict=True):
-            loops = self._loops(inner, readings(inner))
-            self._mark(inner, loops)
-            buffered = op.line_buffer.loops if op.line_buffer else ()
-            if not {along, *buffered}.isdisjoint(loops):
-                raise unsized("has parts along a size", op)
-            self._note(inner.results[0], loops)
-        self._run(op, loops)
 
     def _scatter(self, op: tile.ScatterOp) -> None:
         """
@@ -343,7 +331,7 @@ class SizeFlow:
         self._run(op, loops)
 
 
-def read_by(op: tile.Nested | tile.ScatterOp) -> list[tuple[SSAValue, AffineMap | None]]:
+def read_by(op: tile.Member | tile.ScatterOp) -> list[tuple[SSAValue, AffineMap | None]]:
     """The tensors that the loops of an operation read, with their maps; tables have none."""
     if isinstance(op, tile.ScatterOp):
         return list(zip(op.inputs, op.input_maps, strict=True))
@@ -378,7 +366,7 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
 
 def is_factor(op: Looped, value: SSAValue) -> bool:
     """Whether a contraction makes its sums of a value."""
-    return isinstance(op, tile.ContractOp) and value in (op.lhs, op.rhs, *op.block_inputs)
+    return tile.is_contraction(op) and value in (op.lhs, op.rhs, *op.block_inputs)
 
 
 def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int, Extent]:

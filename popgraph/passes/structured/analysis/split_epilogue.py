@@ -12,7 +12,7 @@ from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.structured.analysis.loops import has_identity_epilogue, tensor
 
 
-def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
+def split_epilogue(op: tile.ReduceOp) -> tile.ReduceOp:
     """
     y = contract(...) epilogue g(..., e)  ->  t = contract(...); y = map g(t, e)
 
@@ -35,21 +35,20 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     return sums
 
 
-def bare_sums(op: tile.ContractOp, *, by_blocks: bool = False) -> tile.ContractOp:
+def bare_sums(op: tile.ReduceOp, *, by_blocks: bool = False) -> tile.ReduceOp:
     """A contraction without its epilogue; with the sums of all blocks apart, as they were made."""
     kind = op.sum_type if by_blocks else op.total_type
     epilogue = Block(arg_types=[kind])
     epilogue.add_op(tile.YieldOp(*epilogue.args))
-    return tile.ContractOp(
-        op.lhs,
-        op.rhs,
+    return tile.ReduceOp(
+        op.inputs,
         op.input_maps,
         op.sizes,
         op.blocked_rank if by_blocks else op.parallel_rank,
+        list(op.initial),
+        op.body.clone(),
         Region(epilogue),
         [kind],
-        words=op.words,
-        parts=op.parts,
-        numbers=op.numbers,
+        contracts=True,
         blocks=None if by_blocks else op.blocks,
     )

@@ -28,8 +28,8 @@ def stands_ready(op: tile.MapOp) -> bool:
     source, word = (tensor(value) for value in (op.inputs[0], op.outputs[0]))
     if layout_of(source) is not None or layout_of(word) is not None:
         return False
-    if isinstance(op.parent_op(), tile.NestOp):
-        return False  # Local memory of a nest holds one row, of numbers of one type.
+    if isinstance(op.parent_op(), tile.FusedOp):
+        return False  # Local memory holds one row, of numbers of one type.
     if isinstance(op.inputs[0].owner, Block):
         return False  # The memory of a caller may begin anywhere.
     if prod(source.get_shape()[:-1]) == 1 and _is_piece(op.inputs[0]):

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset, selection
+from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.nest import keeps_shared, readings
+from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
-from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.loops import is_cut_evenly, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
+from popgraph.passes.structured.fusion.join import join
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
@@ -30,7 +30,7 @@ class FuseAttention(Pass):
     """
     Attention keeps the scores of a few rows at a time: both products join the softmax between them.
 
-    s = q k; p = nest { softmax s }; y = p v  ->  y = nest step n { s = q k; softmax; y = p v }
+    s = q k; p = fused { softmax s }; y = p v  ->  y = fused steps n { s = q k; softmax; y = p v }
     """
 
     name = "fuse-attention"
@@ -44,7 +44,7 @@ class FuseAttention(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
-                if isinstance(op, tile.NestOp):
+                if isinstance(op, tile.FusedOp):
                     found = attention_of(op, self.target)
                     if found is not None:
                         found.join()
@@ -52,98 +52,74 @@ class FuseAttention(Pass):
 
 @dataclass(frozen=True)
 class Attention:
-    """A product, a nest over its rows, and a product of what that makes."""
+    """A product, the softmax of its rows, and a product of that."""
 
-    scores: tile.ContractOp
-    nest: tile.NestOp
-    mixed: tile.ContractOp
+    scores: tile.ReduceOp
+    softmax: tile.FusedOp
+    mixed: tile.ReduceOp
     order: AxisOrder
-    """The parallel loops of the second product, those of the nest first."""
+    """The parallel loops of the second product, those of the softmax first."""
     step: int
     """How many rows run together."""
 
     def join(self) -> None:
-        """Puts the products into the nest; a result in another order is copied behind it."""
-        nest, mixed = self.nest, _of_rows(self.mixed, self.order)
-        inner = [self.scores, *nest.nested, mixed]
-        inside = {nest.body.block.args[list(nest.inputs).index(self.scores.outputs[0])]}
-        new = _empty_nest(self, mixed)
-        values: dict[SSAValue, SSAValue] = {}
-        body = new.body.block
-        for argument, operand in zip(nest.body.block.args, nest.inputs, strict=True):
-            values[argument] = self.scores.outputs[0] if argument in inside else operand
-        values[nest.outputs[0]] = nest.yielded[0]
-        own = dict(zip(new.inputs, body.args, strict=True))
-        made: dict[SSAValue, SSAValue] = {}
-        for op in inner:
-            operands = [values.get(operand, operand) for operand in op.operands]
-            copy = op.clone()
-            copy.operands = [made.get(operand) or own[operand] for operand in operands]
-            body.add_op(copy)
-            made |= zip(op.results, copy.results, strict=True)
-        body.add_op(tile.YieldOp(made[mixed.outputs[0]]))
-        self._replace(new, mixed)
-
-    def _replace(self, new: tile.NestOp, mixed: tile.ContractOp) -> None:
-        old = self.mixed.outputs[0]
-        Rewriter.insert_op(new, InsertPoint.before(self.mixed))
-        result: SSAValue = new.outputs[0]
-        if result.type != old.type or self.order != tuple(range(len(self.order))):
-            copied = movement(result, selection(self.order), tensor(old).get_shape())
-            insert_made_for(self.mixed, copied)
-            result = copied.outputs[0]
-        if mixed is not self.mixed:
-            mixed.erase()
-        result.name_hint = old.name_hint
-        old.replace_all_uses_with(result)
-        for op in (self.mixed, self.nest, self.scores):
-            Rewriter.erase_op(op)
+        """Fuses the products with the softmax; a result in another order is copied after it."""
+        mixed = _with_order(self.mixed, self.order)
+        rows = self.softmax.sizes
+        join((self.scores, self.softmax, mixed), rows, (*[1] * (len(rows) - 1), self.step))
 
 
-def _empty_nest(found: Attention, mixed: tile.ContractOp) -> tile.NestOp:
-    """The nest without its operations: its inputs are all that comes from outside."""
-    inner = {*found.scores.outputs, *found.nest.outputs}
-    operands = [*found.scores.operands, *found.nest.inputs, *mixed.operands]
-    inputs = list(dict.fromkeys(value for value in operands if value not in inner))
-    body = Block(arg_types=[value.type for value in inputs])
-    types = [mixed.outputs[0].type]
-    new = tile.NestOp(inputs, found.nest.sizes, body, types, found.step)
-    new.location = found.mixed.location
+def _with_order(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
+    """Replaces a product by one of rows, whose result is copied if it has other axes."""
+    new, old = _of_rows(op, order), op.outputs[0]
+    if new is op:
+        return op
+    insert_made_for(op, new)
+    (result,) = new.outputs
+    if order != tuple(range(len(order))):
+        copied = movement(result, selection(order), tensor(old).get_shape())
+        insert_made_for(op, copied)
+        (result,) = copied.outputs
+    result.name_hint = old.name_hint
+    old.replace_all_uses_with(result)
+    Rewriter.erase_op(op)
     return new
 
 
-def attention_of(nest: tile.NestOp, target: Target) -> Attention | None:
-    """The attention whose softmax a nest is, if it pays to join it."""
-    shared = len(nest.sizes)
-    if len(nest.outputs) != 1 or not nest.outputs[0].has_one_use() or shared < 2:
+def attention_of(softmax: tile.FusedOp, target: Target) -> Attention | None:
+    """The attention around a softmax, if it pays to fuse it."""
+    shared = len(softmax.sizes)
+    if softmax.loops is not None or len(softmax.outputs) != 1 or shared < 2:
         return None
-    (use,) = nest.outputs[0].uses
+    if not softmax.outputs[0].has_one_use():
+        return None
+    (use,) = softmax.outputs[0].uses
     mixed = use.operation
-    makers = [value.owner for value in nest.inputs if isinstance(value.owner, tile.ContractOp)]
-    if not isinstance(mixed, tile.ContractOp) or use.index > 1:
+    makers = [value.owner for value in softmax.inputs if tile.is_contraction(value.owner)]
+    if not tile.is_contraction(mixed) or use.index > 1:
         return None
     for scores in makers:
-        order = _order(mixed, use.index, nest)
-        if order is not None and _is_row_product(scores, nest, target):
-            step = _step(scores, mixed, nest, target)
-            if step and _even(scores, range(shared)) and _even(mixed, order[:shared]):
-                return Attention(scores, nest, mixed, order, step)
+        order = _order(mixed, use.index, softmax)
+        if order is not None and _is_row_product(scores, softmax, target):
+            step = _step(scores, mixed, softmax, target)
+            if step and _is_cut(scores, range(shared)) and _is_cut(mixed, order[:shared]):
+                return Attention(scores, softmax, mixed, order, step)
     return None
 
 
-def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) -> bool:
-    """Whether a product makes rows that the nest goes through, and nobody else reads."""
+def _is_row_product(scores: tile.ReduceOp, softmax: tile.FusedOp, target: Target) -> bool:
+    """Whether a product makes rows that only the softmax reads."""
     (value,) = scores.outputs
-    shared = len(nest.sizes)
-    argument = nest.body.block.args[list(nest.inputs).index(value)]
+    shared = len(softmax.sizes)
+    argument = softmax.body.block.args[list(softmax.inputs).index(value)]
     return (
         value.has_one_use()
-        and scores.sizes[:shared] == nest.sizes
+        and scores.sizes[:shared] == softmax.sizes
         and scores.parallel_rank == shared + 1
-        and list(nest.inputs).count(value) == 1
+        and list(softmax.inputs).count(value) == 1
         and all(
-            keeps_shared(map_, op.sizes, shared)
-            for op in nest.nested
+            keeps_leading(map_, op.sizes, shared)
+            for op in softmax.members
             for operand, map_ in readings(op)
             if operand is argument
         )
@@ -154,10 +130,10 @@ def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) 
     )
 
 
-def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder | None:
-    """The parallel loops of a product of rows with those of the nest first."""
+def _order(mixed: tile.ReduceOp, number: int, softmax: tile.FusedOp) -> AxisOrder | None:
+    """The parallel loops of a product of rows with those of the softmax first."""
     map_ = mixed.input_maps[number]
-    shared = len(nest.sizes)
+    shared = len(softmax.sizes)
     used = [sorted(result.used_dims()) for result in map_.results[:shared]]
     parallel = range(mixed.parallel_rank)
     singles = [dim for dim in parallel if mixed.sizes[dim] == 1]
@@ -170,10 +146,10 @@ def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder 
     sequence = (*order, *range(len(order), len(mixed.sizes)))
     (permuted_map,) = renumbered([map_], sequence)
     sizes = tuple(mixed.sizes[dim] for dim in sequence)
-    return order if keeps_shared(permuted_map, sizes, shared) else None
+    return order if keeps_leading(permuted_map, sizes, shared) else None
 
 
-def _is_whole(op: tile.ContractOp) -> bool:
+def _is_whole(op: tile.ReduceOp) -> bool:
     """Whether all panels of a product are full, so that a part of it reads nothing beyond."""
     schedule = op.schedule
     return (
@@ -185,44 +161,42 @@ def _is_whole(op: tile.ContractOp) -> bool:
     )
 
 
-def _is_k_outer(op: tile.ContractOp) -> bool:
+def _is_k_outer(op: tile.ReduceOp) -> bool:
     """Whether a product goes through all rows for each chunk of terms."""
     return op.schedule is not None and bool(op.schedule.k_outer.data)
 
 
 def _step(
-    scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp, target: Target
+    scores: tile.ReduceOp, mixed: tile.ReduceOp, softmax: tile.FusedOp, target: Target
 ) -> int:
     """
     How many rows fit into local memory: whole blocks of them; 0 when there is no gain.
 
     Of long rows a block may take more, if such blocks are all: factors go by once for each one.
     """
-    row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0].type)
+    row = scores.sizes[len(softmax.sizes)] * element_bytes(scores.outputs[0].type)
     tuning = target.tuning
     fitting = min(target.l2(tuning.attention_rows_l2), tuning.most_local_bytes // 2) // (2 * row)
     block = max(_block(scores), _block(mixed))
     if fitting < block:
         local = min(target.l2(tuning.attention_block_l2), tuning.most_local_bytes)
-        even = [rows for rows in range(1, block + 1) if nest.sizes[-1] % rows == 0]
+        even = [rows for rows in range(1, block + 1) if softmax.sizes[-1] % rows == 0]
         fitting = max(fitting, *[rows for rows in even if 2 * rows * row <= local], 0)
-    rows = min(nest.sizes[-1], fitting)
+    rows = min(softmax.sizes[-1], fitting)
     return rows // block * block if rows > block else rows
 
 
-def _block(op: tile.ContractOp) -> int:
+def _block(op: tile.ReduceOp) -> int:
     assert op.schedule is not None
     return op.schedule.mr.data
 
 
-def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
-    """Whether parts along these loops are evenly apart in every operand."""
-    read = op.mapped[: len(op.operands)]
-    forms = [offset(tensor(value), map_, op.sizes) for value, map_ in read]
-    return all(form.stride(dim) is not None for form in forms for dim in dims)
+def _is_cut(op: tile.ReduceOp, loops: range | AxisOrder) -> bool:
+    """Whether iterations of these loops are evenly apart in every operand."""
+    return is_cut_evenly(op.mapped[: len(op.operands)], op.sizes, dict.fromkeys(loops, 1))
 
 
-def _of_rows(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def _of_rows(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
     """The same product with its parallel loops in another order, for few rows at a time."""
     schedule = op.schedule
     assert schedule is not None

@@ -9,26 +9,24 @@ from math import lcm
 from types import MappingProxyType
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
-from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.dialects.tile.structured.fused import LineBuffer, follows, region
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     has_gaps,
-    indexed_dims,
-    part_stride,
+    is_cut_evenly,
     tensor,
 )
 from popgraph.passes.structured.analysis.size_flow import Ends, SizeFlow
+from popgraph.passes.structured.fusion.join import join
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
@@ -38,7 +36,7 @@ class FuseChannels(Pass):
     """
     Convolutions go along channel by channel with the depthwise ones that read them.
 
-    m = contract x; y = contract m  ->  y = chain along c step n { m = contract x; y = contract m }
+    m = contract x; y = contract m  ->  y = fused steps n { m = contract x; y = contract m }
 
     Where several `threads` are to share the work, only what is even work for them goes along.
     """
@@ -56,7 +54,7 @@ class FuseChannels(Pass):
         ending = SizeFlow.of_module(module).loops
         for graph in graphs_of(module):
             for op in list(graph.block.ops):
-                if isinstance(op, tile.ContractOp):
+                if tile.is_contraction(op):
                     found = pair_of(op, self.threads, self.target, ending)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
@@ -67,20 +65,17 @@ class FusionPlan:
     """How a pair runs: `step` channels at a time, and perhaps with a line buffer of some rows."""
 
     step: int
-    line_buffer: LineBufferAttr | None = None
-
-    @property
-    def splits(self) -> int:
-        """What threads may share of a few channels."""
-        return self.line_buffer.splits.data if self.line_buffer else 1
+    buffer: LineBuffer | None = None
+    splits: int = 1
+    """Into how many parts the rows of a line buffer fall, for threads to share."""
 
 
 @dataclass(frozen=True)
 class Pair:
     """A contraction and the only one that reads it, of which each channel needs one channel."""
 
-    first: tile.ContractOp
-    second: tile.ContractOp
+    first: tile.ReduceOp
+    second: tile.ReduceOp
     number: int
     """Which factor of the second one the result of the first is."""
     threads: int = 1
@@ -154,18 +149,12 @@ class Pair:
             return None
         buffer = target.l2(tuning.line_buffer_l2)
         for rows in range(tuning.most_buffered_rows, 0, -1):
-            found = LineBufferGeometry.of(self.first, self.second, map_, (made, read), rows)
+            found = LineBuffer.of(self.first, self.second, map_, (made, read), rows)
             if found is not None and self._local_bytes(step, found) <= buffer:
-                splits = self._splits(found, self.channels // step)
-                return FusionPlan(
-                    step,
-                    LineBufferAttr.of(
-                        producer_dim=made, consumer_dim=read, rows=rows, splits=splits
-                    ),
-                )
+                return FusionPlan(step, found, self._splits(found, self.channels // step))
         return None
 
-    def _splits(self, geometry: LineBufferGeometry, panels: int) -> int:
+    def _splits(self, geometry: LineBuffer, panels: int) -> int:
         """Into how many splits does an image fall, for threads to share?"""
         if self.threads < 2:
             return 1
@@ -176,28 +165,20 @@ class Pair:
             splits for splits in range(1, max(1, wanted) + 1) if geometry.steps % splits == 0
         )
 
-    def _local_bytes(self, step: int, geometry: LineBufferGeometry | None = None) -> int:
+    def _local_bytes(self, step: int, geometry: LineBuffer | None = None) -> int:
         (between,) = self.first.outputs
-        type_ = narrowed(tensor(between), self.along[0], step)
-        if geometry is not None:
-            type_ = narrowed(type_, geometry.loops[0], geometry.buffer_rows, halo=False)
+        type_ = region(tensor(between), {self.along[0]: step}, geometry)
         return prod(physical_shape(type_)) * element_bytes(between.type)
 
     def _is_cut_evenly(self, plan: FusionPlan) -> bool:
         """Whether pieces of the loops are evenly apart in all that they touch."""
         between = self.second.operands[self.number], *self.first.outputs
-        loops = zip(
-            (self.first, self.second),
-            self.along,
-            plan.line_buffer.loops if plan.line_buffer else (None, None),
-            strict=True,
-        )
+        parts = [{along: plan.step} for along in self.along]
+        for part, row in zip(parts, plan.buffer.loops if plan.buffer else (), strict=False):
+            part[row] = 1
         return all(
-            part_stride(value, map_, op.sizes, along, plan.step) is not None
-            and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
-            for op, along, row in loops
-            for value, map_ in op.mapped
-            if value not in between
+            is_cut_evenly([pair for pair in op.mapped if pair[0] not in between], op.sizes, part)
+            for op, part in zip((self.first, self.second), parts, strict=True)
         )
 
     def _read_again(self) -> int:
@@ -209,34 +190,27 @@ class Pair:
         )
 
     def join(self, plan: FusionPlan) -> None:
-        """Puts both into a chain at the place of the second."""
-        first, second = self.first, self.second
-        read = second.operands[self.number]
-        operands = [*first.operands, *(value for value in second.operands if value is not read)]
-        inputs = list(dict.fromkeys(operands))
-        body = Block(arg_types=[value.type for value in inputs])
-        chain = tile.ChainOp(
-            inputs, self.along, plan.step, body, second.outputs[0].type, plan.line_buffer
-        )
-        insert_made_for(second, chain)
-        own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
-        for op in (first, second):
-            copy = op.clone()
-            copy.operands = [own[operand] for operand in op.operands]
-            body.add_op(copy)
-            own[read] = copy.outputs[0]
-        body.add_op(tile.YieldOp(copy.outputs[0]))
-        chain.output.name_hint = second.outputs[0].name_hint
-        second.outputs[0].replace_all_uses_with(chain.output)
-        Rewriter.erase_op(second)
+        """Fuses both at the position of the second; views between them go."""
+        read = self.second.operands[self.number]
         while isinstance(view := read.owner, tile.ViewOp):
             read = view.source
+            view.output.replace_all_uses_with(read)
             Rewriter.erase_op(view)
-        Rewriter.erase_op(first)
+        both, buffer, along = (self.first, self.second), plan.buffer, self.along
+        if buffer is None:
+            join(both, (self.channels,), (plan.step,), [(loop,) for loop in along])
+            return
+        join(
+            both,
+            (self.channels, buffer.extents[1]),
+            (plan.step, buffer.rows),
+            list(zip(along, buffer.loops, strict=True)),
+            plan.splits,
+        )
 
 
 def pair_of(
-    second: tile.ContractOp,
+    second: tile.ReduceOp,
     threads: int,
     target: Target,
     ending: Mapping[Operation, Ends] = MappingProxyType({}),
@@ -251,18 +225,18 @@ def pair_of(
             first is not None
             and _is_plain(first)
             and first.sizes[channel_loop(first)] == second.sizes[along]
-            and follows(map_, channel_loop(first), second.sizes, along)
+            and follows(map_, [channel_loop(first)], [along], second.sizes)
             and list(second.operands).count(value) == 1
         ):
             return Pair(first, second, number, threads, target, ending.get(first, {}))
     return None
 
 
-def _maker(value: SSAValue) -> tile.ContractOp | None:
+def _maker(value: SSAValue) -> tile.ReduceOp | None:
     """The contraction that computes a value for one reader alone; views may rename it."""
     while value.has_one_use():
         owner = value.owner
-        if isinstance(owner, tile.ContractOp):
+        if tile.is_contraction(owner):
             halo = halo_of(tensor(value))
             return owner if halo is not None and halo.part < 0 else None
         if not isinstance(owner, tile.ViewOp) or owner.source.type != owner.output.type:
@@ -271,7 +245,7 @@ def _maker(value: SSAValue) -> tile.ContractOp | None:
     return None
 
 
-def _is_plain(op: tile.ContractOp) -> bool:
+def _is_plain(op: tile.ReduceOp) -> bool:
     """Whether the loops of a contraction can be those of a part of its channels."""
     return (
         op.schedule is not None
@@ -284,12 +258,12 @@ def _is_plain(op: tile.ContractOp) -> bool:
     )
 
 
-def channel_loop(op: tile.ContractOp) -> int:
+def channel_loop(op: tile.ReduceOp) -> int:
     """The loop that runs along vectors."""
     assert op.schedule is not None
     return op.schedule.n_dim.data
 
 
-def _lanes(op: tile.ContractOp) -> int:
+def _lanes(op: tile.ReduceOp) -> int:
     assert op.schedule is not None
     return op.schedule.nr

@@ -35,7 +35,7 @@ from popgraph.passes.structured.analysis.operand_maps import (
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
-Consumer = tile.MapOp | tile.ReduceOp | tile.ContractOp | tile.ScatterOp
+Consumer = tile.MapOp | tile.ReduceOp | tile.ScatterOp
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class FuseElementwise(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         found = [op for op in module.walk() if isinstance(op, Consumer)]
         # Contractions first: they can take in movements, as long as nothing else is part of them.
-        for op in sorted(found, key=lambda op: not isinstance(op, tile.ContractOp)):
+        for op in sorted(found, key=lambda op: not tile.is_contraction(op)):
             if op.parent is not None:
                 _fuse_into(op, self.tuning)
 
@@ -91,9 +91,7 @@ def view_looked_through(consumer: Consumer, reading: MappedOperands) -> Iterator
         map_ = through_view(view, reading.maps[number], reading.sizes, divided)
         if map_ is None:
             continue
-        if isinstance(consumer, tile.ContractOp) and not _worth_it(
-            view, reading.maps[number], map_
-        ):
+        if tile.is_contraction(consumer) and not _worth_it(view, reading.maps[number], map_):
             continue
         yield _replace(consumer, reading.replace(number, view.source, map_), [view])
 
@@ -110,7 +108,7 @@ def _is_shuffled(view: tile.ViewOp) -> bool:
 
 def _shared(consumer: Consumer) -> set[int]:
     """The loops of a contraction that neither rows nor vectors run along: sums, and groups."""
-    if not isinstance(consumer, tile.ContractOp):
+    if not tile.is_contraction(consumer):
         return set()
     sums = set(range(consumer.parallel_rank, len(consumer.sizes)))
     lhs, rhs = (map_.used_dims() for map_ in consumer.input_maps)
@@ -131,7 +129,7 @@ def producer_inlined(
             consumer, reading, number, tuning
         ):
             continue
-        if isinstance(consumer, tile.ContractOp):
+        if tile.is_contraction(consumer):
             moved = body_map(producer, reading, number)
             yield _replace(consumer, moved, [producer])
         else:
@@ -148,7 +146,7 @@ def body_map(producer: tile.MapOp, reading: MappedOperands, number: int) -> Mapp
 
 def epilogue_input_moved(consumer: Consumer) -> Iterator[Consumer]:
     """Extras of an epilogue are read through movements and views, too."""
-    if not isinstance(consumer, tile.ReduceOp | tile.ContractOp):
+    if not isinstance(consumer, tile.ReduceOp):
         return
     reading = mapped_epilogue_inputs(consumer)
     for number, value in enumerate(reading.values):
@@ -200,7 +198,7 @@ def may_inline(consumer: Consumer, reading: MappedOperands, number: int, tuning:
         return False
     if len(reading.values) + len(producer.maps) - 1 > tuning.most_inputs:
         return False
-    if isinstance(consumer, tile.ContractOp):
+    if tile.is_contraction(consumer):
         return is_movement(producer)
     if producer.tables and not isinstance(consumer, tile.MapOp):
         return False
@@ -223,7 +221,7 @@ def _finishes_a_sum(producer: tile.MapOp) -> bool:
     """Whether the work is better done where a contraction leaves its sums: see fuse-epilogue."""
     for value, map_ in zip(producer.mapped_inputs, producer.input_maps, strict=True):
         source = value.owner.source if isinstance(value.owner, tile.ViewOp) else value
-        made_of_sums = isinstance(source.owner, tile.ContractOp)
+        made_of_sums = tile.is_contraction(source.owner)
         if made_of_sums and reads_whole(tensor(value), map_, producer.sizes):
             return source.has_one_use()
     return False

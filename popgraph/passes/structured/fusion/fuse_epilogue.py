@@ -27,7 +27,7 @@ from popgraph.passes.structured.analysis.operand_maps import (
 from popgraph.passes.structured.analysis.permute_results import permute_results, read_in_order
 from popgraph.support.shapes import Shape, prod
 
-Reducer = tile.ContractOp | tile.ReduceOp
+Reducer = tile.ReduceOp
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def fuse_into_epilogue(op: tile.MapOp) -> None:
             continue  # a slice from the beginning reads only some of the elements
         if not _in_order(op, number):
             order = read_in_order(op.input_maps[number], op.sizes)
-            if view or order is None or not isinstance(reducer, tile.ContractOp):
+            if view or order is None or not tile.is_contraction(reducer):
                 continue
             reducer = permute_results(op, number, reducer, order)
         shape = tensor(reducer.outputs[0]).get_shape()

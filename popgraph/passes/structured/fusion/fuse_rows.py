@@ -1,27 +1,27 @@
-"""Fusion of reductions and maps over the same rows (softmax, norms) into one nest."""
+"""Fusion of reductions and maps over the same rows (softmax, norms)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured.nest import keeps_shared, readings
-from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.dialects.tile.structured.fused import keeps_leading, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.analysis.words import views_words
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
+from popgraph.passes.structured.fusion.join import is_convex, join, read_elsewhere
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
@@ -33,7 +33,7 @@ class FuseRows(Pass):
     """
     Softmax, norms and the like become one kernel: what shares its leading loops runs row by row.
 
-    y = reduce x; z = map (x, y)  ->  z = nest { y = reduce x; z = map (x, y) }
+    y = reduce x; z = map (x, y)  ->  z = fused { y = reduce x; z = map (x, y) }
     """
 
     name = "fuse-rows"
@@ -49,40 +49,44 @@ class FuseRows(Pass):
 
 
 def fuse(block: Block, target: Target) -> None:
-    """Makes nests of all reductions that have something to share their rows with."""
+    """Fuses all reductions with the operations that share their rows."""
     for reader in list(block.ops):
-        if isinstance(reader, Fusable):
+        if _is_fusable(reader):
             look_through_views(reader)
-    members: dict[Operation, Member] = {
-        op: Member(op, position)
+    members: dict[Operation, Candidate] = {
+        op: Candidate(op, position)
         for position, op in enumerate(block.ops)
-        if isinstance(op, Fusable) and is_dense(op) and not is_view(op)
+        if _is_fusable(op) and is_dense(op) and not is_view(op)
     }
     for op, member in members.items():
         if isinstance(op, tile.ReduceOp) and op.parent is block:
             group = grown(member, members, target)
             if len(group.members) > 1:
-                put_into_nest(group)
+                join(group.operations, group.rows, group.steps())
+
+
+def _is_fusable(op: Operation | None) -> TypeGuard[Fusable]:
+    return isinstance(op, Fusable) and not tile.is_contraction(op)
 
 
 def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
     """z = f(view x)  ->  z = f(x), as in fuse-elementwise: epilogues may have left views."""
     changed: Operation | None = reader
-    while isinstance(changed, Fusable):
+    while _is_fusable(changed):
         changed = next(view_looked_through(changed, mapped_inputs(changed)), None)
 
 
 def is_view(op: Fusable) -> bool:
-    """Whether a map costs nothing outside of a nest, where it is a view of what a nest stores."""
+    """Whether a map costs nothing if it stays a view of a stored result."""
     return isinstance(op, tile.MapOp) and views_words(op)
 
 
-class Member:
+class Candidate:
     """
     An operation, and what growing groups ask about it again and again.
 
-    Its maps and sizes stay what they are. Nests that are made meanwhile take the place of operands,
-    which belong to no group any more.
+    Its maps and sizes do not change. Operations fused meanwhile replace operands, which then belong
+    to no group.
     """
 
     def __init__(self, op: Fusable, position: int) -> None:
@@ -97,7 +101,7 @@ class Member:
             self._strays[shared] = [
                 value
                 for value, map_ in readings(self.op)
-                if not keeps_shared(map_, self.sizes, shared)
+                if not keeps_leading(map_, self.sizes, shared)
             ]
         return self._strays[shared]
 
@@ -128,7 +132,7 @@ def stand_apart(form: Linear, sizes: Shape, shared: int) -> bool:
 class Group:
     """Operations that begin with the same `shared` loops, in the order of the program."""
 
-    members: tuple[Member, ...]
+    members: tuple[Candidate, ...]
     shared: int
     target: Target
 
@@ -146,16 +150,6 @@ class Group:
         """What the group computes."""
         return [value for op in self.operations for value in op.results]
 
-    @property
-    def results(self) -> list[SSAValue]:
-        """What others read of it."""
-        operations = set[Operation](self.operations)
-        return [
-            value
-            for value in self.inside
-            if any(use.operation not in operations for use in value.uses)
-        ]
-
     def is_valid(self) -> bool:
         """Whether these operations can run row by row, and gain by it."""
         return (
@@ -168,9 +162,9 @@ class Group:
             and self._local_bytes() <= _most_local_bytes(self.target)
         )
 
-    def rows_together(self) -> int:
+    def steps(self) -> Shape:
         """
-        How many rows an iteration takes: a power of two, of which there are whole ones.
+        The rows that an iteration takes: a power of two that divides the last shared loop.
 
         Each operation goes over all of them before the next begins, so that no row waits for its
         own sums, and the lanes of several rows are added up together.
@@ -184,7 +178,7 @@ class Group:
         together = 1
         while 2 * together <= most and self.rows[-1] % (2 * together) == 0:
             together *= 2
-        return together
+        return (*[1] * (self.shared - 1), together)
 
     def _reads_own_rows(self) -> bool:
         inside = set(self.inside)
@@ -198,7 +192,7 @@ class Group:
         return row >= tuning.shortest_row and not few
 
     def _local_bytes(self) -> int:
-        results = set(self.results)
+        results = set(read_elsewhere(self.operations))
         return sum(
             prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value.type)
             for value in self.inside
@@ -206,7 +200,7 @@ class Group:
         )
 
 
-def grown(member: Member, members: Mapping[Operation, Member], target: Target) -> Group:
+def grown(member: Candidate, members: Mapping[Operation, Candidate], target: Target) -> Group:
     """The largest group around a reduction, found by taking in neighbours one by one."""
     group: Group | None = Group((member,), member.parallel_rank, target)
     while group is not None:
@@ -216,7 +210,7 @@ def grown(member: Member, members: Mapping[Operation, Member], target: Target) -
     return largest
 
 
-def neighbours(group: Group, members: Mapping[Operation, Member]) -> Iterator[Member]:
+def neighbours(group: Group, members: Mapping[Operation, Candidate]) -> Iterator[Candidate]:
     """What computes an operand of a member, or reads a result of one, not far away."""
     first = group.members[0].position
     operations = group.operations
@@ -238,10 +232,12 @@ def is_dense(op: Fusable) -> bool:
     return 0 not in op.sizes and not any(layout_of(tensor(value)) for value in op.results)
 
 
-def joined(group: Group, other: Member) -> Group | None:
+def joined(group: Group, other: Candidate) -> Group | None:
     """The group with another member, sharing as many loops as possible."""
     members = tuple(sorted((*group.members, other), key=lambda member: member.position))
-    if len(members) > group.target.tuning.most_row_operations or not is_convex(members):
+    if len(members) > group.target.tuning.most_row_operations:
+        return None
+    if not is_convex([member.op for member in members]):
         return None
     shared = range(min(group.shared, other.parallel_rank), 0, -1)
     return next(
@@ -249,61 +245,8 @@ def joined(group: Group, other: Member) -> Group | None:
     )
 
 
-def is_convex(members: tuple[Member, ...]) -> bool:
-    """Whether nothing else has to run between these operations."""
-    operations = [member.op for member in members]
-    inside, between = set[Operation](operations), set(dependants(operations))
-    return not any(operand.owner in between for op in inside for operand in op.operands)
-
-
-def dependants(operations: Sequence[Fusable]) -> Iterable[Operation]:
-    """What depends on these operations and stands between them, in order."""
-    inside = set[Operation](operations)
-    found: dict[Operation, None] = {}
-    op: Operation | None = operations[0]
-    while op is not None and op is not operations[-1]:
-        if op not in inside and any(
-            operand.owner in inside or operand.owner in found for operand in op.operands
-        ):
-            found[op] = None
-        op = op.next_op
-    return found
-
-
-def put_into_nest(group: Group) -> tile.NestOp:
-    """The members move into a nest at the place of the last; what reads them follows."""
-    operations = group.operations
-    last = operations[-1]
-    block = last.parent
-    assert block is not None
-    late = list(dependants(operations))
-    results, inside = group.results, set(group.inside)
-    inputs = list(
-        dict.fromkeys(
-            operand for op in operations for operand in op.operands if operand not in inside
-        )
-    )
-    body = Block(arg_types=[value.type for value in inputs])
-    types = [value.type for value in results]
-    nest = tile.NestOp(inputs, group.rows, body, types, group.rows_together())
-    insert_made_for(last, nest, at=InsertPoint.after(last))
-    arguments = dict(zip(inputs, body.args, strict=True))
-    for op in operations:
-        op.detach()
-        body.add_op(op)
-        op.operands = [arguments.get(operand, operand) for operand in op.operands]
-    for value, result in zip(results, nest.outputs, strict=True):
-        result.name_hint = value.name_hint
-        value.replace_uses_with_if(result, lambda use: use.operation.parent is not body)
-    body.add_op(tile.YieldOp(*results))
-    for reader in reversed(late):
-        reader.detach()
-        Rewriter.insert_op(reader, InsertPoint.after(nest))
-    return nest
-
-
 def _most_local_bytes(target: Target) -> int:
-    """What the local memory of a nest may take; a long row may leave L1, but not for memory."""
+    """What the local memory of fused rows may take; a long row may leave L1, but not for memory."""
     tuning = target.tuning
     long = min(target.l2(tuning.row_buffer_l2), tuning.most_local_bytes // 2)
     return max(target.l1(tuning.row_buffer_l1), long)

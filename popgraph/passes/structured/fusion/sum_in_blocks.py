@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import composed
-from popgraph.dialects.tile.structured.ops import element, yielded
+from popgraph.dialects.tile.structured.ops import element, indexed_dims, yielded
 from popgraph.dialects.value_types import set_type
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation, Pass
@@ -21,7 +21,6 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import (
     has_identity_epilogue,
-    indexed_dims,
     sum_type,
     tensor,
 )
@@ -72,8 +71,8 @@ class SumInBlocks(Pass):
         blocks = [found.order[dim] for dim in range(op.parallel_rank, len(op.sizes))]
         own = all(set(blocks) <= map_.used_dims() for map_ in sums.input_maps)
         terms = prod(sums.sizes[sums.parallel_rank :])
-        if sums.words:
-            terms *= WORDS[sums.words.data].count
+        if (words := sums.words) is not None:
+            terms *= WORDS[words.data].count
         elif terms > tuning.chain_terms:
             return False
         return own and terms >= tuning.least_block_terms
@@ -89,7 +88,7 @@ class PartialSums:
     """
 
     number: int
-    sums: tile.ContractOp
+    sums: tile.ReduceOp
     order: AxisOrder
 
     def join(self, op: tile.ReduceOp) -> None:
@@ -104,19 +103,18 @@ class PartialSums:
         if isinstance(between, tile.MapOp):
             reading = inline_producer(reading, self.number, between)
         plain = with_permuted_results(sums, self.order)
-        new = tile.ContractOp(
-            plain.lhs,
-            plain.rhs,
+        new = tile.ReduceOp(
+            plain.inputs,
             plain.input_maps,
             plain.sizes,
             op.parallel_rank,
+            list(plain.initial),
+            plain.detach_region(plain.body),
             op.epilogue.clone(),
             [element(value) for value in op.outputs],
             op.epilogue_inputs,
             op.epilogue_input_maps,
-            words=plain.words,
-            parts=plain.parts,
-            numbers=plain.numbers,
+            contracts=True,
             blocks=_blocks(reading, sums, len(op.sizes) - op.parallel_rank),
         )
         plain.erase()
@@ -128,7 +126,7 @@ class PartialSums:
                 erase_unused(unread)
 
 
-def _blocks(reading: MappedOperands, sums: tile.ContractOp, loops: int) -> tile.Blocks:
+def _blocks(reading: MappedOperands, sums: tile.ReduceOp, loops: int) -> tile.Blocks:
     """What is done to the sum of each block, with all that is read besides."""
     at = reading.values.index(sums.outputs[0])
     others = [number for number in range(len(reading.values)) if number != at]
@@ -156,7 +154,9 @@ def _added(op: tile.ReduceOp) -> tuple[SSAValue, SSAValue]:
 def _adds_up(op: tile.ReduceOp) -> bool:
     """Whether a reduction starts at zero and adds something that it has made of its inputs."""
     body = op.body.block
-    if len(op.outputs) != 1 or indexed_dims(body) or indexed_dims(op.epilogue.block):
+    if tile.is_contraction(op) or len(op.outputs) != 1:
+        return False
+    if indexed_dims(body) or indexed_dims(op.epilogue.block):
         return False
     (initial,), (total,) = op.initial, yielded(body)
     if not isinstance(initial, FloatAttr | IntegerAttr) or initial.value.data != 0:
@@ -172,14 +172,14 @@ def _partial_sums(op: tile.ReduceOp) -> Iterator[PartialSums]:
     added = _added(op)[1]
     for number, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True)):
         owner = value.owner
-        if isinstance(owner, tile.ContractOp):
+        if tile.is_contraction(owner):
             plain = added is op.body.block.args[number] and has_identity_epilogue(owner)
             if not plain and _is_partial(owner):
                 yield from _in_order(op, number, owner, map_)
         elif isinstance(owner, tile.MapOp) and value.has_one_use() and _is_inlined(owner):
             for inner, inner_map in zip(owner.inputs, owner.input_maps, strict=True):
                 sums = inner.owner
-                if not isinstance(sums, tile.ContractOp) or not has_identity_epilogue(sums):
+                if not tile.is_contraction(sums) or not has_identity_epilogue(sums):
                     continue
                 if _is_partial(sums):
                     found = composed(inner_map, map_, op.sizes)
@@ -191,7 +191,7 @@ def _is_inlined(op: tile.MapOp) -> bool:
     return len(op.outputs) == 1 and not op.tables and not indexed_dims(op.body.block)
 
 
-def _is_partial(sums: tile.ContractOp) -> bool:
+def _is_partial(sums: tile.ReduceOp) -> bool:
     """Whether a contraction is free to be one in blocks, and nobody else reads it."""
     free = sums.schedule is None and sums.block is None and sum_type(sums) is not None
     alone = len(sums.outputs) == 1 and sums.outputs[0].has_one_use()
@@ -199,7 +199,7 @@ def _is_partial(sums: tile.ContractOp) -> bool:
 
 
 def _in_order(
-    op: tile.ReduceOp, number: int, sums: tile.ContractOp, map_: AffineMap
+    op: tile.ReduceOp, number: int, sums: tile.ReduceOp, map_: AffineMap
 ) -> Iterator[PartialSums]:
     """Sums of which each loop is one of the reduction."""
     order = read_in_order(map_, op.sizes)

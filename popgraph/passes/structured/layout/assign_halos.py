@@ -34,10 +34,10 @@ from popgraph.passes.structured.analysis.operand_maps import (
 )
 from popgraph.support.shapes import Shape, prod
 
-Reader = tile.MapOp | tile.ReduceOp | tile.ContractOp
+Reader = tile.MapOp | tile.ReduceOp
 """What may read past the edge of an operand."""
 
-Maker = tile.MapOp | tile.ReduceOp | tile.ContractOp | tile.AssembleOp
+Maker = tile.MapOp | tile.ReduceOp | tile.AssembleOp
 """What writes its result into any layout."""
 
 
@@ -178,7 +178,7 @@ class Rectified:
         match owner:
             case tile.MapOp() if _is_rectified(owner.body.block, value):
                 return True
-            case tile.ReduceOp() | tile.ContractOp() if _is_rectified(owner.epilogue.block, value):
+            case tile.ReduceOp() if _is_rectified(owner.epilogue.block, value):
                 return True
             case tile.AssembleOp() if not _is_zero(owner.fill):
                 return False
@@ -275,7 +275,7 @@ def _can_be_made_with_halo(value: SSAValue) -> bool:
 def _reads_layouts(op: Operation, number: int) -> bool:
     if isinstance(op, tile.MapOp | tile.ScatterOp):
         return number < len(op.inputs)
-    return isinstance(op, tile.ReduceOp | tile.ContractOp | tile.AssembleOp)
+    return isinstance(op, tile.ReduceOp | tile.AssembleOp)
 
 
 def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:

@@ -73,7 +73,7 @@ def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
     an order that the result leaves: read and written by the map, they are gone through once.
     """
     for op in list(block.ops):
-        if isinstance(op, tile.ContractOp) and op.outputs[0] in orders:
+        if tile.is_contraction(op) and op.outputs[0] in orders:
             (result,) = op.outputs
             shape = tensor(result).get_shape()
             if any(
@@ -100,11 +100,11 @@ class _Rewriting:
     def rewrite(self, block: Block) -> None:
         for op in list(block.ops):
             match op:
-                case tile.MapOp() | tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
+                case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
                     if op in self._apart:
                         self._restore(op, range(2))
                     self._structured(op)
-                    if isinstance(op, tile.ContractOp) and not self.orders.keys().isdisjoint(
+                    if tile.is_contraction(op) and not self.orders.keys().isdisjoint(
                         [op.lhs, op.rhs, *op.outputs]
                     ):
                         self._move_vector_axis_last(op)
@@ -158,7 +158,7 @@ class _Rewriting:
                 lookup.operands = [argument, *(indices[axis] for axis in order)]
         return left
 
-    def _move_vector_axis_last(self, op: tile.ContractOp) -> None:
+    def _move_vector_axis_last(self, op: tile.ReduceOp) -> None:
         """
         The axis of weights comes last that results or activations have last, if both have it.
 
@@ -179,13 +179,13 @@ class _Rewriting:
                 self._move_last(op, number, len(op.sizes) - 1)
 
     @staticmethod
-    def _innermost(op: tile.ContractOp, map_: AffineMap) -> set[int]:
+    def _innermost(op: tile.ReduceOp, map_: AffineMap) -> set[int]:
         """The loop that alone goes over the last axis of an operand, if there is one."""
         loops = ({d for d in index.used_dims() if op.sizes[d] > 1} for index in map_.results[::-1])
         found = next(filter(None, loops), set[int]())
         return found if len(found) == 1 else set()
 
-    def _move_last(self, op: tile.ContractOp, number: int, dim: int) -> None:
+    def _move_last(self, op: tile.ReduceOp, number: int, dim: int) -> None:
         """The axis of a factor that a loop alone goes over becomes its last one."""
         value, map_ = op.operands[number], op.input_maps[number]
         expression = AffineExpr.dimension(dim)
@@ -203,7 +203,7 @@ class _Rewriting:
     def _reductions(self, op: tile.Structured) -> list[int]:
         """The reduction loops, those innermost that step over neighbours in memory."""
         dims = list(range(op.parallel_rank, len(op.sizes)))
-        if not isinstance(op, tile.ContractOp):
+        if not tile.is_contraction(op):
             return dims
         last = set[int]()
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True):

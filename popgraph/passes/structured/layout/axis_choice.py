@@ -10,14 +10,14 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.dialects.tile.affine import offset
-from popgraph.dialects.tile.structured.nest import readings
+from popgraph.dialects.tile.structured.fused import readings
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import is_movement
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
 
-Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
+Computed = tile.MapOp | tile.ReduceOp
 """What writes its results in any order of their axes."""
 
 
@@ -31,14 +31,14 @@ def chosen(
     """
     orders: dict[SSAValue, AxisOrder] = {}
     for op in block.ops:
-        if isinstance(op, tile.ContractOp):
+        if tile.is_contraction(op):
             for value, order in wishes(op, tuning):
                 if _is_free(value):
                     _spread(value, order, orders, apart)
     return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
 
 
-def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, AxisOrder]]:
+def wishes(op: tile.ReduceOp, tuning: Tuning) -> Iterator[tuple[SSAValue, AxisOrder]]:
     """
     What a contraction of an activation with weights is best at.
 
@@ -62,13 +62,13 @@ def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, Axis
             yield value, (*others, *channels)
 
 
-def activation_of(op: tile.ContractOp) -> int | None:
+def activation_of(op: tile.ReduceOp) -> int | None:
     """Which factor meets weights; None where both do, or none."""
     weights = [is_weight(value) for value in (op.lhs, op.rhs)]
     return None if sum(weights) != 1 else weights.index(False)
 
 
-def runs_along_pixels(op: tile.ContractOp, tuning: Tuning) -> bool:
+def runs_along_pixels(op: tile.ReduceOp, tuning: Tuning) -> bool:
     """Whether results have few channels, and many pixels that stand side by side as they come."""
     number, last = activation_of(op), op.parallel_rank - 1
     if number is None or op.words is not None or not tuning.fills_vectors(op.sizes[last]):
@@ -86,9 +86,9 @@ def along_pixels(block: Block, tuning: Tuning) -> frozenset[Operation]:
 
     They have enough products to make up for a copy with the pixels side by side.
     """
-    readers = dict[SSAValue, list[tile.ContractOp]]()
+    readers = dict[SSAValue, list[tile.ReduceOp]]()
     for op in block.ops:
-        if isinstance(op, tile.ContractOp) and runs_along_pixels(op, tuning):
+        if tile.is_contraction(op) and runs_along_pixels(op, tuning):
             readers.setdefault(op.operands[activation_of(op) or 0], []).append(op)
     return frozenset(
         op
@@ -180,7 +180,7 @@ def _keeps_step(
     """
     if value in _parallel(op):
         return True
-    if not isinstance(op, tile.ContractOp) or op in apart:
+    if not tile.is_contraction(op) or op in apart:
         return False
     factors = op.lhs, op.rhs
     return any(
@@ -200,7 +200,7 @@ def _parallel(op: Computed | tile.AssembleOp) -> list[SSAValue]:
     if isinstance(op, tile.AssembleOp):
         return [*op.pieces, op.output]
     found = list(readings(op))
-    if isinstance(op, tile.ContractOp):
+    if tile.is_contraction(op):
         found = found[2:]
     loops = op.parallel_rank
     beside = [value for value, map_ in found if map_ is not None and _walks_along(map_, loops)]

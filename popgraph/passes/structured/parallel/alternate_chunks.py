@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, PrepareOp, graphs_of
-from popgraph.dialects.tile import ContractOp, ViewOp
+from popgraph.dialects.tile import ReduceOp, ViewOp, is_contraction
 from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -50,10 +50,10 @@ class AlternateChunks(Pass):
     def _alternate(self, call: CallLoopOp, body: GraphOp) -> None:
         constant = set(_constant(call, body))
         for op in kernels_of(body):
-            if isinstance(op, ContractOp) and op.schedule is not None:
+            if is_contraction(op) and op.schedule is not None:
                 self._cut(op, constant)
 
-    def _cut(self, op: ContractOp, constant: set[SSAValue]) -> None:
+    def _cut(self, op: ReduceOp, constant: set[SSAValue]) -> None:
         """Chunks of which L2 holds a few, where it cannot hold all of what is read once."""
         what, tuning = parallel_loops_of(op, self.target), self.target.tuning
         held = self.target.l2(tuning.alternating_l2)
@@ -78,7 +78,7 @@ def _constant(call: CallLoopOp, body: GraphOp) -> Iterator[SSAValue]:
     yield from found
 
 
-def _is_read_once(op: ContractOp, factor: SSAValue) -> bool:
+def _is_read_once(op: ReduceOp, factor: SSAValue) -> bool:
     """Whether all products with an element of a factor belong to one register tile."""
     assert op.schedule is not None
     products = prod(op.sizes) // prod(tensor(factor).get_shape())

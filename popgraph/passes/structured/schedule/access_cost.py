@@ -109,7 +109,7 @@ class Reads:
 
     def __init__(
         self,
-        op: tile.ContractOp,
+        op: tile.ReduceOp,
         order: Order,
         factor: int,
         packed: LayoutAttr | None,

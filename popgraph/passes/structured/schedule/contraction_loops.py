@@ -40,7 +40,7 @@ class ContractionLoops:
     """The loops that end at a size of the call."""
 
     @staticmethod
-    def of(op: tile.ContractOp, running: Iterable[int] = ()) -> ContractionLoops:
+    def of(op: tile.ReduceOp, running: Iterable[int] = ()) -> ContractionLoops:
         values, maps = zip(*op.mapped, strict=True)
         types = [tensor(value) for value in values]
         return ContractionLoops(
@@ -54,7 +54,7 @@ class ContractionLoops:
         )
 
 
-def set_loops(op: tile.ContractOp, new: ContractionLoops) -> None:
+def set_loops(op: tile.ReduceOp, new: ContractionLoops) -> None:
     """Gives a contraction these loops, by views of operands and results."""
     inputs = len(op.operands)
     for number, value in enumerate(op.operands):
@@ -72,7 +72,7 @@ def set_loops(op: tile.ContractOp, new: ContractionLoops) -> None:
             _reshape_result(op, result, shape)
 
 
-def _reshape_result(op: tile.ContractOp, result: OpResult, shape: Shape) -> None:
+def _reshape_result(op: tile.ReduceOp, result: OpResult, shape: Shape) -> None:
     """Gives a result another shape, and its readers a view of the shape that it had."""
     type_, readers = tensor(result), tuple(result.uses)
     assert layout_of(type_) is None, "what has a layout keeps its loops"

@@ -18,7 +18,7 @@ MOST_NAMED = 5
 """Contractions of a model that an error lists."""
 
 
-def contraction_text(op: tile.ContractOp, fixed: Sequence[bool]) -> str:
+def contraction_text(op: tile.ReduceOp, fixed: Sequence[bool]) -> str:
     """
     What a contraction does, whatever it is called and whatever is done to its sums.
 
@@ -92,7 +92,7 @@ class Overrides:
             self._by_which[status.override.which] = status
         self._met: dict[str, str] = {}
 
-    def about(self, op: tile.ContractOp, fixed: Sequence[bool]) -> Iterator[OverrideStatus]:
+    def about(self, op: tile.ReduceOp, fixed: Sequence[bool]) -> Iterator[OverrideStatus]:
         """The overrides of one contraction; that of its name comes first."""
         if not self._by_which:
             return

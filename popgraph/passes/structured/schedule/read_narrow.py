@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, ModuleOp, f32
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, ModuleOp, f32
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import Rewriter
@@ -15,14 +16,14 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import reads_whole, selection
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.scalars import widens
-from popgraph.dialects.tile.structured.contract import parts_of
-from popgraph.dialects.tile.structured.ops import element, maps_attribute, yielded
+from popgraph.dialects.tile.scalars import widening, widens
+from popgraph.dialects.tile.structured.ops import element, indexed_dims, maps_attribute, yielded
+from popgraph.dialects.tile.structured.product import copied
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import erase_unused
+from popgraph.passes.structured.analysis.operand_maps import erase_unused, moved
 from popgraph.passes.structured.analysis.panels import split_map, split_sizes
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -49,12 +50,12 @@ class ReadNarrow(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if not isinstance(op, tile.ContractOp) or op.schedule is not None:
+            if not tile.is_contraction(op) or op.schedule is not None:
                 continue
-            if op.parts is None and not read_parts(op) and op.words is None:
+            if not op.finds_factors and not read_parts(op):
                 self._read_narrow(op)
 
-    def _read_narrow(self, op: tile.ContractOp) -> None:
+    def _read_narrow(self, op: tile.ReduceOp) -> None:
         if _uses(op) > self.target.tuning.most_narrow_uses:
             return
         views, wide = list[tile.ViewOp](), op.rhs.owner
@@ -68,15 +69,16 @@ class ReadNarrow(Pass):
             seen = tile.ViewOp(narrow, tensor(view.output).get_shape())
             insert_made_for(view, seen)
             narrow = seen.output
-        op.operands[1] = narrow
+        _read_from(op, narrow, _widened)
         for unread in (*views, wide):
             erase_unused(unread)
 
 
-def read_parts(op: tile.ContractOp) -> bool:
+def read_parts(op: tile.ReduceOp) -> bool:
     """
-    y = contract x, (parts of w)  ->  y = contract x, w ... parts
+    y = contract x, (f(w, i) at index i)  ->  y = contract x, w ... body: f(w, i)
 
+    Only where f takes bits out of an element of w, at one index that w is not read at.
     The loop over the numbers of w becomes one over its elements, and one over their parts.
     """
     value, first = _counted_from(op.rhs)
@@ -86,13 +88,16 @@ def read_parts(op: tile.ContractOp) -> bool:
     if not isinstance(found, tile.MapOp) or len(found.outputs) != 1 or len(found.operands) != 1:
         return False
     (end,) = yielded(found.body.block)
-    parts = parts_of(end, found.body.block.args[0])
-    if parts is None or layout_of(tensor(op.rhs)) or layout_of(tensor(source)):
+    indexed = indexed_dims(found.body.block)
+    if len(indexed) != 1 or not all(isinstance(one, _BITS) for one in found.body.block.ops):
         return False
-    if first is not None and not _is_code(parts):
+    if layout_of(tensor(op.rhs)) or layout_of(tensor(source)):
         return False
-    axis, count = parts.dim.data - 1, found.sizes[parts.dim.data]
-    rest = [dim for dim in range(len(found.sizes)) if dim != parts.dim.data]
+    if first is not None and _codes(end) is None:
+        return False
+    (dim,) = indexed
+    axis, count = dim - 1, found.sizes[dim]
+    rest = [other for other in range(len(found.sizes)) if other != dim]
     shape = tensor(found.inputs[0]).get_shape()
     numbers = (*shape[:axis], shape[axis] * count, *shape[axis + 1 :])
     result = op.input_maps[1].results[axis] if tensor(op.rhs).get_shape() == numbers else None
@@ -103,12 +108,8 @@ def read_parts(op: tile.ContractOp) -> bool:
     if loop < op.blocked_rank or any(loop in other.used_dims() for other in others):
         return False
     _split_loop(op, loop, axis, count)
-    op.properties["parts"] = tile.PartsAttr.of(**parts.numbers | {"dim": loop + 1})
-    if first is not None:
-        values = [FloatAttr(first + code, f32) for code in range(parts.mask.data + 1)]
-        op.properties["numbers"] = ArrayAttr(values)
     last = op.rhs.owner
-    op.operands[1] = found.inputs[0]
+    _read_from(op, found.inputs[0], partial(_part, found.body.block, loop + 1, first))
     assert isinstance(last, Operation)
     erase_unused(last)
     return True
@@ -130,10 +131,63 @@ def _counted_from(value: SSAValue) -> tuple[SSAValue, float | None]:
     return (made.inputs[0], first) if end.owner.input in made.body.block.args else (value, None)
 
 
-def _is_code(parts: tile.PartsAttr) -> bool:
-    """Whether parts are all numbers of so many bits, and so few that a table has them."""
-    bits, mask = parts.bits.data, parts.mask.data
-    return bits <= NIBBLE and mask == (1 << bits) - 1
+_BITS = (
+    *(tile.IndexOp, tile.YieldOp, arith.IndexCastOp, arith.ConstantOp),
+    *(arith.MuliOp, arith.ShRSIOp, arith.AndIOp),
+)
+"""Operations that take bits out of an element."""
+
+
+def _codes(part: SSAValue) -> tuple[SSAValue, int] | None:
+    """The value whose lowest bits a part is, and of how many numbers: so few that a table pays."""
+    op = part.owner
+    if isinstance(op, arith.AndIOp) and isinstance(op.rhs.owner, arith.ConstantOp):
+        mask = op.rhs.owner.value
+        if isinstance(mask, IntegerAttr) and mask.value.data in _MASKS:
+            return op.lhs, mask.value.data + 1
+    return None
+
+
+_MASKS = frozenset((1 << bits) - 1 for bits in range(1, NIBBLE + 1))
+
+
+def _read_from(
+    op: tile.ReduceOp, stored: SSAValue, write: Callable[[Block, SSAValue], SSAValue]
+) -> None:
+    """Reads the right factor from where it is stored; `write` finds in the body what it was."""
+    old, kinds = op.body.block, [argument.type for argument in op.body.block.args]
+    body = Block(arg_types=[kinds[0], element(stored), kinds[2]])
+    lhs, rhs, total = body.args
+    factor = write(body, rhs)
+    body.add_op(tile.YieldOp(*moved(body, old, [lhs, factor, total])))
+    op.body.detach_block(old)
+    old.erase()
+    op.body.add_block(body)
+    op.operands[1] = stored
+
+
+def _widened(body: Block, value: SSAValue) -> SSAValue:
+    wide = widening(value, f32)
+    body.add_op(wide)
+    return wide.results[0]
+
+
+def _part(found: Block, loop: int, first: float | None, body: Block, stored: SSAValue) -> SSAValue:
+    """
+    What `found` takes out of an element, at the index along a loop.
+
+    With `first`, it is the number of one of as many floats, which begin there.
+    """
+    values: dict[SSAValue, SSAValue] = {found.args[0]: stored}
+    (end,) = yielded(found)
+    codes = _codes(end) if first is not None else None
+    if codes is None or first is None:
+        return copied(body, end, values, lambda _: loop)
+    index, count = codes
+    numbers = ArrayAttr([FloatAttr(first + code, f32) for code in range(count)])
+    pick = tile.PickOp(numbers, copied(body, index, values, lambda _: loop))
+    body.add_op(pick)
+    return pick.result
 
 
 def _kept(dims: Sequence[int], rank: int) -> AffineMap:
@@ -141,7 +195,7 @@ def _kept(dims: Sequence[int], rank: int) -> AffineMap:
     return AffineMap(rank, 0, selection(dims).results)
 
 
-def _split_loop(op: tile.ContractOp, loop: int, axis: int, count: int) -> None:
+def _split_loop(op: tile.ReduceOp, loop: int, axis: int, count: int) -> None:
     """A loop of the reduction as one over elements of the right factor, and one over parts."""
     lhs, rhs = (split_map(map_, loop, count) for map_ in op.input_maps)
     results = list(rhs.results)
@@ -150,7 +204,7 @@ def _split_loop(op: tile.ContractOp, loop: int, axis: int, count: int) -> None:
     op.properties["domain"] = IntsAttr.of(split_sizes(op.sizes, loop, count))
 
 
-def _uses(op: tile.ContractOp) -> int:
+def _uses(op: tile.ReduceOp) -> int:
     """How many results an element of the right factor is a part of."""
     used = op.input_maps[1].used_dims()
     outer = op.sizes[: op.parallel_rank]

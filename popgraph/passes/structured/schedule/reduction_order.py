@@ -33,7 +33,7 @@ class Order:
         return next(reversed(self.reductions), None)
 
 
-def orders(op: tile.ContractOp, terms: int) -> Iterator[Order]:
+def orders(op: tile.ReduceOp, terms: int) -> Iterator[Order]:
     """
     The order as it is; and for windows that slide, one in which they are not innermost.
 

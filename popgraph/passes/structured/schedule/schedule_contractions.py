@@ -16,14 +16,14 @@ from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of, with_layout
 from popgraph.dialects.tile.running import running_of, set_running
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.dialects.tile.structured.ops import indexed_dims, maps_attribute
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.decisions import Decisions, KnownDecisions
-from popgraph.passes.structured.analysis.loops import indexed_dims, sum_type, tensor
+from popgraph.passes.structured.analysis.loops import sum_type, tensor
 from popgraph.passes.structured.analysis.size_flow import SizeFlow
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
@@ -77,7 +77,7 @@ class ScheduleContractions(Pass):
             read=lambda op, text: read_candidate(op, text, self.target),
         )
 
-        def decide(op: tile.ContractOp, fixed: tuple[bool, bool]) -> Candidate | None:
+        def decide(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> Candidate | None:
             return self._decided(op, fixed, overrides, possible, chosen)
 
         near = self.target.tuning.near_contractions if self.memory_first else None
@@ -88,7 +88,7 @@ class ScheduleContractions(Pass):
 
     def _decided(
         self,
-        op: tile.ContractOp,
+        op: tile.ReduceOp,
         fixed: tuple[bool, bool],
         overrides: Overrides,
         possible: Decisions[list[Candidate]],
@@ -118,7 +118,7 @@ class ScheduleContractions(Pass):
 
 def choose_schedules(
     module: ModuleOp,
-    chooser: Callable[[tile.ContractOp, Sequence[Candidate]], Candidate | None],
+    chooser: Callable[[tile.ReduceOp, Sequence[Candidate]], Candidate | None],
     target: Target,
 ) -> None:
     """
@@ -128,7 +128,7 @@ def choose_schedules(
     contractions for which the function gives None. It is not called where only plain loops will do.
     """
 
-    def decide(op: tile.ContractOp, fixed: tuple[bool, bool]) -> Candidate | None:
+    def decide(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> Candidate | None:
         possible = candidates(op, fixed, target)
         return chooser(op, possible) if possible else None
 
@@ -137,21 +137,21 @@ def choose_schedules(
 
 def _schedule(
     module: ModuleOp,
-    decide: Callable[[tile.ContractOp, tuple[bool, bool]], Candidate | None],
+    decide: Callable[[tile.ReduceOp, tuple[bool, bool]], Candidate | None],
     near: int | None = None,
 ) -> None:
     """Applies what is decided about each contraction that has no schedule yet."""
     packed = Packed(near)
     constants = Constants()
     for op in list(module.walk()):
-        if isinstance(op, tile.ContractOp) and op.schedule is None:
+        if tile.is_contraction(op) and op.schedule is None:
             candidate = decide(op, constants.factors(op))
             if candidate is not None:
                 _apply(op, candidate, packed)
         constants.note(op)
 
 
-def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Candidate | None:
+def choose(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> Candidate | None:
     """
     The cheapest schedule by estimate; None when plain loops are as good.
 
@@ -166,12 +166,12 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Can
     return best
 
 
-def spelled_candidate(op: tile.ContractOp, made: Candidate | None, target: Target) -> str:
+def spelled_candidate(op: tile.ReduceOp, made: Candidate | None, target: Target) -> str:
     """A choice as text: the cycles of its estimate, and how the contraction runs."""
     return f"{made.cycles!r} {spec_of(op, made, target)}" if made else PLAIN
 
 
-def read_candidate(op: tile.ContractOp, text: str, target: Target) -> Candidate | None:
+def read_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate | None:
     """The choice that `spelled_candidate` wrote, without an estimate; else ValueError."""
     if text == PLAIN:
         return None
@@ -189,7 +189,7 @@ def read_candidate(op: tile.ContractOp, text: str, target: Target) -> Candidate 
     raise ValueError(f"the contraction cannot run as {words!r}")
 
 
-def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
+def candidates(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
     """
     All that can be chosen; nothing where only plain loops will do.
 
@@ -213,14 +213,14 @@ def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) ->
     ]
 
 
-def _blocks_read_lanes(op: tile.ContractOp, dim: int) -> bool:
+def _blocks_read_lanes(op: tile.ReduceOp, dim: int) -> bool:
     """Whether what finishes the sums of blocks is contiguous along a loop, or the same."""
     sizes = op.sizes[: op.blocked_rank]
     read = zip(op.block_inputs, op.block_input_maps, strict=True)
     return all(offset(tensor(value), map_, sizes).stride(dim) in (0, 1) for value, map_ in read)
 
 
-def operand_layouts(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
+def operand_layouts(op: tile.ReduceOp, target: Target) -> Iterator[Reads]:
     """In each order, each factor along vectors, the other one as it is or packed."""
     for order in orders(op, target.tuning.chain_terms):
         for factor in (0, 1):
@@ -228,7 +228,7 @@ def operand_layouts(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
                 yield Reads(op, order, factor, packed, target)
 
 
-def plain_cycles(op: tile.ContractOp, target: Target) -> float:
+def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
     """Cycles of a contraction without a schedule: products * plain_cycles / lanes, or scalars."""
     kind = sum_type(op)
     tuning, vector_bytes = target.tuning, target.machine.vector_bytes
@@ -238,7 +238,7 @@ def plain_cycles(op: tile.ContractOp, target: Target) -> float:
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
     scalar = prod(op.sizes) * tuning.plain_cycles / 2
-    if op.words is not None or op.parts is not None:  # Plain loops take them one by one.
+    if op.words is not None or op.finds_factors:  # Plain loops take them one by one.
         return scalar
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
@@ -277,7 +277,7 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
 
 
 def _scalar_layouts(
-    op: tile.ContractOp, order: Order, factor: int, target: Target
+    op: tile.ReduceOp, order: Order, factor: int, target: Target
 ) -> Iterator[LayoutAttr | None]:
     """
     The ways to have the scalars of `factor`: as they are, or with their terms side by side.
@@ -380,7 +380,7 @@ class Packed:
         """The next contraction."""
         self._contractions += 1
 
-    def of(self, op: tile.ContractOp, value: SSAValue, layout: LayoutAttr) -> SSAValue:
+    def of(self, op: tile.ReduceOp, value: SSAValue, layout: LayoutAttr) -> SSAValue:
         """
         The value in this layout.
 
@@ -396,7 +396,7 @@ class Packed:
         return found
 
 
-def _apply(op: tile.ContractOp, candidate: Candidate, packed: Packed) -> None:
+def _apply(op: tile.ReduceOp, candidate: Candidate, packed: Packed) -> None:
     """Packs the factors and writes the schedule down."""
     packed.begin()
     if candidate.numbers["k_outer"]:

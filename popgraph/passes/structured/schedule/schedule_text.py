@@ -19,7 +19,7 @@ ALIKE = 2
 """So many candidates that differ in their vectors and blocks only are worth a look."""
 
 
-def spec_of(op: tile.ContractOp, candidate: Candidate, target: Target) -> ScheduleSpec:
+def spec_of(op: tile.ReduceOp, candidate: Candidate, target: Target) -> ScheduleSpec:
     """A candidate in words."""
     order = list(orders(op, target.tuning.chain_terms)).index(candidate.order)
     packed = candidate.layout is not None
@@ -33,7 +33,7 @@ def spec_of(op: tile.ContractOp, candidate: Candidate, target: Target) -> Schedu
 
 
 def matching_candidate(
-    op: tile.ContractOp, spec: ScheduleSpec, found: Iterable[Candidate], target: Target
+    op: tile.ReduceOp, spec: ScheduleSpec, found: Iterable[Candidate], target: Target
 ) -> Candidate:
     """The candidate that a spec describes; ValueError says why there is none."""
     wanted = ScheduleAttr.of_text(spec.schedule).numbers

@@ -47,14 +47,14 @@ class SettleLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants, flow = Constants(), SizeFlow.of_module(module)
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.schedule is None:
+            if tile.is_contraction(op) and op.schedule is None:
                 running = flow.loops.get(op, {})
                 settle_loops(op, constants.factors(op), self.target, running)
             constants.note(op)
 
 
 def settle_loops(
-    op: tile.ContractOp, fixed: tuple[bool, bool], target: Target, running: Iterable[int] = ()
+    op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target, running: Iterable[int] = ()
 ) -> None:
     """
     Gives a contraction the loops that its schedule is about.

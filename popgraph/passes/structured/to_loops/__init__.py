@@ -26,8 +26,8 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.blocks import take_apart
 from popgraph.passes.structured.to_loops.kernel_functions import (
     Functions,
-    is_nested,
     kernels_of,
+    outermost,
     runs_once,
 )
 from popgraph.support.cache_files import digest
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
     from popgraph.passes.structured.to_loops.emit.emitter import Emitter
 
-__all__ = ["StructuredToLoops", "emitter_of", "is_nested", "kernels_of", "parallel_loops_of"]
+__all__ = ["StructuredToLoops", "emitter_of", "kernels_of", "outermost", "parallel_loops_of"]
 
 
 def emitter_of(op: Operation, target: Target) -> Emitter:
@@ -76,7 +76,7 @@ class StructuredToLoops(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp) and op.block is not None and op.schedule is None:
+            if tile.is_contraction(op) and op.block is not None and op.schedule is None:
                 take_apart(op)
         structures, functions = StructuralHasher(moved_to_start), Functions(module)
         known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -12,7 +13,8 @@ from popgraph.dialects.tile.cut import chunks_of
 from popgraph.dialects.tile.loops.known import Kernel
 from popgraph.dialects.tile.loops.ops import kernel_arguments
 from popgraph.dialects.tile.running import ends_of
-from popgraph.passes.structured.analysis.loops import has_gaps, indexed_dims
+from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.passes.structured.analysis.loops import has_gaps
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.copy.assemble import AssembleLoops
@@ -33,11 +35,9 @@ from popgraph.passes.structured.to_loops.elementwise.suppress import SuppressLoo
 from popgraph.passes.structured.to_loops.elementwise.top_k import TopKLoops
 from popgraph.passes.structured.to_loops.emit.access import spans
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
-from popgraph.passes.structured.to_loops.emit.equal_inputs import merge_equal_inputs
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
-from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
-from popgraph.passes.structured.to_loops.fused.nest import NestLoops
+from popgraph.passes.structured.to_loops.fused import FusedLoops
 from popgraph.passes.structured.to_loops.kernel_functions import describe, runs_once
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import TransformLoops
@@ -46,8 +46,7 @@ from popgraph.support.tuning import Target
 
 EMITTERS: Mapping[type[Operation], Callable[[Any, Target], Emitter]] = {
     tile.WinogradOp: WinogradLoops,
-    tile.NestOp: NestLoops,
-    tile.ChainOp: ChainLoops,
+    tile.FusedOp: FusedLoops,
     tile.ScatterOp: ScatterLoops,
     tile.TopKOp: TopKLoops,
     tile.PositionsOp: PositionsLoops,
@@ -69,9 +68,9 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
     match op:
         case tile.MapOp():
             return MapLoops(op, target, once=runs_once(op))
-        case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
+        case tile.ReduceOp() if op.schedule and not indexed_dims(op.epilogue.block):
             return ContractLoops(op, op.schedule, target)
-        case tile.ReduceOp() | tile.ContractOp():
+        case tile.ReduceOp():
             return ReduceLoops(op, target)
         case tile.PackOp() | tile.UnpackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
@@ -93,13 +92,19 @@ def kernel_of(
     """
     The kernel of an operation, with one body for all chunks of its cut.
 
+    A tensor is one memory, however often the operation reads it: compilers of C then see which of
+    its loads are neighbours.
+
     `sizes` are the memories of the sizes at which its loops end, see `running`.
     """
     emitter = emitter_of(op, target)
-    body = Block(arg_types=kernel_arguments([*emitter.inputs, *sizes], emitter.outputs))
+    read = list(dict.fromkeys(emitter.inputs))
+    body = Block(arg_types=kernel_arguments([*read, *sizes], emitter.outputs))
     chunk, *memories = body.args
-    writer, count = Writer(body, target), len(emitter.inputs)
-    inputs, outputs = memories[:count], memories[count + len(sizes) :]
+    writer, count = Writer(body, target), len(read)
+    memory_of = dict(zip(read, memories, strict=False))
+    inputs = [memory_of[value] for value in emitter.inputs]
+    outputs = memories[count + len(sizes) :]
     ends = zip(ends_of(op), memories[count:], strict=False)
     writer.sizes = {number: writer.size(memory) for number, memory in ends}
     if not emitter.covers_memory:
@@ -108,7 +113,17 @@ def kernel_of(
     parts = spans(writer, emitter.groups, emitter.cut, chunk, writer.sizes)
     emitter.write(Body(writer, inputs, outputs, parts))
     writer.close()
-    read, inplace = merge_equal_inputs(body, emitter.inputs, emitter.inplace)
-    operands = [*op.operands]
-    numbers = [operands.index(value) for value in read]
-    return Kernel(describe(body), numbers, chunks_of(emitter.cut), inplace), body
+    numbers = [list(op.operands).index(value) for value in read]
+    return Kernel(describe(body), numbers, chunks_of(emitter.cut), _in_place(emitter, read)), body
+
+
+def _in_place(emitter: Emitter, read: Sequence[SSAValue]) -> list[tuple[int, int]]:
+    """The inputs, by number in `read`, and results that may share memory, however often read."""
+    if len(read) == len(emitter.inputs):
+        return emitter.inplace
+    pairs, results = set(emitter.inplace), range(len(emitter.outputs))
+    return [
+        (number, result)
+        for (number, value), result in product(enumerate(read), results)
+        if all((at, result) in pairs for at, same in enumerate(emitter.inputs) if same is value)
+    ]

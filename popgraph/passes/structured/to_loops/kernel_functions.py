@@ -24,8 +24,8 @@ NAMED_OPERATIONS = 3
 """The number of operations in the name of a kernel."""
 
 STRUCTURED = {
-    *(tile.MapOp, tile.ReduceOp, tile.ContractOp, tile.PackOp, tile.UnpackOp, tile.WinogradOp),
-    *(tile.NestOp, tile.ChainOp, tile.ScatterOp, tile.TopKOp, tile.AssembleOp),
+    *(tile.MapOp, tile.ReduceOp, tile.PackOp, tile.UnpackOp, tile.WinogradOp),
+    *(tile.FusedOp, tile.ScatterOp, tile.TopKOp, tile.AssembleOp),
     *(tile.PositionsOp, tile.CompressOp, tile.SuppressOp, tile.OrderOp, tile.SegmentsOp),
     *(tile.TransformTilesOp, tile.TransformGradientTilesOp),
     *(tile.StartExchangeOp, tile.FinishExchangeOp),
@@ -40,14 +40,15 @@ def kernels_of(module: Operation) -> list[Operation]:
         op
         for op in module.walk()
         if type(op) in STRUCTURED
-        and not is_nested(op)
+        and outermost(op) is op
         and not (isinstance(op, tile.AssembleOp) and op in joins)
     ]
 
 
-def is_nested(op: Operation) -> bool:
-    """Whether an operation is part of a nest or a chain, which is written as a whole."""
-    return isinstance(op.parent_op(), tile.NestOp | tile.ChainOp)
+def outermost(op: Operation) -> Operation:
+    """The operation that is written as a whole: the fused one around an operation, or itself."""
+    around = op.parent_op()
+    return around if isinstance(around, tile.FusedOp) else op
 
 
 def runs_once(op: Operation) -> bool:

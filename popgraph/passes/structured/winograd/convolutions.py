@@ -191,7 +191,7 @@ class WinogradCandidate:
         both = _from_both_sides(self.size, kind)
         constant = ConstantOp(compilation.weights.attribute(both))
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
-        product = tile.ContractOp(
+        product = tile.contraction(
             constant.result,
             permuted.outputs[0],
             [AffineMap(6, 0, (tap, r, s)), AffineMap(6, 0, (p, c, r, s, k))],
@@ -272,7 +272,7 @@ def winograd_candidates(
             candidate = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
             if candidate.scratch <= target.l2(tuning.winograd_scratch_l2):
                 yield candidate
-            elif blocks < tuning.most_panel_blocks:
+            else:
                 yield replace(candidate, at_once=True)
 
 

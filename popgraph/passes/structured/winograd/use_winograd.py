@@ -33,7 +33,7 @@ AnyWinogradCandidate = WinogradCandidate | WinogradGradientCandidate
 def best_schedule_cycles(target: Target, known: KnownKernels | None) -> Decisions[float]:
     """The cycles of contractions as their best schedules compute them, by estimate."""
 
-    def estimate(op: tile.ContractOp, fixed: tuple[bool, bool]) -> float:
+    def estimate(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> float:
         found = [each.cycles for each in candidates(op, fixed, target)]
         return min([*found, plain_cycles(op, target)])
 
@@ -62,7 +62,7 @@ def _takes_whole_part(use: Use) -> bool:
     match op:
         case arith.FPToSIOp() | arith.FPToUIOp():
             return True
-        case tile.YieldOp() if isinstance(contraction := op.parent_op(), tile.ContractOp):
+        case tile.YieldOp() if tile.is_contraction(contraction := op.parent_op()):
             return becomes_whole(contraction.results[use.index])
         case tile.MapOp():
             return becomes_whole(op.body.block.args[use.index])
@@ -109,7 +109,7 @@ class UseWinograd(Pass):
         overrides = Overrides(self.schedules, self.measured)
         costs = best_schedule_cycles(self.target, compilation.kernels)
         for op in list(module.walk()):
-            if isinstance(op, tile.ContractOp):
+            if tile.is_contraction(op):
                 fixed = constants.factors(op)
                 candidate = self._chosen(op, fixed, overrides, costs)
                 if candidate is not None:
@@ -119,7 +119,7 @@ class UseWinograd(Pass):
 
     def _chosen(
         self,
-        op: tile.ContractOp,
+        op: tile.ReduceOp,
         fixed: tuple[bool, bool],
         overrides: Overrides,
         costs: Decisions[float],
@@ -149,13 +149,13 @@ class UseWinograd(Pass):
         return min(same, key=lambda one: one.slowest(self.threads))
 
     def candidates(
-        self, op: tile.ContractOp, fixed: tuple[bool, bool]
+        self, op: tile.ReduceOp, fixed: tuple[bool, bool]
     ) -> Sequence[AnyWinogradCandidate]:
         """All tiles that a contraction can be cut into, the cheapest by estimate first."""
         return sorted(self._possible(op, fixed), key=lambda candidate: candidate.cycles)
 
     def _possible(
-        self, op: tile.ContractOp, fixed: tuple[bool, bool]
+        self, op: tile.ReduceOp, fixed: tuple[bool, bool]
     ) -> Iterable[AnyWinogradCandidate]:
         if op.numbers_loops:
             return ()

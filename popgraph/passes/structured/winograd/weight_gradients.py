@@ -103,13 +103,13 @@ class WinogradGradientCandidate:
 
     def _sums(
         self, image: tile.TransformTilesOp, slope: tile.TransformGradientTilesOp
-    ) -> tile.ContractOp:
+    ) -> tile.ReduceOp:
         """By tap and both channels."""
         before, behind = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
         epilogue = Block(arg_types=[self.found.kind])
         epilogue.add_op(tile.YieldOp(*epilogue.args))
-        return tile.ContractOp(
+        return tile.contraction(
             image.output,
             slope.output,
             [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
@@ -126,11 +126,11 @@ class WinogradGradientCandidate:
         kind = element_types.from_ir(self.found.kind).numpy
         return ConstantOp(compilation.weights.attribute(both.astype(kind)))
 
-    def _back(self, matrix: ConstantOp, sums: tile.ContractOp) -> tile.ContractOp:
+    def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
         """G^T m G, finished as the sums were."""
         op = self.found.op
         row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))
-        new = tile.ContractOp(
+        new = tile.contraction(
             matrix.result,
             sums.outputs[0],
             [AffineMap(5, 0, (row, column, tap)), AffineMap(5, 0, (tap, k, c))],

@@ -8,12 +8,12 @@ builtin.module {
   ^bb0(%0: tensor<1x2x3x4xf32>):
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<seed 1 : tensor<1x4x3x3xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32>) domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x4x4xf32>
     %5 = tile.assemble(%3 : tensor<1x3x4x4xf32>) offsets [0, 1, 1, 0] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x5x6x4xf32>
-    %6 = tile.contract %5, %2 : tensor<1x5x6x4xf32>, tensor<1x4x3x3xf32> domain [1, 3, 4, 1, 3, 3, 4] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] epilogue {
+    %6 = tile.reduce ins(%5, %2 : tensor<1x5x6x4xf32>, tensor<1x4x3x3xf32>) domain [1, 3, 4, 1, 3, 3, 4] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] product f32 epilogue {
     ^bb0(%7: f32):
       tile.yield %7 : f32
     } -> tensor<1x3x4x1xf32>
@@ -36,11 +36,11 @@ builtin.module {
   ^bb0(%0: tensor<1x2x3x4xf32>):
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<seed 1 : tensor<1x4x3x3xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32>) domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x4x4xf32, #layout>
-    %5 = tile.contract %3, %2 : tensor<1x3x4x4xf32, #layout>, tensor<1x4x3x3xf32> domain [1, 3, 4, 1, 3, 3, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %5 = tile.reduce ins(%3, %2 : tensor<1x3x4x4xf32, #layout>, tensor<1x4x3x3xf32>) domain [1, 3, 4, 1, 3, 3, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x3x4x1xf32>

@@ -9,17 +9,17 @@ builtin.module {
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<"000000bf000080be000000000000803e" : tensor<2x2x1x1xf32>>
     %3 = pg.constant #pg.data<seed 1 : tensor<1x6x3x3xf32>>
-    %4 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %4 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32>) domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<1x3x4x4xf32>
-    %6 = tile.contract %0, %2 : tensor<1x2x3x4xf32>, tensor<2x2x1x1xf32> domain [1, 3, 4, 2, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %6 = tile.reduce ins(%0, %2 : tensor<1x2x3x4xf32>, tensor<2x2x1x1xf32>) domain [1, 3, 4, 2, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%7: f32):
       tile.yield %7 : f32
     } -> tensor<1x3x4x2xf32>
     %8 = tile.assemble(%4, %6 : tensor<1x3x4x4xf32>, tensor<1x3x4x2xf32>) offsets [0, 0, 0, 0, 0, 0, 0, 4] steps [1, 1, 1, 1, 1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x3x4x6xf32>
     %9 = tile.assemble(%8 : tensor<1x3x4x6xf32>) offsets [0, 1, 1, 0] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x5x6x6xf32>
-    %10 = tile.contract %9, %3 : tensor<1x5x6x6xf32>, tensor<1x6x3x3xf32> domain [1, 3, 4, 1, 3, 3, 6] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] epilogue {
+    %10 = tile.reduce ins(%9, %3 : tensor<1x5x6x6xf32>, tensor<1x6x3x3xf32>) domain [1, 3, 4, 1, 3, 3, 6] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] product f32 epilogue {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x3x4x1xf32>
@@ -49,16 +49,16 @@ builtin.module {
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<"000000bf000080be000000000000803e" : tensor<2x2x1x1xf32>>
     %3 = pg.constant #pg.data<seed 1 : tensor<1x6x3x3xf32>>
-    %4 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %4 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32>) domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> !tensor
-    %6 = tile.contract %0, %2 : tensor<1x2x3x4xf32>, tensor<2x2x1x1xf32> domain [1, 3, 4, 2, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %6 = tile.reduce ins(%0, %2 : tensor<1x2x3x4xf32>, tensor<2x2x1x1xf32>) domain [1, 3, 4, 2, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%7: f32):
       tile.yield %7 : f32
     } -> !tensor1
     %8 = tile.assemble(%4, %6 : !tensor, !tensor1) offsets [0, 0, 0, 0, 0, 0, 0, 4] steps [1, 1, 1, 1, 1, 1, 1, 1] fill 0.000000e+00 : f32 -> !tensor2
-    %9 = tile.contract %8, %3 : !tensor2, tensor<1x6x3x3xf32> domain [1, 3, 4, 1, 3, 3, 6] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] epilogue {
+    %9 = tile.reduce ins(%8, %3 : !tensor2, tensor<1x6x3x3xf32>) domain [1, 3, 4, 1, 3, 3, 6] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] product f32 epilogue {
     ^bb0(%10: f32):
       tile.yield %10 : f32
     } -> tensor<1x3x4x1xf32>

@@ -9,7 +9,7 @@ builtin.module {
   ^bb0(%0: tensor<1x2x3x4xf32>):
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<seed 1 : tensor<1x4x3x3xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32>) domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       %5 = arith.constant 0.000000e+00 : f32
       %6 = arith.maximumf %4, %5 : f32
@@ -24,7 +24,7 @@ builtin.module {
     ^bb0(%12: f32):
       tile.yield %12 : f32
     } -> tensor<1x3x4x4xf32>
-    %13 = tile.contract %8, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32> domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %13 = tile.reduce ins(%8, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32>) domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x1x2x1xf32>
@@ -47,7 +47,7 @@ builtin.module {
   ^bb0(%0: tensor<1x2x3x4xf32>):
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<seed 1 : tensor<1x4x3x3xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32>) domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       %5 = arith.constant 0.000000e+00 : f32
       %6 = arith.maximumf %4, %5 : f32
@@ -61,7 +61,7 @@ builtin.module {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x3x4x4xf32>
-    %12 = tile.contract %7, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32> domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] epilogue {
+    %12 = tile.reduce ins(%7, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32>) domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] product f32 epilogue {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x1x2x1xf32>

@@ -7,7 +7,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<2x8x3xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<8x1x2xf32>>
-    %2 = tile.contract %0, %1 : tensor<2x8x3xf32>, tensor<8x1x2xf32> domain [2, 8, 1, 2, 1, 2] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<2x8x3xf32>, tensor<8x1x2xf32>) domain [2, 8, 1, 2, 1, 2] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<2x8x1x2xf32>
@@ -15,7 +15,7 @@ builtin.module {
     %5 = pg.constant #pg.data<seed 2 : tensor<16x1x2xf32>>
     %6 = tile.assemble(%4 : tensor<2x8x2xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8x3xf32>
     %7 = tile.view %5 : tensor<16x1x2xf32> -> tensor<8x2x1x2xf32>
-    %8 = tile.contract %6, %7 : tensor<2x8x3xf32>, tensor<8x2x1x2xf32> domain [2, 8, 2, 2, 1, 2] parallel 4 : i64 maps [#map, #map2] epilogue_maps [] epilogue {
+    %8 = tile.reduce ins(%6, %7 : tensor<2x8x3xf32>, tensor<8x2x1x2xf32>) domain [2, 8, 2, 2, 1, 2] parallel 4 : i64 maps [#map, #map2] epilogue_maps [] product f32 epilogue {
     ^bb0(%9: f32):
       tile.yield %9 : f32
     } -> tensor<2x8x2x2xf32>
@@ -36,7 +36,7 @@ builtin.module {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<1x2x8xf32>
-    %4 = tile.contract %0, %2 : tensor<2x8x3xf32>, tensor<1x2x8xf32> domain [2, 1, 2, 8, 1, 2] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %4 = tile.reduce ins(%0, %2 : tensor<2x8x3xf32>, tensor<1x2x8xf32>) domain [2, 1, 2, 8, 1, 2] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<2x1x2x8xf32>
@@ -48,7 +48,7 @@ builtin.module {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<2x1x2x8xf32>
-    %12 = tile.contract %8, %10 : tensor<2x3x8xf32>, tensor<2x1x2x8xf32> domain [2, 2, 8, 2, 1, 2] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] epilogue {
+    %12 = tile.reduce ins(%8, %10 : tensor<2x3x8xf32>, tensor<2x1x2x8xf32>) domain [2, 2, 8, 2, 1, 2] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] product f32 epilogue {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<2x2x8x2xf32>

@@ -7,8 +7,8 @@ builtin.module {
   ^bb0(%image: tensor<1x2x4x4xf32>):
     %w = pg.constant #pg.data<seed 1 : tensor<8x2x1x1xf32>>
     %b = pg.constant #pg.data<"000080bf000040bf000000bf000080be000000000000803e0000003f0000403f" : tensor<1x8x1x1xf32>>
-    %y = tile.contract %image, %w : tensor<1x2x4x4xf32>, tensor<8x2x1x1xf32> epilogue_inputs(%b : tensor<1x8x1x1xf32>)
-        domain [1, 8, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %y = tile.reduce ins(%image, %w : tensor<1x2x4x4xf32>, tensor<8x2x1x1xf32>) epilogue_inputs(%b : tensor<1x8x1x1xf32>)
+        domain [1, 8, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%c: f32, %d: f32):
       %e = arith.addf %c, %d : f32
       tile.yield %e : f32
@@ -25,8 +25,9 @@ builtin.module {
   ^bb0(%image: tensor<1x2x4x4xf32>):
     %w = pg.constant #pg.data<seed 1 : tensor<8x2x1x1xf32>>
     %b = pg.constant #pg.data<"000080bf000040bf000000bf000080be000000000000803e0000003f0000403f" : tensor<1x8x1x1xf32>>
-    %y = tile.contract %image, %w : tensor<1x2x4x4xf32>, tensor<8x2x1x1xf32> epilogue_inputs(%b : tensor<1x8x1x1xf32>)
-        domain [1, 4, 4, 8, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %y = tile.reduce ins(%image, %w : tensor<1x2x4x4xf32>, tensor<8x2x1x1xf32>)
+        epilogue_inputs(%b : tensor<1x8x1x1xf32>) domain [1, 4, 4, 8, 2, 1, 1] parallel 4 : i64 maps [#map, #map1]
+        epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%c: f32, %d: f32):
       %e = arith.addf %c, %d : f32
       tile.yield %e : f32

@@ -7,7 +7,7 @@ builtin.module {
   ^bb0(%0: tensor<1x2x5x4xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<8x2x3x3xf32>>
     %2 = pg.constant #pg.data<seed 2 : tensor<2x8x1x1xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x5x4xf32>, tensor<8x2x3x3xf32> domain [1, 8, 3, 2, 2, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x2x5x4xf32>, tensor<8x2x3x3xf32>) domain [1, 8, 3, 2, 2, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       %5 = arith.constant 0.000000e+00 : f32
       %6 = arith.maximumf %4, %5 : f32
@@ -21,7 +21,7 @@ builtin.module {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x8x2x1xf32>
-    %12 = tile.contract %7, %2 : tensor<1x8x2x1xf32>, tensor<2x8x1x1xf32> domain [1, 2, 2, 1, 8, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %12 = tile.reduce ins(%7, %2 : tensor<1x8x2x1xf32>, tensor<2x8x1x1xf32>) domain [1, 2, 2, 1, 8, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x2x2x1xf32>
@@ -39,7 +39,7 @@ builtin.module {
   ^bb0(%0: tensor<1x2x5x4xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<8x2x3x3xf32>>
     %2 = pg.constant #pg.data<seed 2 : tensor<2x8x1x1xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x5x4xf32>, tensor<8x2x3x3xf32> domain [1, 3, 2, 8, 2, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x2x5x4xf32>, tensor<8x2x3x3xf32>) domain [1, 3, 2, 8, 2, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       %5 = arith.constant 0.000000e+00 : f32
       %6 = arith.maximumf %4, %5 : f32
@@ -53,7 +53,7 @@ builtin.module {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x2x1x8xf32>
-    %12 = tile.contract %7, %2 : tensor<1x2x1x8xf32>, tensor<2x8x1x1xf32> domain [1, 2, 1, 2, 1, 1, 8] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %12 = tile.reduce ins(%7, %2 : tensor<1x2x1x8xf32>, tensor<2x8x1x1xf32>) domain [1, 2, 1, 2, 1, 1, 8] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x2x1x2xf32>

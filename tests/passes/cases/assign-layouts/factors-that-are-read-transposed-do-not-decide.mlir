@@ -13,11 +13,11 @@ builtin.module {
       %4 = arith.addf %3, %3 : f32
       tile.yield %4 : f32
     } -> tensor<1x2x3x8xf32>
-    %5 = tile.contract %2, %0 : tensor<1x2x3x8xf32>, tensor<8x8xf32> domain [1, 8, 2, 3, 8] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %5 = tile.reduce ins(%2, %0 : tensor<1x2x3x8xf32>, tensor<8x8xf32>) domain [1, 8, 2, 3, 8] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x8x2x3xf32>
-    %7 = tile.contract %5, %1 : tensor<1x8x2x3xf32>, tensor<8x1x2x2xf32> domain [1, 8, 1, 2, 1, 2, 2] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] epilogue {
+    %7 = tile.reduce ins(%5, %1 : tensor<1x8x2x3xf32>, tensor<8x1x2x2xf32>) domain [1, 8, 1, 2, 1, 2, 2] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] product f32 epilogue {
     ^bb0(%8: f32):
       tile.yield %8 : f32
     } -> tensor<1x8x1x2xf32>
@@ -39,7 +39,7 @@ builtin.module {
       %4 = arith.addf %3, %3 : f32
       tile.yield %4 : f32
     } -> tensor<1x2x3x8xf32>
-    %5 = tile.contract %2, %0 : tensor<1x2x3x8xf32>, tensor<8x8xf32> domain [1, 2, 3, 8, 8] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %5 = tile.reduce ins(%2, %0 : tensor<1x2x3x8xf32>, tensor<8x8xf32>) domain [1, 2, 3, 8, 8] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x2x3x8xf32>
@@ -47,7 +47,7 @@ builtin.module {
     ^bb0(%8: f32):
       tile.yield %8 : f32
     } -> tensor<1x2x2x8xf32>
-    %9 = tile.contract %5, %7 : tensor<1x2x3x8xf32>, tensor<1x2x2x8xf32> domain [1, 1, 2, 8, 2, 2, 1] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] epilogue {
+    %9 = tile.reduce ins(%5, %7 : tensor<1x2x3x8xf32>, tensor<1x2x2x8xf32>) domain [1, 1, 2, 8, 2, 2, 1] parallel 4 : i64 maps [#map2, #map3] epilogue_maps [] product f32 epilogue {
     ^bb0(%10: f32):
       tile.yield %10 : f32
     } -> tensor<1x1x2x8xf32>

@@ -10,7 +10,7 @@ builtin.module {
       %3 = arith.addf %2, %2 : f32
       tile.yield %3 : f32
     } -> tensor<1x8x4x4xf32>
-    %4 = tile.contract %1, %0 : tensor<1x8x4x4xf32>, tensor<2x8x2x3xf32> domain [1, 2, 3, 2, 8, 2, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %4 = tile.reduce ins(%1, %0 : tensor<1x8x4x4xf32>, tensor<2x8x2x3xf32>) domain [1, 2, 3, 2, 8, 2, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<1x2x3x2xf32>
@@ -33,7 +33,7 @@ builtin.module {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<2x2x3x8xf32>
-    %6 = tile.contract %1, %4 : tensor<1x4x4x8xf32>, tensor<2x2x3x8xf32> domain [1, 3, 2, 2, 2, 3, 8] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %6 = tile.reduce ins(%1, %4 : tensor<1x4x4x8xf32>, tensor<2x2x3x8xf32>) domain [1, 3, 2, 2, 2, 3, 8] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%7: f32):
       tile.yield %7 : f32
     } -> tensor<1x3x2x2xf32>

@@ -9,8 +9,8 @@ builtin.module {
     %w = pg.constant #pg.data<seed 1 : tensor<8x2x1x1xf32>>
     %p = pg.constant #pg.data<"0000000000000000030000000000000001000000000000000200000000000000" : tensor<4xi64>>
     %t = pg.constant #pg.data<"000080bf000040bf000000bf000080be" : tensor<4xf32>>
-    %y = tile.contract %image, %w : tensor<1x2x3x4xf32>, tensor<8x2x1x1xf32>
-        domain [1, 8, 3, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%image, %w : tensor<1x2x3x4xf32>, tensor<8x2x1x1xf32>)
+        domain [1, 8, 3, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%c: f32):
       tile.yield %c : f32
     } -> tensor<1x8x3x4xf32>
@@ -37,7 +37,7 @@ builtin.module {
     %w = pg.constant #pg.data<seed 1 : tensor<8x2x1x1xf32>>
     %p = pg.constant #pg.data<"0000000000000000030000000000000001000000000000000200000000000000" : tensor<4xi64>>
     %t = pg.constant #pg.data<"000080bf000040bf000000bf000080be" : tensor<4xf32>>
-    %y = tile.contract %image, %w : tensor<1x2x3x4xf32>, tensor<8x2x1x1xf32> domain [1, 3, 4, 8, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%image, %w : tensor<1x2x3x4xf32>, tensor<8x2x1x1xf32>) domain [1, 3, 4, 8, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%c: f32):
       tile.yield %c : f32
     } -> tensor<1x3x4x8xf32>

@@ -13,12 +13,12 @@ builtin.module {
       %b = math.absf %a : f32
       tile.yield %b : f32
     } -> tensor<1x9x6x6xf32>
-    %y = tile.contract %x, %w : tensor<1x9x6x6xf32>, tensor<8x9x3x3xf32> domain [1, 8, 4, 4, 9, 3, 3] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<1x9x6x6xf32>, tensor<8x9x3x3xf32>) domain [1, 8, 4, 4, 9, 3, 3] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [] product f32 epilogue {
     ^bb0(%c: f32):
       tile.yield %c : f32
     } -> tensor<1x8x4x4xf32>
-    %new = tile.contract %x, %dy : tensor<1x9x6x6xf32>, tensor<1x8x4x4xf32> epilogue_inputs(%w : tensor<8x9x3x3xf32>)
-        domain [8, 9, 3, 3, 1, 4, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [#map] epilogue {
+    %new = tile.reduce ins(%x, %dy : tensor<1x9x6x6xf32>, tensor<1x8x4x4xf32>) epilogue_inputs(%w : tensor<8x9x3x3xf32>)
+        domain [8, 9, 3, 3, 1, 4, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [#map] product f32 epilogue {
     ^bb0(%d: f32, %e: f32):
       %f = arith.subf %e, %d : f32
       tile.yield %f : f32
@@ -43,7 +43,7 @@ builtin.module {
       %b = math.absf %a : f32
       tile.yield %b : f32
     } -> tensor<1x6x6x9xf32>
-    %y = tile.contract %x, %w : tensor<1x6x6x9xf32>, tensor<8x9x3x3xf32> domain [1, 4, 4, 8, 3, 3, 9] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<1x6x6x9xf32>, tensor<8x9x3x3xf32>) domain [1, 4, 4, 8, 3, 3, 9] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%c: f32):
       tile.yield %c : f32
     } -> tensor<1x4x4x8xf32>
@@ -51,7 +51,7 @@ builtin.module {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<1x8x4x4xf32>
-    %2 = tile.contract %x, %dy : tensor<1x6x6x9xf32>, tensor<1x8x4x4xf32> domain [8, 3, 3, 9, 1, 4, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%x, %dy : tensor<1x6x6x9xf32>, tensor<1x8x4x4xf32>) domain [8, 3, 3, 9, 1, 4, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<8x3x3x9xf32>

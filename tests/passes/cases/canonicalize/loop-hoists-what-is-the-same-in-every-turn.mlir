@@ -24,8 +24,8 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<3xf32>, %w: tensor<3x3xf32>):
     %e = graphcore.exp %x : (tensor<3xf32>) -> tensor<3xf32>
-    %0 = pg.constant #pg.data<seed 1 : tensor<3xf32>>
-    %s = graphcore.mul %e, %0 : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+    %c = pg.constant #pg.data<seed 1 : tensor<3xf32>>
+    %s = graphcore.mul %e, %c : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
     %t = graphcore.transpose %w {perm = [1, 0]} : (tensor<3x3xf32>) -> tensor<3x3xf32>
     %a, %b = graphcore.loop trips 4 carried (%h) captured (%x, %s, %t) : (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3x3xf32>) -> (tensor<3xf32>, tensor<4x8x3xf32>) {
     ^bb0(%i: tensor<i64>, %p: tensor<3xf32>, %k: tensor<3xf32>, %s_1: tensor<3xf32>, %t_1: tensor<3x3xf32>):

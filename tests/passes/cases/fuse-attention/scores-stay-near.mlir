@@ -10,14 +10,14 @@ builtin.module {
   ^bb0(%0: tensor<2x512x16xf32>, %1: tensor<2x512x16xf32>, %2: tensor<2x512x16xf32>):
     %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
-    %5 = tile.contract %0, %3 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
-        maps [#map1, #map2] epilogue_maps [] schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16> epilogue {
+    %5 = tile.reduce ins(%0, %3 : tensor<2x512x16xf32>, !tensor) domain [2, 512, 512, 16] parallel 3 : i64
+        maps [#map1, #map2] epilogue_maps [] product f32 schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16> epilogue {
     ^bb0(%6: f32):
       %7 = arith.constant 2.500000e-01 : f32
       %8 = arith.mulf %6, %7 : f32
       tile.yield %8 : f32
     } -> tensor<2x512x512xf32>
-    %9 = tile.nest ins(%5 : tensor<2x512x512xf32>) domain [2, 512] step 1 : i64 {
+    %9 = tile.fused ins(%5 : tensor<2x512x512xf32>) domain [2, 512] steps [1, 1] {
     ^bb0(%10: tensor<2x512x512xf32>):
       %11 = tile.reduce ins(%10 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%12: f32, %13: f32):
@@ -50,8 +50,8 @@ builtin.module {
       } -> tensor<2x512x512xf32>
       tile.yield %26 : tensor<2x512x512xf32>
     } -> tensor<2x512x512xf32>
-    %10 = tile.contract %9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512] parallel 3 : i64
-        maps [#map1, #map3] epilogue_maps []
+    %10 = tile.reduce ins(%9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32>) domain [2, 512, 16, 512] parallel 3 : i64
+        maps [#map1, #map3] epilogue_maps [] product f32
         schedule <n_dim 2, n_vectors 1, m_dim 1, mr 28, kc 256, lanes 16, n_inner 1> epilogue {
     ^bb0(%11: f32):
       tile.yield %11 : f32
@@ -71,11 +71,11 @@ builtin.module {
   ^bb0(%0: tensor<2x512x16xf32>, %1: tensor<2x512x16xf32>, %2: tensor<2x512x16xf32>):
     %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
-    %5 = tile.nest ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] step 28 : i64 {
+    %5 = tile.fused ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] steps [1, 28] {
     ^bb0(%6: tensor<2x512x16xf32>, %7: !tensor, %8: tensor<2x512x16xf32>):
-      %9 = tile.contract %6, %7 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
-          maps [#map1, #map2] epilogue_maps [] schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16>
-          epilogue {
+      %9 = tile.reduce ins(%6, %7 : tensor<2x512x16xf32>, !tensor) domain [2, 512, 512, 16] parallel 3 : i64
+          maps [#map1, #map2] epilogue_maps [] product f32
+          schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16> epilogue {
       ^bb0(%10: f32):
         %11 = arith.constant 2.500000e-01 : f32
         %12 = arith.mulf %10, %11 : f32
@@ -110,8 +110,8 @@ builtin.module {
         %33 = arith.mulf %29, %32 : f32
         tile.yield %33 : f32
       } -> tensor<2x512x512xf32>
-      %34 = tile.contract %28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512]
-          parallel 3 : i64 maps [#map1, #map3] epilogue_maps []
+      %34 = tile.reduce ins(%28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32>) domain [2, 512, 16, 512]
+          parallel 3 : i64 maps [#map1, #map3] epilogue_maps [] product f32
           schedule <n_dim 2, n_vectors 1, m_dim 1, mr 28, kc 256, lanes 16, n_inner 1> epilogue {
       ^bb0(%35: f32):
         tile.yield %35 : f32

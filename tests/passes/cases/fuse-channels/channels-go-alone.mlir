@@ -17,8 +17,8 @@ builtin.module {
     %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
     %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
     %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%2 : tensor<1x16x1x1xf32>)
-        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x16x1x1xf32>)
+        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
@@ -32,8 +32,8 @@ builtin.module {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x3x3x16xf32>
-    %14 = tile.contract %10, %12 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
-        maps [#map5, #map6] epilogue_maps [] schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
+    %14 = tile.reduce ins(%10, %12 : !tensor1, tensor<1x3x3x16xf32>) domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+        maps [#map5, #map6] epilogue_maps [] product f32 schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<1x7x7x16xf32>
@@ -68,10 +68,10 @@ builtin.module {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x3x3x16xf32>
-    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x14x14xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) along [3, 3] step 8 : i64 {
+    %7 = tile.fused ins(%0, %3, %2, %5 : tensor<1x4x14x14xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) domain [16] steps [8] loops [#pg.ints[3], #pg.ints[3]] {
     ^bb0(%8: tensor<1x4x14x14xf32>, %9: !tensor, %10: tensor<1x16x1x1xf32>, %11: tensor<1x3x3x16xf32>):
-      %12 = tile.contract %8, %9 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%10 : tensor<1x16x1x1xf32>)
-          domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]
+      %12 = tile.reduce ins(%8, %9 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%10 : tensor<1x16x1x1xf32>)
+          domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
           schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
       ^bb0(%13: f32, %14: f32):
         %15 = arith.addf %13, %14 : f32
@@ -79,9 +79,9 @@ builtin.module {
         %17 = arith.maximumf %15, %16 : f32
         tile.yield %17 : f32
       } -> !tensor1
-      %18 = tile.contract %12, %11 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
-          maps [#map5, #map6] epilogue_maps [] schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4>
-          epilogue {
+      %18 = tile.reduce ins(%12, %11 : !tensor1, tensor<1x3x3x16xf32>) domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+          maps [#map5, #map6] epilogue_maps [] product f32
+          schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
       ^bb0(%19: f32):
         tile.yield %19 : f32
       } -> tensor<1x7x7x16xf32>

@@ -9,25 +9,26 @@
 #layout = #tile.layout<#map, #pg.ints[1, 1, 1, 4, 8]>
 #layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 8]>
 !tensor = tensor<8x4x1x1xf32, #layout>
+!tensor1 = tensor<1x14x14x8xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<8x4x1x1xf32>>
     %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf" : tensor<1x8x1x1xf32>>
     %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> !tensor
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
-        domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
+        domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x8xf32, #layout1>
-    %10 = tile.view %4 : tensor<1x14x14x8xf32, #layout1> -> tensor<1x14x14x8xf32, #layout1>
+    } -> !tensor1
+    %10 = tile.view %4 : !tensor1 -> !tensor1
     %11 = pg.constant #pg.data<seed 2 : tensor<8x2x3x3xf32>>
     %12 = tile.view %11 : tensor<8x2x3x3xf32> -> tensor<4x2x2x3x3xf32>
-    %13 = tile.contract %10, %12 : tensor<1x14x14x8xf32, #layout1>, tensor<4x2x2x3x3xf32> domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] epilogue {
+    %13 = tile.reduce ins(%10, %12 : !tensor1, tensor<4x2x2x3x3xf32>) domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x7x7x4x2xf32>
@@ -50,25 +51,26 @@ builtin.module {
 #layout = #tile.layout<#map, #pg.ints[1, 1, 1, 4, 8]>
 #layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 8]>
 !tensor = tensor<8x4x1x1xf32, #layout>
+!tensor1 = tensor<1x14x14x8xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<8x4x1x1xf32>>
     %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf" : tensor<1x8x1x1xf32>>
     %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> !tensor
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
-        domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x8x1x1xf32>)
+        domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x8xf32, #layout1>
-    %10 = tile.view %4 : tensor<1x14x14x8xf32, #layout1> -> tensor<1x14x14x8xf32, #layout1>
+    } -> !tensor1
+    %10 = tile.view %4 : !tensor1 -> !tensor1
     %11 = pg.constant #pg.data<seed 2 : tensor<8x2x3x3xf32>>
     %12 = tile.view %11 : tensor<8x2x3x3xf32> -> tensor<4x2x2x3x3xf32>
-    %13 = tile.contract %10, %12 : tensor<1x14x14x8xf32, #layout1>, tensor<4x2x2x3x3xf32> domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] epilogue {
+    %13 = tile.reduce ins(%10, %12 : !tensor1, tensor<4x2x2x3x3xf32>) domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] epilogue_maps [] product f32 epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x7x7x4x2xf32>

@@ -17,8 +17,8 @@ builtin.module {
     %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
     %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
     %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%2 : tensor<1x16x1x1xf32>)
-        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x16x1x1xf32>)
+        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
@@ -36,8 +36,8 @@ builtin.module {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<1x3x3x16xf32>
-    %16 = tile.contract %10, %14 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
-        maps [#map6, #map7] epilogue_maps [] schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
+    %16 = tile.reduce ins(%10, %14 : !tensor1, tensor<1x3x3x16xf32>) domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+        maps [#map6, #map7] epilogue_maps [] product f32 schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
     ^bb0(%17: f32):
       tile.yield %17 : f32
     } -> tensor<1x7x7x16xf32>
@@ -68,8 +68,8 @@ builtin.module {
     %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
     %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
     %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor epilogue_inputs(%2 : tensor<1x16x1x1xf32>)
-        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3]
+    %4 = tile.reduce ins(%0, %3 : tensor<1x4x14x14xf32>, !tensor) epilogue_inputs(%2 : tensor<1x16x1x1xf32>)
+        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] epilogue_maps [#map3] product f32
         schedule <n_dim 3, n_vectors 2, m_dim 2, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
@@ -87,8 +87,9 @@ builtin.module {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<1x3x3x16xf32>
-    %16 = tile.contract %10, %14 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
-        maps [#map6, #map7] epilogue_maps [] schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
+    %16 = tile.reduce ins(%10, %14 : !tensor1, tensor<1x3x3x16xf32>) domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+        maps [#map6, #map7] epilogue_maps [] product f32
+        schedule <n_dim 3, n_vectors 1, m_dim 2, mr 7, kc 256, lanes 4> epilogue {
     ^bb0(%17: f32):
       tile.yield %17 : f32
     } -> tensor<1x7x7x16xf32>

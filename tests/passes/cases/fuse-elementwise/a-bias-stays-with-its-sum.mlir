@@ -4,7 +4,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<1x3x4xf32>, %1: tensor<4x4xf32>, %2: tensor<4xf32>):
-    %3 = tile.contract %0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32> domain [1, 3, 4, 4] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32>) domain [1, 3, 4, 4] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x4xf32>
@@ -27,7 +27,7 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<1x3x4xf32>, %1: tensor<4x4xf32>, %2: tensor<4xf32>):
-    %3 = tile.contract %0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32> domain [1, 3, 4, 4] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32>) domain [1, 3, 4, 4] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x4xf32>

@@ -10,7 +10,7 @@ builtin.module {
       tile.yield %4 : f32
     } -> tensor<3x4x7xf32>
     %5 = tile.view %3 : tensor<3x4x7xf32> -> tensor<2x6x7xf32>
-    %6 = tile.contract %5, %1 : tensor<2x6x7xf32>, tensor<2x5x6xf32> domain [2, 5, 7, 6] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %6 = tile.reduce ins(%5, %1 : tensor<2x6x7xf32>, tensor<2x5x6xf32>) domain [2, 5, 7, 6] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%7: f32):
       tile.yield %7 : f32
     } -> tensor<2x5x7xf32>
@@ -24,7 +24,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<12x7xf32>, %1: tensor<2x5x6xf32>):
     %2 = tile.view %0 : tensor<12x7xf32> -> tensor<4x3x7xf32>
-    %3 = tile.contract %2, %1 : tensor<4x3x7xf32>, tensor<2x5x6xf32> domain [2, 5, 7, 6] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%2, %1 : tensor<4x3x7xf32>, tensor<2x5x6xf32>) domain [2, 5, 7, 6] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<2x5x7xf32>

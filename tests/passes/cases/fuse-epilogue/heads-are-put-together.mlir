@@ -4,7 +4,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<1x2x3x4xf32>, %1: tensor<1x2x4x2xf32>):
-    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 2, 3, 2, 4] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32>) domain [1, 2, 3, 2, 4] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<1x2x3x2xf32>
@@ -21,7 +21,7 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<1x2x3x4xf32>, %1: tensor<1x2x4x2xf32>):
-    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 3, 2, 2, 4] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32>) domain [1, 3, 2, 2, 4] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<1x3x2x2xf32>

@@ -5,7 +5,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<5x3xf32>, %1: tensor<5x4xf32>, %2: tensor<4x3xf32>):
-    %3 = tile.contract %0, %1 : tensor<5x3xf32>, tensor<5x4xf32> domain [3, 4, 5] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<5x3xf32>, tensor<5x4xf32>) domain [3, 4, 5] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<3x4xf32>
@@ -26,7 +26,8 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<5x3xf32>, %1: tensor<5x4xf32>, %2: tensor<4x3xf32>):
-    %3 = tile.contract %0, %1 : tensor<5x3xf32>, tensor<5x4xf32> epilogue_inputs(%2 : tensor<4x3xf32>) domain [4, 3, 5] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<5x3xf32>, tensor<5x4xf32>) epilogue_inputs(%2 : tensor<4x3xf32>)
+        domain [4, 3, 5] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.constant 1.000000e-01 : f32
       %7 = arith.mulf %4, %6 : f32

@@ -42,7 +42,7 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x8xf32>):
-    %1 = tile.nest ins(%0 : tensor<4x8xf32>) domain [4] step 4 : i64 {
+    %1 = tile.fused ins(%0 : tensor<4x8xf32>) domain [4] steps [4] {
     ^bb0(%2: tensor<4x8xf32>):
       %3 = tile.reduce ins(%2 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%4: f32, %5: f32):

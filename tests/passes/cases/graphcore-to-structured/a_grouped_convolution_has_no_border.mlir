@@ -15,7 +15,7 @@ builtin.module {
     %0 = tile.assemble(%x : tensor<1x4x5xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x4x7xf32>
     %1 = tile.view %0 : tensor<1x4x7xf32> -> tensor<1x2x2x7xf32>
     %2 = tile.view %w : tensor<6x2x3xf32> -> tensor<2x3x2x3xf32>
-    %3 = tile.contract %1, %2 : tensor<1x2x2x7xf32>, tensor<2x3x2x3xf32> domain [1, 2, 3, 3, 2, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%1, %2 : tensor<1x2x2x7xf32>, tensor<2x3x2x3xf32>) domain [1, 2, 3, 3, 2, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x2x3x3xf32>

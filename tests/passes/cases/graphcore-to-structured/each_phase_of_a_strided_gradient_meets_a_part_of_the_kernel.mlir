@@ -15,11 +15,11 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x9x3xf32>):
     %0 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x5xf32>
-    %1 = tile.contract %0, %w : tensor<1x2x5xf32>, tensor<2x9x3xf32> domain [1, 9, 4, 2, 2] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %1 = tile.reduce ins(%0, %w : tensor<1x2x5xf32>, tensor<2x9x3xf32>) domain [1, 9, 4, 2, 2] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%2: f32):
       tile.yield %2 : f32
     } -> tensor<1x9x4xf32>
-    %3 = tile.contract %0, %w : tensor<1x2x5xf32>, tensor<2x9x3xf32> domain [1, 9, 3, 2, 1] parallel 3 : i64 maps [#map2, #map3] epilogue_maps [] epilogue {
+    %3 = tile.reduce ins(%0, %w : tensor<1x2x5xf32>, tensor<2x9x3xf32>) domain [1, 9, 3, 2, 1] parallel 3 : i64 maps [#map2, #map3] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x9x3xf32>

@@ -20,7 +20,7 @@ builtin.module {
       tile.yield %4 : f32
     } -> tensor<2x4x2x2xf32>
     %5 = tile.view %3 : tensor<2x4x2x2xf32> -> tensor<2x8x2xf32>
-    %6 = tile.contract %0, %5 : tensor<1x2x5xf32>, tensor<2x8x2xf32> domain [1, 8, 4, 2, 2] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %6 = tile.reduce ins(%0, %5 : tensor<1x2x5xf32>, tensor<2x8x2xf32>) domain [1, 8, 4, 2, 2] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%7: f32):
       tile.yield %7 : f32
     } -> tensor<1x8x4xf32>

@@ -22,7 +22,7 @@ builtin.module {
       %5 = arith.extf %4 : bf16 to f32
       tile.yield %5 : f32
     } -> tensor<3x4xf32>
-    %y = tile.contract %0, %3 : tensor<2x3xf32>, tensor<3x4xf32> domain [2, 4, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%0, %3 : tensor<2x3xf32>, tensor<3x4xf32>) domain [2, 4, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%6: f32):
       %7 = arith.truncf %6 : f32 to bf16
       tile.yield %7 : bf16

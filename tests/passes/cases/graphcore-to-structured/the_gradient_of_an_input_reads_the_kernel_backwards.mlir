@@ -13,7 +13,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x4x3xf32>):
     %0 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 2] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x7xf32>
-    %dx = tile.contract %0, %w : tensor<1x2x7xf32>, tensor<2x4x3xf32> domain [1, 4, 5, 2, 3] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %dx = tile.reduce ins(%0, %w : tensor<1x2x7xf32>, tensor<2x4x3xf32>) domain [1, 4, 5, 2, 3] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<1x4x5xf32>

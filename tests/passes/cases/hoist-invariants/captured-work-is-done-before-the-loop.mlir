@@ -19,7 +19,7 @@ builtin.module {
       %3 = arith.negf %2 : f32
       tile.yield %3 : f32
     } -> tensor<3x3xf32>
-    %p = tile.contract %c, %n : tensor<2x3xf32>, tensor<3x3xf32> domain [2, 3, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %p = tile.reduce ins(%c, %n : tensor<2x3xf32>, tensor<3x3xf32>) domain [2, 3, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<2x3xf32>
@@ -47,7 +47,7 @@ builtin.module {
   }
   pg.graph @loop_0 inputs [#pg.bytes<"turn">, #pg.bytes<"carried0">, #pg.bytes<"captured0">, #pg.bytes<"captured1">] {
   ^bb0(%i: tensor<i64>, %c: tensor<2x3xf32>, %v: tensor<3x3xf32>, %n_1: tensor<3x3xf32>):
-    %p = tile.contract %c, %n_1 : tensor<2x3xf32>, tensor<3x3xf32> domain [2, 3, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %p = tile.reduce ins(%c, %n_1 : tensor<2x3xf32>, tensor<3x3xf32>) domain [2, 3, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<2x3xf32>

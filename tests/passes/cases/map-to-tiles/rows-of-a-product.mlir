@@ -5,7 +5,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<64x32xf32>, %1: tensor<32x48xf32>):
-    %2 = tile.contract %0, %1 : tensor<64x32xf32>, tensor<32x48xf32> domain [64, 48, 32] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<64x32xf32>, tensor<32x48xf32>) domain [64, 48, 32] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<64x48xf32>
@@ -23,7 +23,7 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<64x32xf32>, %1: tensor<32x48xf32>):
-    %2 = tile.contract %0, %1 : tensor<64x32xf32>, tensor<32x48xf32> domain [64, 48, 32] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<64x32xf32>, tensor<32x48xf32>) domain [64, 48, 32] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } {mapping = #tile.mapping<[64, 48, 32] in [32, 24, 32] at [2, 1, 0]>} -> tensor<64x48xf32>

@@ -6,7 +6,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x2xi32>):
     %1 = pg.constant #pg.data<"01000200ffff0300040005000600ffff01000700080009000a000b000c000d00" : tensor<2x4xi32>>
-    %2 = tile.contract %0, %1 : tensor<4x2xi32>, tensor<2x4xi32> domain [4, 4, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] words "i16" epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<4x2xi32>, tensor<2x4xi32>) domain [4, 4, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] dot "i16" i32 epilogue {
     ^bb0(%3: i32):
       tile.yield %3 : i32
     } -> tensor<4x4xi32>
@@ -20,7 +20,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x2xi32>):
     %1 = pg.constant #pg.data<"01000200ffff0300040005000600ffff01000700080009000a000b000c000d00" : tensor<2x4xi32>> {mapping = #tile.mapping<[2, 4] in [2, 4] at [0, 0]>}
-    %2 = tile.contract %0, %1 : tensor<4x2xi32>, tensor<2x4xi32> domain [4, 4, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] words "i16" epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<4x2xi32>, tensor<2x4xi32>) domain [4, 4, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] dot "i16" i32 epilogue {
     ^bb0(%3: i32):
       tile.yield %3 : i32
     } {mapping = #tile.mapping<[4, 4, 2] in [4, 4, 2] at [0, 0, 0]>} -> tensor<4x4xi32>

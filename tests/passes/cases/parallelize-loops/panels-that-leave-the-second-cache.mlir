@@ -5,8 +5,8 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<14x14x1024xf32>, %1: tensor<1024x256xf32>):
-    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024]
-        parallel 3 : i64 maps [#map, #map1] epilogue_maps []
+    %2 = tile.reduce ins(%0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32>) domain [14, 14, 256, 1024]
+        parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32
         schedule <n_dim 2, n_vectors 4, m_dim 1, mr 5, kc 256, lanes 16> epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
@@ -20,8 +20,8 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<14x14x1024xf32>, %1: tensor<1024x256xf32>):
-    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024]
-        parallel 3 : i64 maps [#map, #map1] epilogue_maps []
+    %2 = tile.reduce ins(%0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32>) domain [14, 14, 256, 1024]
+        parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32
         schedule <n_dim 2, n_vectors 4, m_dim 1, mr 5, kc 256, lanes 16> epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32

@@ -7,8 +7,8 @@ builtin.module {
       %2 = arith.extf %1 : bf16 to f32
       tile.yield %2 : f32
     } -> tensor<4x4xf32>
-    %y = tile.contract %x, %0 : tensor<2x4xf32>, tensor<4x4xf32> domain [2, 4, 4] parallel 2 : i64
-        maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<2x4xf32>, tensor<4x4xf32>) domain [2, 4, 4] parallel 2 : i64
+        maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<2x4xf32>
@@ -25,7 +25,7 @@ builtin.module {
     ^bb0(%1: bf16):
       tile.yield %1 : bf16
     } -> tensor<4x4xbf16>
-    %y = tile.contract %x, %0 : tensor<2x4xf32>, tensor<4x4xbf16> domain [2, 4, 4] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<2x4xf32>, tensor<4x4xbf16>) domain [2, 4, 4] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%2: f32):
       tile.yield %2 : f32
     } -> tensor<2x4xf32>

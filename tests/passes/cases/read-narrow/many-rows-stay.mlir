@@ -7,8 +7,8 @@ builtin.module {
       %2 = arith.extf %1 : f16 to f32
       tile.yield %2 : f32
     } -> tensor<6x8xf32>
-    %y = tile.contract %x, %0 : tensor<7x6xf32>, tensor<6x8xf32> domain [7, 8, 6] parallel 2 : i64
-        maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<7x6xf32>, tensor<6x8xf32>) domain [7, 8, 6] parallel 2 : i64
+        maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<7x8xf32>
@@ -26,7 +26,7 @@ builtin.module {
       %2 = arith.extf %1 : f16 to f32
       tile.yield %2 : f32
     } -> tensor<6x8xf32>
-    %y = tile.contract %x, %0 : tensor<7x6xf32>, tensor<6x8xf32> domain [7, 8, 6] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<7x6xf32>, tensor<6x8xf32>) domain [7, 8, 6] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<7x8xf32>

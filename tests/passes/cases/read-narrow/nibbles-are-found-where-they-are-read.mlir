@@ -16,7 +16,7 @@ builtin.module {
       tile.yield %8 : i32
     } -> tensor<2x2x8xi32>
     %9 = tile.view %0 : tensor<2x2x8xi32> -> tensor<4x8xi32>
-    %y = tile.contract %x, %9 : tensor<9x4xi32>, tensor<4x8xi32> domain [9, 8, 4] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] words "i8u8" epilogue {
+    %y = tile.reduce ins(%x, %9 : tensor<9x4xi32>, tensor<4x8xi32>) domain [9, 8, 4] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] dot "i8u8" i32 epilogue {
     ^bb0(%10: i32):
       tile.yield %10 : i32
     } -> tensor<9x8xi32>
@@ -29,9 +29,20 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<9x4xi32>, %w: tensor<2x8xi32>):
-    %y = tile.contract %x, %w : tensor<9x4xi32>, tensor<2x8xi32> domain [9, 8, 2, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] words "i8u8" parts <dim 3, bits 4, mask 252645135> epilogue {
-    ^bb0(%0: i32):
-      tile.yield %0 : i32
+    %y = tile.reduce ins(%x, %w : tensor<9x4xi32>, tensor<2x8xi32>) domain [9, 8, 2, 2] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product [0 : i32] {
+    ^bb0(%0: i32, %1: i32, %2: i32):
+      %3 = tile.index 3 : i64
+      %4 = arith.index_cast %3 : index to i32
+      %5 = arith.constant 4 : i32
+      %6 = arith.muli %4, %5 : i32
+      %7 = arith.shrsi %1, %6 : i32
+      %8 = arith.constant 252645135 : i32
+      %9 = arith.andi %7, %8 : i32
+      %10 = tile.dot "i8u8" %0, %9, %2 : i32 -> i32
+      tile.yield %10 : i32
+    } epilogue {
+    ^bb0(%11: i32):
+      tile.yield %11 : i32
     } -> tensor<9x8xi32>
     pg.return [#pg.bytes<"y">], %y : tensor<9x8xi32>
   }

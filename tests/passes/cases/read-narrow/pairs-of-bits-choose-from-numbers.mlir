@@ -23,7 +23,7 @@ builtin.module {
       %14 = arith.addf %12, %13 : f32
       tile.yield %14 : f32
     } -> tensor<16x8xf32>
-    %y = tile.contract %x, %10 : tensor<9x16xf32>, tensor<16x8xf32> domain [9, 8, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %10 : tensor<9x16xf32>, tensor<16x8xf32>) domain [9, 8, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<9x8xf32>
@@ -36,11 +36,20 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<9x16xf32>, %w: tensor<2x8xi32>):
-    %y = tile.contract %x, %w : tensor<9x16xf32>, tensor<2x8xi32> domain [9, 8, 2, 8] parallel 2 : i64
-        maps [#map, #map1] epilogue_maps [] parts <dim 3, bits 2, mask 3>
-        numbers [-2.000000e+00 : f32, -1.000000e+00 : f32, 0.000000e+00 : f32, 1.000000e+00 : f32] epilogue {
-    ^bb0(%0: f32):
-      tile.yield %0 : f32
+    %y = tile.reduce ins(%x, %w : tensor<9x16xf32>, tensor<2x8xi32>) domain [9, 8, 2, 8] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product [0.000000e+00 : f32] {
+    ^bb0(%0: f32, %1: i32, %2: f32):
+      %3 = tile.index 3 : i64
+      %4 = arith.index_cast %3 : index to i32
+      %5 = arith.constant 2 : i32
+      %6 = arith.muli %4, %5 : i32
+      %7 = arith.shrsi %1, %6 : i32
+      %8 = tile.pick [-2.000000e+00 : f32, -1.000000e+00 : f32, 0.000000e+00 : f32, 1.000000e+00 : f32][%7] : i32 -> f32
+      %9 = arith.mulf %0, %8 : f32
+      %10 = arith.addf %2, %9 : f32
+      tile.yield %10 : f32
+    } epilogue {
+    ^bb0(%11: f32):
+      tile.yield %11 : f32
     } -> tensor<9x8xf32>
     pg.return [#pg.bytes<"y">], %y : tensor<9x8xf32>
   }

@@ -9,8 +9,8 @@ builtin.module {
       %4 = arith.sitofp %3 : i8 to f32
       tile.yield %4 : f32
     } -> tensor<6x8xf32>
-    %y = tile.contract %x, %0 : tensor<2x6xf32>, tensor<6x8xf32> domain [2, 8, 6] parallel 2 : i64
-        maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<2x6xf32>, tensor<6x8xf32>) domain [2, 8, 6] parallel 2 : i64
+        maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] epilogue_maps [] product f32 epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<2x8xf32>
@@ -29,7 +29,7 @@ builtin.module {
       %3 = arith.xori %1, %2 : i8
       tile.yield %3 : i8
     } -> tensor<6x8xi8>
-    %y = tile.contract %x, %0 : tensor<2x6xf32>, tensor<6x8xi8> domain [2, 8, 6] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<2x6xf32>, tensor<6x8xi8>) domain [2, 8, 6] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<2x8xf32>

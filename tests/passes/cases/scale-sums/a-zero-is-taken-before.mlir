@@ -25,9 +25,9 @@ builtin.module {
     %z = pg.constant #pg.data<"00000041" : tensor<f32>>
     %0 = graphcore.and %w, %m : (tensor<2x16xui8>, tensor<ui8>) -> tensor<2x16xui8>
     %1 = graphcore.cast %0 {to = f32} : (tensor<2x16xui8>) -> tensor<2x16xf32>
-    %2 = graphcore.sub %1, %z : (tensor<2x16xf32>, tensor<f32>) -> tensor<2x16xf32>
-    %3 = graphcore.reshape %x {shape = [1, 1, 16]} : (tensor<1x16xf32>) -> tensor<1x1x16xf32>
-    %4 = graphcore.cast %2 {to = i8} : (tensor<2x16xf32>) -> tensor<2x16xi8>
+    %2 = graphcore.reshape %x {shape = [1, 1, 16]} : (tensor<1x16xf32>) -> tensor<1x1x16xf32>
+    %3 = graphcore.sub %1, %z : (tensor<2x16xf32>, tensor<f32>) -> tensor<2x16xf32>
+    %4 = graphcore.cast %3 {to = i8} : (tensor<2x16xf32>) -> tensor<2x16xi8>
     %5 = graphcore.transpose %4 {perm = [1, 0]} : (tensor<2x16xi8>) -> tensor<16x2xi8>
     %6 = graphcore.reshape %5 {shape = [1, 16, 2]} : (tensor<16x2xi8>) -> tensor<1x16x2xi8>
     %7 = graphcore.cast %6 {to = i32} : (tensor<1x16x2xi8>) -> tensor<1x16x2xi32>
@@ -89,7 +89,7 @@ builtin.module {
     %63 = graphcore.cast %62 {to = f32} : (tensor<1x16x2xi32>) -> tensor<1x16x2xf32>
     %64 = pg.constant #pg.data<"000000c1" : tensor<f32>>
     %65 = graphcore.add %63, %64 : (tensor<1x16x2xf32>, tensor<f32>) -> tensor<1x16x2xf32>
-    %66 = graphcore.mat_mul %3, %65 : (tensor<1x1x16xf32>, tensor<1x16x2xf32>) -> tensor<1x1x2xf32>
+    %66 = graphcore.mat_mul %2, %65 : (tensor<1x1x16xf32>, tensor<1x16x2xf32>) -> tensor<1x1x2xf32>
     %67 = pg.constant #pg.data<"0000803f00000040" : tensor<1x1x2xf32>>
     %68 = graphcore.mul %66, %67 : (tensor<1x1x2xf32>, tensor<1x1x2xf32>) -> tensor<1x1x2xf32>
     %69 = graphcore.reduce_sum %68 {axes = [0], keepdims = false} : (tensor<1x1x2xf32>) -> tensor<1x2xf32>

@@ -8,7 +8,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<64x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x16xf32>>
-    %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<64x16xf32>, tensor<16x16xf32>) domain [64, 16, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<64x16xf32>
@@ -22,9 +22,9 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<64x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x16xf32>>
-    %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64
-        maps [#map, #map1] epilogue_maps [] schedule <n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 8, lanes 4, n_inner 1>
-        epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<64x16xf32>, tensor<16x16xf32>) domain [64, 16, 16] parallel 2 : i64
+        maps [#map, #map1] epilogue_maps [] product f32
+        schedule <n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 8, lanes 4, n_inner 1> epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<64x16xf32>

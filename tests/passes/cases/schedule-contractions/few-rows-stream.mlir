@@ -4,7 +4,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<4x512xf32>, %1: tensor<512x2048xf32>):
-    %2 = tile.contract %0, %1 : tensor<4x512xf32>, tensor<512x2048xf32> domain [4, 2048, 512] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<4x512xf32>, tensor<512x2048xf32>) domain [4, 2048, 512] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x2048xf32>
@@ -17,9 +17,9 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<4x512xf32>, %1: tensor<512x2048xf32>):
-    %2 = tile.contract %0, %1 : tensor<4x512xf32>, tensor<512x2048xf32> domain [4, 2048, 512] parallel 2 : i64
-        maps [#map, #map1] epilogue_maps [] schedule <n_dim 1, n_vectors 6, m_dim 0, mr 4, kc 16, lanes 16, k_outer 1>
-        epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<4x512xf32>, tensor<512x2048xf32>) domain [4, 2048, 512] parallel 2 : i64
+        maps [#map, #map1] epilogue_maps [] product f32
+        schedule <n_dim 1, n_vectors 6, m_dim 0, mr 4, kc 16, lanes 16, k_outer 1> epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x2048xf32>

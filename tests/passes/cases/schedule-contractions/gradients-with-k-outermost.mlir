@@ -6,8 +6,8 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<8192x64xf32>, %1: tensor<8192x64xf32>, %2: tensor<64x64xf32>):
-    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> epilogue_inputs(%2 : tensor<64x64xf32>)
-        domain [64, 64, 8192] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %3 = tile.reduce ins(%0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32>) epilogue_inputs(%2 : tensor<64x64xf32>)
+        domain [64, 64, 8192] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.subf %5, %4 : f32
       tile.yield %6 : f32
@@ -21,8 +21,8 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<8192x64xf32>, %1: tensor<8192x64xf32>, %2: tensor<64x64xf32>):
-    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> domain [64, 64, 8192] parallel 2 : i64
-        maps [#map, #map1] epilogue_maps []
+    %3 = tile.reduce ins(%0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32>) domain [64, 64, 8192] parallel 2 : i64
+        maps [#map, #map1] epilogue_maps [] product f32
         schedule <n_dim 1, n_vectors 2, m_dim 0, mr 14, kc 256, lanes 16, k_outer 1> epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32

@@ -6,7 +6,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<10x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x4x5xf32>>
-    %2 = tile.contract %0, %1 : tensor<10x16xf32>, tensor<16x4x5xf32> domain [8, 4, 4, 3, 4] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<10x16xf32>, tensor<16x4x5xf32>) domain [8, 4, 4, 3, 4] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<8x4x4xf32>
@@ -24,8 +24,9 @@ builtin.module {
   ^bb0(%0: tensor<10x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x4x5xf32>>
     %2 = tile.pack %1 : tensor<16x4x5xf32> -> !tensor
-    %3 = tile.contract %0, %2 : tensor<10x16xf32>, !tensor domain [8, 4, 4, 3, 4] parallel 3 : i64 maps [#map1, #map2]
-        epilogue_maps [] schedule <n_dim 2, n_vectors 1, m_dim 0, mr 8, kc 256, lanes 4> epilogue {
+    %3 = tile.reduce ins(%0, %2 : tensor<10x16xf32>, !tensor) domain [8, 4, 4, 3, 4] parallel 3 : i64
+        maps [#map1, #map2] epilogue_maps [] product f32
+        schedule <n_dim 2, n_vectors 1, m_dim 0, mr 8, kc 256, lanes 4> epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<8x4x4xf32>

@@ -5,7 +5,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<512x256xf32>, %w: tensor<1024x256xf32>):
-    %y = tile.contract %x, %w : tensor<512x256xf32>, tensor<1024x256xf32> domain [512, 1024, 256] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<512x256xf32>, tensor<1024x256xf32>) domain [512, 1024, 256] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%0: f32):
       tile.yield %0 : f32
     } -> tensor<512x1024xf32>
@@ -22,8 +22,9 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<512x256xf32>, %w: tensor<1024x256xf32>):
     %0 = tile.pack %w : tensor<1024x256xf32> -> !tensor
-    %y = tile.contract %x, %0 : tensor<512x256xf32>, !tensor domain [512, 1024, 256] parallel 2 : i64
-        maps [#map1, #map2] epilogue_maps [] schedule <n_dim 1, n_vectors 3, m_dim 0, mr 9, kc 256, lanes 16> epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<512x256xf32>, !tensor) domain [512, 1024, 256] parallel 2 : i64
+        maps [#map1, #map2] epilogue_maps [] product f32
+        schedule <n_dim 1, n_vectors 3, m_dim 0, mr 9, kc 256, lanes 16> epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<512x1024xf32>

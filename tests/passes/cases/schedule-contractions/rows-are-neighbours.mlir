@@ -4,7 +4,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x3x26x26xf32>, %w: tensor<3x3x3x64xf32>):
-    %y = tile.contract %x, %w : tensor<1x3x26x26xf32>, tensor<3x3x3x64xf32> domain [1, 24, 24, 64, 3, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<1x3x26x26xf32>, tensor<3x3x3x64xf32>) domain [1, 24, 24, 64, 3, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%0: f32):
       tile.yield %0 : f32
     } -> tensor<1x24x24x64xf32>
@@ -21,8 +21,9 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x3x26x26xf32>, %w: tensor<3x3x3x64xf32>):
     %0 = tile.pack %w : tensor<3x3x3x64xf32> -> !tensor
-    %y = tile.contract %x, %0 : tensor<1x3x26x26xf32>, !tensor domain [1, 24, 24, 64, 1, 3, 3, 3] parallel 4 : i64
-        maps [#map1, #map2] epilogue_maps [] schedule <n_dim 3, n_vectors 4, m_dim 2, mr 6, kc 256, lanes 16> epilogue {
+    %y = tile.reduce ins(%x, %0 : tensor<1x3x26x26xf32>, !tensor) domain [1, 24, 24, 64, 1, 3, 3, 3] parallel 4 : i64
+        maps [#map1, #map2] epilogue_maps [] product f32
+        schedule <n_dim 3, n_vectors 4, m_dim 2, mr 6, kc 256, lanes 16> epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<1x24x24x64xf32>

@@ -4,7 +4,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%0: tensor<512x256xf32>, %1: tensor<512x768xf32>):
-    %2 = tile.contract %0, %1 : tensor<512x256xf32>, tensor<512x768xf32> domain [768, 256, 512] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<512x256xf32>, tensor<512x768xf32>) domain [768, 256, 512] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<768x256xf32>
@@ -25,8 +25,9 @@ builtin.module {
   ^bb0(%0: tensor<512x256xf32>, %1: tensor<512x768xf32>):
     %2 = tile.pack %0 : tensor<512x256xf32> -> !tensor
     %3 = tile.pack %1 : tensor<512x768xf32> -> !tensor1
-    %4 = tile.contract %2, %3 : !tensor, !tensor1 domain [768, 256, 512] parallel 2 : i64 maps [#map2, #map3]
-        epilogue_maps [] schedule <n_dim 1, n_vectors 4, m_dim 0, mr 6, kc 256, lanes 16, n_inner 1> epilogue {
+    %4 = tile.reduce ins(%2, %3 : !tensor, !tensor1) domain [768, 256, 512] parallel 2 : i64 maps [#map2, #map3]
+        epilogue_maps [] product f32 schedule <n_dim 1, n_vectors 4, m_dim 0, mr 6, kc 256, lanes 16, n_inner 1>
+        epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<768x256xf32>

@@ -3,10 +3,10 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"z">] {
   ^bb0(%x: tensor<5x7x16xf32>, %w: tensor<16x24xf32>, %z: tensor<5x7x24xf32>):
-    %y = tile.contract %x, %w : tensor<5x7x16xf32>, tensor<16x24xf32> epilogue_inputs(%z : tensor<5x7x24xf32>)
+    %y = tile.reduce ins(%x, %w : tensor<5x7x16xf32>, tensor<16x24xf32>) epilogue_inputs(%z : tensor<5x7x24xf32>)
         domain [5, 7, 24, 16] parallel 3 : i64
         maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>]
-        epilogue_maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue {
+        epilogue_maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] product f32 epilogue {
     ^bb0(%0: f32, %1: f32):
       %2 = arith.addf %0, %1 : f32
       tile.yield %2 : f32
@@ -23,7 +23,8 @@ builtin.module {
   ^bb0(%x: tensor<5x7x16xf32>, %w: tensor<16x24xf32>, %z: tensor<5x7x24xf32>):
     %0 = tile.view %x : tensor<5x7x16xf32> -> tensor<35x16xf32>
     %1 = tile.view %z : tensor<5x7x24xf32> -> tensor<35x24xf32>
-    %2 = tile.contract %0, %w : tensor<35x16xf32>, tensor<16x24xf32> epilogue_inputs(%1 : tensor<35x24xf32>) domain [35, 24, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %2 = tile.reduce ins(%0, %w : tensor<35x16xf32>, tensor<16x24xf32>) epilogue_inputs(%1 : tensor<35x24xf32>)
+        domain [35, 24, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%3: f32, %4: f32):
       %5 = arith.addf %3, %4 : f32
       tile.yield %5 : f32

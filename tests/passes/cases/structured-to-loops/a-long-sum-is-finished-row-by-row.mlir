@@ -6,8 +6,8 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">, #pg.bytes<"x2">] {
   ^bb0(%0: tensor<3x8xf32>, %1: tensor<8x8xf32>, %2: tensor<8xf32>):
-    %3 = tile.contract %0, %1 : tensor<3x8xf32>, tensor<8x8xf32> epilogue_inputs(%2 : tensor<8xf32>) domain [3, 8, 8]
-        parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2]
+    %3 = tile.reduce ins(%0, %1 : tensor<3x8xf32>, tensor<8x8xf32>) epilogue_inputs(%2 : tensor<8xf32>) domain [3, 8, 8]
+        parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32
         schedule <n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 4, lanes 4> epilogue {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.addf %4, %5 : f32
@@ -23,78 +23,69 @@ builtin.module {
     %6 = arith.constant 0 : index
     %7 = arith.constant 3 : index
     %8 = arith.constant 1 : index
-    %9 = arith.constant 0.000000e+00 : f32
-    %10 = vector.broadcast %9 : f32 to vector<4xf32>
-    %11 = arith.constant 8 : index
-    %12 = arith.constant 4 : index
+    %9 = arith.constant 8 : index
+    %10 = arith.constant 4 : index
+    %11 = arith.constant 0.000000e+00 : f32
+    %12 = vector.broadcast %11 : f32 to vector<4xf32>
     scf.for %13 = %6 to %7 step %8 {
-      %14 = arith.muli %13, %11 : index
-      vector.store %10, %5[%14] : memref<24xf32>, vector<4xf32>
-      %15 = arith.addi %14, %12 : index
-      vector.store %10, %5[%15] : memref<24xf32>, vector<4xf32>
+      %14 = arith.muli %13, %9 : index
+      scf.for %15 = %6 to %9 step %10 {
+        %16 = arith.addi %14, %15 : index
+        vector.store %12, %5[%16] : memref<24xf32>, vector<4xf32>
+      } {unroll}
     }
-    %16 = arith.constant 2 : index
-    %17 = arith.constant 32 : index
-    %18 = arith.constant 16 : index
-    %19 = arith.constant 12 : index
-    %20 = arith.constant 20 : index
-    scf.for %21 = %6 to %16 step %8 {
-      %22 = arith.muli %21, %12 : index
-      %23 = arith.muli %21, %17 : index
-      %24, %25, %26, %27, %28, %29 = scf.for %30 = %6 to %12 step %8
-          iter_args(%31 = %10, %32 = %10, %33 = %10, %34 = %10, %35 = %10, %36 = %10) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
-        %37 = arith.addi %22, %30 : index
-        %38 = memref.load %1[%37] : memref<24xf32>
-        %39 = vector.broadcast %38 : f32 to vector<4xf32>
-        %40 = arith.muli %30, %11 : index
-        %41 = arith.addi %23, %40 : index
-        %42 = vector.load %2[%41] : memref<64xf32>, vector<4xf32>
-        %43 = vector.fma %39, %42, %31 : vector<4xf32>
-        %44 = arith.addi %41, %12 : index
-        %45 = vector.load %2[%44] : memref<64xf32>, vector<4xf32>
-        %46 = vector.fma %39, %45, %32 : vector<4xf32>
-        %47 = arith.addi %37, %11 : index
-        %48 = memref.load %1[%47] : memref<24xf32>
-        %49 = vector.broadcast %48 : f32 to vector<4xf32>
-        %50 = vector.fma %49, %42, %33 : vector<4xf32>
-        %51 = vector.fma %49, %45, %34 : vector<4xf32>
-        %52 = arith.addi %37, %18 : index
-        %53 = memref.load %1[%52] : memref<24xf32>
-        %54 = vector.broadcast %53 : f32 to vector<4xf32>
-        %55 = vector.fma %54, %42, %35 : vector<4xf32>
-        %56 = vector.fma %54, %45, %36 : vector<4xf32>
-        scf.yield %43, %46, %50, %51, %55, %56 : vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>
+    %17 = arith.constant 2 : index
+    %18 = memref.alloca() : memref<24xf32>
+    %19 = arith.constant 32 : index
+    scf.for %20 = %6 to %17 step %8 {
+      scf.for %21 = %6 to %7 step %8 {
+        %22 = arith.muli %21, %9 : index
+        scf.for %23 = %6 to %9 step %10 {
+          %24 = arith.addi %22, %23 : index
+          vector.store %12, %18[%24] : memref<24xf32>, vector<4xf32>
+        } {unroll}
+      } {unroll}
+      %25 = arith.muli %20, %10 : index
+      %26 = arith.muli %20, %19 : index
+      scf.for %27 = %6 to %10 step %8 {
+        %28 = arith.addi %25, %27 : index
+        %29 = arith.muli %27, %9 : index
+        %30 = arith.addi %26, %29 : index
+        scf.for %31 = %6 to %7 step %8 {
+          %32 = arith.muli %31, %9 : index
+          %33 = arith.addi %28, %32 : index
+          %34 = memref.load %1[%33] : memref<24xf32>
+          %35 = vector.broadcast %34 : f32 to vector<4xf32>
+          scf.for %36 = %6 to %9 step %10 {
+            %37 = arith.addi %32, %36 : index
+            %38 = vector.load %18[%37] : memref<24xf32>, vector<4xf32>
+            %39 = arith.addi %30, %36 : index
+            %40 = vector.load %2[%39] : memref<64xf32>, vector<4xf32>
+            %41 = vector.fma %35, %40, %38 : vector<4xf32>
+            vector.store %41, %18[%37] : memref<24xf32>, vector<4xf32>
+          } {unroll}
+        } {unroll}
       }
-      %57 = vector.load %5[%6] : memref<24xf32>, vector<4xf32>
-      %58 = arith.addf %57, %24 : vector<4xf32>
-      vector.store %58, %5[%6] : memref<24xf32>, vector<4xf32>
-      %59 = vector.load %5[%12] : memref<24xf32>, vector<4xf32>
-      %60 = arith.addf %59, %25 : vector<4xf32>
-      vector.store %60, %5[%12] : memref<24xf32>, vector<4xf32>
-      %61 = vector.load %5[%11] : memref<24xf32>, vector<4xf32>
-      %62 = arith.addf %61, %26 : vector<4xf32>
-      vector.store %62, %5[%11] : memref<24xf32>, vector<4xf32>
-      %63 = vector.load %5[%19] : memref<24xf32>, vector<4xf32>
-      %64 = arith.addf %63, %27 : vector<4xf32>
-      vector.store %64, %5[%19] : memref<24xf32>, vector<4xf32>
-      %65 = vector.load %5[%18] : memref<24xf32>, vector<4xf32>
-      %66 = arith.addf %65, %28 : vector<4xf32>
-      vector.store %66, %5[%18] : memref<24xf32>, vector<4xf32>
-      %67 = vector.load %5[%20] : memref<24xf32>, vector<4xf32>
-      %68 = arith.addf %67, %29 : vector<4xf32>
-      vector.store %68, %5[%20] : memref<24xf32>, vector<4xf32>
+      scf.for %42 = %6 to %7 step %8 {
+        %43 = arith.muli %42, %9 : index
+        scf.for %44 = %6 to %9 step %10 {
+          %45 = arith.addi %43, %44 : index
+          %46 = vector.load %5[%45] : memref<24xf32>, vector<4xf32>
+          %47 = vector.load %18[%45] : memref<24xf32>, vector<4xf32>
+          %48 = arith.addf %46, %47 : vector<4xf32>
+          vector.store %48, %5[%45] : memref<24xf32>, vector<4xf32>
+        } {unroll}
+      } {unroll}
     }
-    scf.for %69 = %6 to %7 step %8 {
-      %70 = arith.muli %69, %11 : index
-      %71 = vector.load %5[%70] : memref<24xf32>, vector<4xf32>
-      %72 = arith.addi %70, %12 : index
-      %73 = vector.load %5[%72] : memref<24xf32>, vector<4xf32>
-      %74 = vector.load %3[%6] : memref<8xf32>, vector<4xf32>
-      %75 = arith.addf %71, %74 : vector<4xf32>
-      vector.store %75, %4[%70] : memref<24xf32>, vector<4xf32>
-      %76 = vector.load %3[%12] : memref<8xf32>, vector<4xf32>
-      %77 = arith.addf %73, %76 : vector<4xf32>
-      vector.store %77, %4[%72] : memref<24xf32>, vector<4xf32>
+    scf.for %49 = %6 to %7 step %8 {
+      %50 = arith.muli %49, %9 : index
+      scf.for %51 = %6 to %9 step %10 {
+        %52 = arith.addi %50, %51 : index
+        %53 = vector.load %5[%52] : memref<24xf32>, vector<4xf32>
+        %54 = vector.load %3[%51] : memref<8xf32>, vector<4xf32>
+        %55 = arith.addf %53, %54 : vector<4xf32>
+        vector.store %55, %4[%52] : memref<24xf32>, vector<4xf32>
+      } {unroll}
     }
     func.return
   }

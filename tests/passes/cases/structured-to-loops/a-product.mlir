@@ -6,7 +6,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<4x3xf32>):
     %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be" : tensor<3x4xf32>>
-    %2 = tile.contract %0, %1 : tensor<4x3xf32>, tensor<3x4xf32> domain [4, 4, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<4x3xf32>, tensor<3x4xf32>) domain [4, 4, 3] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x4xf32>

@@ -9,8 +9,8 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<4x3x8xf32>, %1: tensor<8x16xf32>):
     %2 = tile.pack %1 : tensor<8x16xf32> -> !tensor
-    %3 = tile.contract %0, %2 : tensor<4x3x8xf32>, !tensor domain [2, 3, 16, 8] parallel 3 : i64 maps [#map1, #map2]
-        epilogue_maps [] schedule <n_dim 2, n_vectors 2, m_dim 1, mr 2, kc 4, lanes 4> epilogue {
+    %3 = tile.reduce ins(%0, %2 : tensor<4x3x8xf32>, !tensor) domain [2, 3, 16, 8] parallel 3 : i64 maps [#map1, #map2]
+        epilogue_maps [] product f32 schedule <n_dim 2, n_vectors 2, m_dim 1, mr 2, kc 4, lanes 4> epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<2x3x16xf32>
@@ -51,124 +51,134 @@ builtin.module {
     %5 = arith.constant 2 : index
     %6 = arith.constant 1 : index
     %7 = memref.alloca() : memref<48xf32>
-    %8 = arith.constant 0.000000e+00 : f32
-    %9 = vector.broadcast %8 : f32 to vector<4xf32>
-    %10 = arith.constant 24 : index
-    %11 = arith.constant 8 : index
-    %12 = arith.constant 4 : index
+    %8 = arith.constant 8 : index
+    %9 = arith.constant 4 : index
+    %10 = arith.constant 0.000000e+00 : f32
+    %11 = vector.broadcast %10 : f32 to vector<4xf32>
+    %12 = arith.constant 24 : index
     %13 = arith.constant 16 : index
-    %14 = arith.constant 20 : index
+    %14 = memref.alloca() : memref<16xf32>
     %15 = arith.constant 48 : index
     %16 = arith.constant 64 : index
     %17 = arith.constant 32 : index
-    %18 = arith.constant 12 : index
-    %19 = arith.constant 36 : index
-    scf.for %20 = %4 to %5 step %6 {
-      scf.for %21 = %4 to %5 step %6 {
-        %22 = arith.muli %21, %10 : index
-        scf.for %23 = %4 to %5 step %6 {
-          %24 = arith.muli %23, %11 : index
-          %25 = arith.addi %22, %24 : index
-          vector.store %9, %7[%25] : memref<48xf32>, vector<4xf32>
-          %26 = arith.addi %25, %12 : index
-          vector.store %9, %7[%26] : memref<48xf32>, vector<4xf32>
+    %18 = memref.alloca() : memref<8xf32>
+    scf.for %19 = %4 to %5 step %6 {
+      scf.for %20 = %4 to %5 step %6 {
+        %21 = arith.muli %20, %12 : index
+        scf.for %22 = %4 to %5 step %6 {
+          %23 = arith.muli %22, %8 : index
+          %24 = arith.addi %21, %23 : index
+          scf.for %25 = %4 to %8 step %9 {
+            %26 = arith.addi %24, %25 : index
+            vector.store %11, %7[%26] : memref<48xf32>, vector<4xf32>
+          } {unroll}
         }
-        %27 = arith.addi %22, %13 : index
-        vector.store %9, %7[%27] : memref<48xf32>, vector<4xf32>
-        %28 = arith.addi %22, %14 : index
-        vector.store %9, %7[%28] : memref<48xf32>, vector<4xf32>
+        scf.for %27 = %4 to %8 step %9 {
+          %28 = arith.addi %21, %27 : index
+          %29 = arith.addi %28, %13 : index
+          vector.store %11, %7[%29] : memref<48xf32>, vector<4xf32>
+        } {unroll}
       }
-      %29 = arith.muli %20, %16 : index
-      scf.for %30 = %4 to %5 step %6 {
-        %31 = arith.muli %30, %12 : index
-        %32 = arith.muli %30, %17 : index
-        %33 = arith.addi %29, %32 : index
-        scf.for %34 = %4 to %5 step %6 {
-          %35 = arith.muli %34, %15 : index
-          %36 = arith.addi %31, %35 : index
-          %37, %38, %39, %40 = scf.for %41 = %4 to %12 step %6 iter_args(%42 = %9, %43 = %9, %44 = %9, %45 = %9) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
-            %46 = arith.addi %36, %41 : index
-            %47 = memref.load %1[%46] : memref<96xf32>
-            %48 = vector.broadcast %47 : f32 to vector<4xf32>
-            %49 = arith.muli %41, %11 : index
-            %50 = arith.addi %33, %49 : index
-            %51 = vector.load %2[%50] : memref<128xf32>, vector<4xf32>
-            %52 = vector.fma %48, %51, %42 : vector<4xf32>
-            %53 = arith.addi %50, %12 : index
-            %54 = vector.load %2[%53] : memref<128xf32>, vector<4xf32>
-            %55 = vector.fma %48, %54, %43 : vector<4xf32>
-            %56 = arith.addi %46, %11 : index
-            %57 = memref.load %1[%56] : memref<96xf32>
-            %58 = vector.broadcast %57 : f32 to vector<4xf32>
-            %59 = vector.fma %58, %51, %44 : vector<4xf32>
-            %60 = vector.fma %58, %54, %45 : vector<4xf32>
-            scf.yield %52, %55, %59, %60 : vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>
+      %30 = arith.muli %19, %16 : index
+      scf.for %31 = %4 to %5 step %6 {
+        %32 = arith.muli %31, %9 : index
+        %33 = arith.muli %31, %17 : index
+        %34 = arith.addi %30, %33 : index
+        scf.for %35 = %4 to %5 step %6 {
+          scf.for %36 = %4 to %5 step %6 {
+            %37 = arith.muli %36, %8 : index
+            scf.for %38 = %4 to %8 step %9 {
+              %39 = arith.addi %37, %38 : index
+              vector.store %11, %14[%39] : memref<16xf32>, vector<4xf32>
+            } {unroll}
+          } {unroll}
+          %40 = arith.muli %35, %15 : index
+          %41 = arith.addi %32, %40 : index
+          scf.for %42 = %4 to %9 step %6 {
+            %43 = arith.addi %41, %42 : index
+            %44 = arith.muli %42, %8 : index
+            %45 = arith.addi %34, %44 : index
+            scf.for %46 = %4 to %5 step %6 {
+              %47 = arith.muli %46, %8 : index
+              %48 = arith.addi %43, %47 : index
+              %49 = memref.load %1[%48] : memref<96xf32>
+              %50 = vector.broadcast %49 : f32 to vector<4xf32>
+              scf.for %51 = %4 to %8 step %9 {
+                %52 = arith.addi %47, %51 : index
+                %53 = vector.load %14[%52] : memref<16xf32>, vector<4xf32>
+                %54 = arith.addi %45, %51 : index
+                %55 = vector.load %2[%54] : memref<128xf32>, vector<4xf32>
+                %56 = vector.fma %50, %55, %53 : vector<4xf32>
+                vector.store %56, %14[%52] : memref<16xf32>, vector<4xf32>
+              } {unroll}
+            } {unroll}
           }
-          %61 = arith.muli %34, %10 : index
-          %62 = vector.load %7[%61] : memref<48xf32>, vector<4xf32>
-          %63 = arith.addf %62, %37 : vector<4xf32>
-          vector.store %63, %7[%61] : memref<48xf32>, vector<4xf32>
-          %64 = arith.addi %61, %12 : index
-          %65 = vector.load %7[%64] : memref<48xf32>, vector<4xf32>
-          %66 = arith.addf %65, %38 : vector<4xf32>
-          vector.store %66, %7[%64] : memref<48xf32>, vector<4xf32>
-          %67 = arith.addi %61, %11 : index
-          %68 = vector.load %7[%67] : memref<48xf32>, vector<4xf32>
-          %69 = arith.addf %68, %39 : vector<4xf32>
-          vector.store %69, %7[%67] : memref<48xf32>, vector<4xf32>
-          %70 = arith.addi %61, %18 : index
-          %71 = vector.load %7[%70] : memref<48xf32>, vector<4xf32>
-          %72 = arith.addf %71, %40 : vector<4xf32>
-          vector.store %72, %7[%70] : memref<48xf32>, vector<4xf32>
-          %73, %74 = scf.for %75 = %4 to %12 step %6 iter_args(%76 = %9, %77 = %9) -> (vector<4xf32>, vector<4xf32>) {
-            %78 = arith.addi %36, %75 : index
-            %79 = arith.addi %78, %13 : index
-            %80 = memref.load %1[%79] : memref<96xf32>
-            %81 = vector.broadcast %80 : f32 to vector<4xf32>
-            %82 = arith.muli %75, %11 : index
-            %83 = arith.addi %33, %82 : index
-            %84 = vector.load %2[%83] : memref<128xf32>, vector<4xf32>
-            %85 = vector.fma %81, %84, %76 : vector<4xf32>
-            %86 = arith.addi %83, %12 : index
-            %87 = vector.load %2[%86] : memref<128xf32>, vector<4xf32>
-            %88 = vector.fma %81, %87, %77 : vector<4xf32>
-            scf.yield %85, %88 : vector<4xf32>, vector<4xf32>
+          %57 = arith.muli %35, %12 : index
+          scf.for %58 = %4 to %5 step %6 {
+            %59 = arith.muli %58, %8 : index
+            %60 = arith.addi %57, %59 : index
+            scf.for %61 = %4 to %8 step %9 {
+              %62 = arith.addi %60, %61 : index
+              %63 = vector.load %7[%62] : memref<48xf32>, vector<4xf32>
+              %64 = arith.addi %59, %61 : index
+              %65 = vector.load %14[%64] : memref<16xf32>, vector<4xf32>
+              %66 = arith.addf %63, %65 : vector<4xf32>
+              vector.store %66, %7[%62] : memref<48xf32>, vector<4xf32>
+            } {unroll}
+          } {unroll}
+          scf.for %67 = %4 to %8 step %9 {
+            vector.store %11, %18[%67] : memref<8xf32>, vector<4xf32>
+          } {unroll}
+          scf.for %68 = %4 to %9 step %6 {
+            %69 = arith.addi %41, %68 : index
+            %70 = arith.addi %69, %13 : index
+            %71 = memref.load %1[%70] : memref<96xf32>
+            %72 = vector.broadcast %71 : f32 to vector<4xf32>
+            %73 = arith.muli %68, %8 : index
+            %74 = arith.addi %34, %73 : index
+            scf.for %75 = %4 to %8 step %9 {
+              %76 = vector.load %18[%75] : memref<8xf32>, vector<4xf32>
+              %77 = arith.addi %74, %75 : index
+              %78 = vector.load %2[%77] : memref<128xf32>, vector<4xf32>
+              %79 = vector.fma %72, %78, %76 : vector<4xf32>
+              vector.store %79, %18[%75] : memref<8xf32>, vector<4xf32>
+            } {unroll}
           }
-          %89 = arith.addi %61, %13 : index
-          %90 = vector.load %7[%89] : memref<48xf32>, vector<4xf32>
-          %91 = arith.addf %90, %73 : vector<4xf32>
-          vector.store %91, %7[%89] : memref<48xf32>, vector<4xf32>
-          %92 = arith.addi %61, %14 : index
-          %93 = vector.load %7[%92] : memref<48xf32>, vector<4xf32>
-          %94 = arith.addf %93, %74 : vector<4xf32>
-          vector.store %94, %7[%92] : memref<48xf32>, vector<4xf32>
+          scf.for %80 = %4 to %8 step %9 {
+            %81 = arith.addi %57, %80 : index
+            %82 = arith.addi %81, %13 : index
+            %83 = vector.load %7[%82] : memref<48xf32>, vector<4xf32>
+            %84 = vector.load %18[%80] : memref<8xf32>, vector<4xf32>
+            %85 = arith.addf %83, %84 : vector<4xf32>
+            vector.store %85, %7[%82] : memref<48xf32>, vector<4xf32>
+          } {unroll}
         }
       }
-      %95 = arith.muli %20, %11 : index
-      scf.for %96 = %4 to %5 step %6 {
-        %97 = arith.muli %96, %10 : index
-        %98 = arith.muli %96, %15 : index
-        %99 = arith.addi %95, %98 : index
-        scf.for %100 = %4 to %5 step %6 {
-          %101 = arith.muli %100, %11 : index
-          %102 = arith.addi %97, %101 : index
+      %86 = arith.muli %19, %8 : index
+      scf.for %87 = %4 to %5 step %6 {
+        %88 = arith.muli %87, %12 : index
+        %89 = arith.muli %87, %15 : index
+        %90 = arith.addi %86, %89 : index
+        scf.for %91 = %4 to %5 step %6 {
+          %92 = arith.muli %91, %8 : index
+          %93 = arith.addi %88, %92 : index
+          %94 = arith.muli %91, %13 : index
+          %95 = arith.addi %90, %94 : index
+          scf.for %96 = %4 to %8 step %9 {
+            %97 = arith.addi %93, %96 : index
+            %98 = vector.load %7[%97] : memref<48xf32>, vector<4xf32>
+            %99 = arith.addi %95, %96 : index
+            vector.store %98, %3[%99] : memref<96xf32>, vector<4xf32>
+          } {unroll}
+        }
+        scf.for %100 = %4 to %8 step %9 {
+          %101 = arith.addi %88, %100 : index
+          %102 = arith.addi %101, %13 : index
           %103 = vector.load %7[%102] : memref<48xf32>, vector<4xf32>
-          %104 = arith.addi %102, %12 : index
-          %105 = vector.load %7[%104] : memref<48xf32>, vector<4xf32>
-          %106 = arith.muli %100, %13 : index
-          %107 = arith.addi %99, %106 : index
-          vector.store %103, %3[%107] : memref<96xf32>, vector<4xf32>
-          %108 = arith.addi %107, %12 : index
-          vector.store %105, %3[%108] : memref<96xf32>, vector<4xf32>
-        }
-        %109 = arith.addi %97, %13 : index
-        %110 = vector.load %7[%109] : memref<48xf32>, vector<4xf32>
-        %111 = arith.addi %97, %14 : index
-        %112 = vector.load %7[%111] : memref<48xf32>, vector<4xf32>
-        %113 = arith.addi %99, %17 : index
-        vector.store %110, %3[%113] : memref<96xf32>, vector<4xf32>
-        %114 = arith.addi %99, %19 : index
-        vector.store %112, %3[%114] : memref<96xf32>, vector<4xf32>
+          %104 = arith.addi %90, %100 : index
+          %105 = arith.addi %104, %17 : index
+          vector.store %103, %3[%105] : memref<96xf32>, vector<4xf32>
+        } {unroll}
       }
     }
     func.return

@@ -91,398 +91,464 @@ builtin.module {
     %37 = arith.constant 624 : index
     %38 = arith.constant 672 : index
     %39 = arith.constant 720 : index
-    %40 = arith.constant 0.000000e+00 : f32
-    %41 = vector.broadcast %40 : f32 to vector<4xf32>
-    %42 = arith.constant 8 : index
-    %43 = arith.constant 32 : index
-    %44 = arith.constant -3 : index
-    %45 = arith.constant 64 : index
-    %46 = arith.constant 80 : index
-    %47 = arith.constant 112 : index
-    %48 = arith.constant 128 : index
-    %49 = arith.constant 160 : index
-    %50 = arith.constant 176 : index
-    %51 = arith.constant 208 : index
-    %52 = arith.constant 224 : index
-    %53 = arith.constant 20 : index
-    %54 = arith.constant 10 : index
-    %55 = arith.constant 5 : index
-    %56 = arith.constant 25 : index
-    %57 = arith.constant 136 : index
-    %58 = arith.constant 140 : index
-    %59 = arith.constant 9 : index
-    %60 = arith.constant 29 : index
-    scf.for %61 = %7 to %8 step %9 {
-      %62 = arith.muli %61, %10 : index
-      scf.for %63 = %7 to %10 step %9 {
-        %64 = arith.addi %62, %63 : index
-        %65 = arith.minsi %64, %10 : index
-        %66 = arith.divsi %65, %8 : index
-        %67 = arith.remsi %65, %8 : index
-        %68 = arith.muli %66, %8 : index
-        %69 = arith.minsi %68, %9 : index
-        %70 = arith.muli %69, %11 : index
-        %71 = arith.muli %67, %12 : index
-        %72 = arith.addi %70, %71 : index
-        %73 = vector.load %1[%72] : memref<60xf32>, vector<2xf32>
-        %74 = arith.addi %72, %8 : index
-        %75 = vector.load %1[%74] : memref<60xf32>, vector<2xf32>
-        %76 = arith.addi %72, %12 : index
+    %40 = memref.alloca() : memref<8xf32>
+    %41 = arith.constant 0.000000e+00 : f32
+    %42 = vector.broadcast %41 : f32 to vector<4xf32>
+    %43 = arith.constant 8 : index
+    %44 = memref.alloca() : memref<4xf32>
+    %45 = arith.constant 32 : index
+    %46 = arith.constant -3 : index
+    %47 = arith.constant 64 : index
+    %48 = arith.constant 80 : index
+    %49 = arith.constant 112 : index
+    %50 = arith.constant 128 : index
+    %51 = arith.constant 160 : index
+    %52 = arith.constant 176 : index
+    %53 = arith.constant 208 : index
+    %54 = arith.constant 224 : index
+    %55 = arith.constant 20 : index
+    %56 = arith.constant 10 : index
+    %57 = arith.constant 5 : index
+    %58 = arith.constant 25 : index
+    %59 = memref.alloca() : memref<8xf32>
+    %60 = arith.constant 136 : index
+    %61 = memref.alloca() : memref<4xf32>
+    %62 = arith.constant 140 : index
+    %63 = arith.constant 9 : index
+    %64 = arith.constant 29 : index
+    scf.for %65 = %7 to %8 step %9 {
+      %66 = arith.muli %65, %10 : index
+      scf.for %67 = %7 to %10 step %9 {
+        %68 = arith.addi %66, %67 : index
+        %69 = arith.minsi %68, %10 : index
+        %70 = arith.divsi %69, %8 : index
+        %71 = arith.remsi %69, %8 : index
+        %72 = arith.muli %70, %8 : index
+        %73 = arith.minsi %72, %9 : index
+        %74 = arith.muli %73, %11 : index
+        %75 = arith.muli %71, %12 : index
+        %76 = arith.addi %74, %75 : index
         %77 = vector.load %1[%76] : memref<60xf32>, vector<2xf32>
-        %78 = arith.addi %72, %13 : index
+        %78 = arith.addi %76, %8 : index
         %79 = vector.load %1[%78] : memref<60xf32>, vector<2xf32>
-        %80 = arith.addi %72, %11 : index
+        %80 = arith.addi %76, %12 : index
         %81 = vector.load %1[%80] : memref<60xf32>, vector<2xf32>
-        %82 = arith.addi %72, %14 : index
+        %82 = arith.addi %76, %13 : index
         %83 = vector.load %1[%82] : memref<60xf32>, vector<2xf32>
-        %84 = arith.addi %72, %15 : index
+        %84 = arith.addi %76, %11 : index
         %85 = vector.load %1[%84] : memref<60xf32>, vector<2xf32>
-        %86 = arith.addi %72, %16 : index
+        %86 = arith.addi %76, %14 : index
         %87 = vector.load %1[%86] : memref<60xf32>, vector<2xf32>
-        %88 = arith.addi %72, %17 : index
+        %88 = arith.addi %76, %15 : index
         %89 = vector.load %1[%88] : memref<60xf32>, vector<2xf32>
-        %90 = arith.addi %72, %18 : index
+        %90 = arith.addi %76, %16 : index
         %91 = vector.load %1[%90] : memref<60xf32>, vector<2xf32>
-        %92 = arith.addi %72, %19 : index
+        %92 = arith.addi %76, %17 : index
         %93 = vector.load %1[%92] : memref<60xf32>, vector<2xf32>
-        %94 = arith.addi %72, %20 : index
+        %94 = arith.addi %76, %18 : index
         %95 = vector.load %1[%94] : memref<60xf32>, vector<2xf32>
-        %96 = arith.addi %72, %21 : index
+        %96 = arith.addi %76, %19 : index
         %97 = vector.load %1[%96] : memref<60xf32>, vector<2xf32>
-        %98 = arith.addi %72, %22 : index
+        %98 = arith.addi %76, %20 : index
         %99 = vector.load %1[%98] : memref<60xf32>, vector<2xf32>
-        %100 = arith.addi %72, %23 : index
+        %100 = arith.addi %76, %21 : index
         %101 = vector.load %1[%100] : memref<60xf32>, vector<2xf32>
-        %102 = arith.addi %72, %24 : index
+        %102 = arith.addi %76, %22 : index
         %103 = vector.load %1[%102] : memref<60xf32>, vector<2xf32>
-        %104 = arith.addf %89, %81 : vector<2xf32>
-        %105 = arith.subf %89, %81 : vector<2xf32>
-        %106 = arith.subf %73, %89 : vector<2xf32>
-        %107 = arith.subf %81, %97 : vector<2xf32>
-        %108 = arith.addf %91, %83 : vector<2xf32>
-        %109 = arith.subf %91, %83 : vector<2xf32>
-        %110 = arith.subf %75, %91 : vector<2xf32>
-        %111 = arith.subf %83, %99 : vector<2xf32>
-        %112 = arith.addf %93, %85 : vector<2xf32>
-        %113 = arith.subf %93, %85 : vector<2xf32>
-        %114 = arith.subf %77, %93 : vector<2xf32>
-        %115 = arith.subf %85, %101 : vector<2xf32>
-        %116 = arith.addf %95, %87 : vector<2xf32>
-        %117 = arith.subf %95, %87 : vector<2xf32>
-        %118 = arith.subf %79, %95 : vector<2xf32>
-        %119 = arith.subf %87, %103 : vector<2xf32>
-        %120 = arith.addf %114, %110 : vector<2xf32>
-        %121 = arith.subf %114, %110 : vector<2xf32>
-        %122 = arith.subf %106, %114 : vector<2xf32>
-        %123 = arith.subf %110, %118 : vector<2xf32>
-        %124 = arith.addf %112, %108 : vector<2xf32>
-        %125 = arith.subf %112, %108 : vector<2xf32>
-        %126 = arith.subf %104, %112 : vector<2xf32>
-        %127 = arith.subf %108, %116 : vector<2xf32>
-        %128 = arith.addf %113, %109 : vector<2xf32>
-        %129 = arith.subf %113, %109 : vector<2xf32>
-        %130 = arith.subf %105, %113 : vector<2xf32>
-        %131 = arith.subf %109, %117 : vector<2xf32>
-        %132 = arith.addf %115, %111 : vector<2xf32>
-        %133 = arith.subf %115, %111 : vector<2xf32>
-        %134 = arith.subf %107, %115 : vector<2xf32>
-        %135 = arith.subf %111, %119 : vector<2xf32>
-        %136 = arith.muli %63, %15 : index
-        vector.store %122, %6[%136] : memref<768xf32>, vector<2xf32>
-        %137 = arith.addi %136, %25 : index
-        vector.store %120, %6[%137] : memref<768xf32>, vector<2xf32>
-        %138 = arith.addi %136, %26 : index
-        vector.store %121, %6[%138] : memref<768xf32>, vector<2xf32>
-        %139 = arith.addi %136, %27 : index
-        vector.store %123, %6[%139] : memref<768xf32>, vector<2xf32>
-        %140 = arith.addi %136, %28 : index
+        %104 = arith.addi %76, %23 : index
+        %105 = vector.load %1[%104] : memref<60xf32>, vector<2xf32>
+        %106 = arith.addi %76, %24 : index
+        %107 = vector.load %1[%106] : memref<60xf32>, vector<2xf32>
+        %108 = arith.addf %93, %85 : vector<2xf32>
+        %109 = arith.subf %93, %85 : vector<2xf32>
+        %110 = arith.subf %77, %93 : vector<2xf32>
+        %111 = arith.subf %85, %101 : vector<2xf32>
+        %112 = arith.addf %95, %87 : vector<2xf32>
+        %113 = arith.subf %95, %87 : vector<2xf32>
+        %114 = arith.subf %79, %95 : vector<2xf32>
+        %115 = arith.subf %87, %103 : vector<2xf32>
+        %116 = arith.addf %97, %89 : vector<2xf32>
+        %117 = arith.subf %97, %89 : vector<2xf32>
+        %118 = arith.subf %81, %97 : vector<2xf32>
+        %119 = arith.subf %89, %105 : vector<2xf32>
+        %120 = arith.addf %99, %91 : vector<2xf32>
+        %121 = arith.subf %99, %91 : vector<2xf32>
+        %122 = arith.subf %83, %99 : vector<2xf32>
+        %123 = arith.subf %91, %107 : vector<2xf32>
+        %124 = arith.addf %118, %114 : vector<2xf32>
+        %125 = arith.subf %118, %114 : vector<2xf32>
+        %126 = arith.subf %110, %118 : vector<2xf32>
+        %127 = arith.subf %114, %122 : vector<2xf32>
+        %128 = arith.addf %116, %112 : vector<2xf32>
+        %129 = arith.subf %116, %112 : vector<2xf32>
+        %130 = arith.subf %108, %116 : vector<2xf32>
+        %131 = arith.subf %112, %120 : vector<2xf32>
+        %132 = arith.addf %117, %113 : vector<2xf32>
+        %133 = arith.subf %117, %113 : vector<2xf32>
+        %134 = arith.subf %109, %117 : vector<2xf32>
+        %135 = arith.subf %113, %121 : vector<2xf32>
+        %136 = arith.addf %119, %115 : vector<2xf32>
+        %137 = arith.subf %119, %115 : vector<2xf32>
+        %138 = arith.subf %111, %119 : vector<2xf32>
+        %139 = arith.subf %115, %123 : vector<2xf32>
+        %140 = arith.muli %67, %15 : index
         vector.store %126, %6[%140] : memref<768xf32>, vector<2xf32>
-        %141 = arith.addi %136, %29 : index
+        %141 = arith.addi %140, %25 : index
         vector.store %124, %6[%141] : memref<768xf32>, vector<2xf32>
-        %142 = arith.addi %136, %30 : index
+        %142 = arith.addi %140, %26 : index
         vector.store %125, %6[%142] : memref<768xf32>, vector<2xf32>
-        %143 = arith.addi %136, %31 : index
+        %143 = arith.addi %140, %27 : index
         vector.store %127, %6[%143] : memref<768xf32>, vector<2xf32>
-        %144 = arith.addi %136, %32 : index
+        %144 = arith.addi %140, %28 : index
         vector.store %130, %6[%144] : memref<768xf32>, vector<2xf32>
-        %145 = arith.addi %136, %33 : index
+        %145 = arith.addi %140, %29 : index
         vector.store %128, %6[%145] : memref<768xf32>, vector<2xf32>
-        %146 = arith.addi %136, %34 : index
+        %146 = arith.addi %140, %30 : index
         vector.store %129, %6[%146] : memref<768xf32>, vector<2xf32>
-        %147 = arith.addi %136, %35 : index
+        %147 = arith.addi %140, %31 : index
         vector.store %131, %6[%147] : memref<768xf32>, vector<2xf32>
-        %148 = arith.addi %136, %36 : index
+        %148 = arith.addi %140, %32 : index
         vector.store %134, %6[%148] : memref<768xf32>, vector<2xf32>
-        %149 = arith.addi %136, %37 : index
+        %149 = arith.addi %140, %33 : index
         vector.store %132, %6[%149] : memref<768xf32>, vector<2xf32>
-        %150 = arith.addi %136, %38 : index
+        %150 = arith.addi %140, %34 : index
         vector.store %133, %6[%150] : memref<768xf32>, vector<2xf32>
-        %151 = arith.addi %136, %39 : index
+        %151 = arith.addi %140, %35 : index
         vector.store %135, %6[%151] : memref<768xf32>, vector<2xf32>
+        %152 = arith.addi %140, %36 : index
+        vector.store %138, %6[%152] : memref<768xf32>, vector<2xf32>
+        %153 = arith.addi %140, %37 : index
+        vector.store %136, %6[%153] : memref<768xf32>, vector<2xf32>
+        %154 = arith.addi %140, %38 : index
+        vector.store %137, %6[%154] : memref<768xf32>, vector<2xf32>
+        %155 = arith.addi %140, %39 : index
+        vector.store %139, %6[%155] : memref<768xf32>, vector<2xf32>
       }
-      scf.for %152 = %7 to %15 step %9 {
-        %153 = arith.muli %152, %42 : index
-        %154 = arith.muli %152, %25 : index
-        %155, %156 = scf.for %157 = %7 to %8 step %9 iter_args(%158 = %41, %159 = %41) -> (vector<4xf32>, vector<4xf32>) {
-          %160 = arith.muli %157, %8 : index
-          %161 = arith.addi %153, %160 : index
-          %162 = arith.addi %161, %42 : index
-          tile.prefetch %2[%162] : memref<256xf32>
-          %163 = arith.addi %154, %157 : index
-          %164 = memref.load %6[%163] : memref<768xf32>
-          %165 = vector.broadcast %164 : f32 to vector<4xf32>
-          %166 = arith.muli %157, %12 : index
-          %167 = arith.addi %153, %166 : index
-          %168 = vector.load %2[%167] : memref<256xf32>, vector<4xf32>
-          %169 = vector.fma %165, %168, %158 : vector<4xf32>
-          %170 = arith.addi %163, %15 : index
-          %171 = memref.load %6[%170] : memref<768xf32>
-          %172 = vector.broadcast %171 : f32 to vector<4xf32>
-          %173 = vector.fma %172, %168, %159 : vector<4xf32>
-          scf.yield %169, %173 : vector<4xf32>, vector<4xf32>
+      scf.for %156 = %7 to %15 step %9 {
+        scf.for %157 = %7 to %8 step %9 {
+          %158 = arith.muli %157, %12 : index
+          scf.for %159 = %7 to %12 step %12 {
+            %160 = arith.addi %158, %159 : index
+            vector.store %42, %40[%160] : memref<8xf32>, vector<4xf32>
+          } {unroll}
+        } {unroll}
+        %161 = arith.muli %156, %43 : index
+        %162 = arith.muli %156, %25 : index
+        scf.for %163 = %7 to %8 step %9 {
+          %164 = arith.muli %163, %8 : index
+          %165 = arith.addi %161, %164 : index
+          %166 = arith.addi %165, %43 : index
+          tile.prefetch %2[%166] : memref<256xf32>
+          %167 = arith.addi %162, %163 : index
+          %168 = arith.muli %163, %12 : index
+          %169 = arith.addi %161, %168 : index
+          scf.for %170 = %7 to %8 step %9 {
+            %171 = arith.muli %170, %12 : index
+            %172 = arith.muli %170, %15 : index
+            %173 = arith.addi %167, %172 : index
+            %174 = memref.load %6[%173] : memref<768xf32>
+            %175 = vector.broadcast %174 : f32 to vector<4xf32>
+            scf.for %176 = %7 to %12 step %12 {
+              %177 = arith.addi %171, %176 : index
+              %178 = vector.load %40[%177] : memref<8xf32>, vector<4xf32>
+              %179 = arith.addi %169, %176 : index
+              %180 = vector.load %2[%179] : memref<256xf32>, vector<4xf32>
+              %181 = vector.fma %175, %180, %178 : vector<4xf32>
+              vector.store %181, %40[%177] : memref<8xf32>, vector<4xf32>
+            } {unroll}
+          } {unroll}
         }
-        %174 = arith.muli %152, %15 : index
-        vector.store %155, %5[%174] : memref<256xf32>, vector<4xf32>
-        %175 = arith.addi %174, %12 : index
-        vector.store %156, %5[%175] : memref<256xf32>, vector<4xf32>
-        %176 = scf.for %177 = %7 to %8 step %9 iter_args(%178 = %41) -> (vector<4xf32>) {
-          %179 = arith.muli %177, %8 : index
-          %180 = arith.addi %153, %179 : index
-          %181 = arith.addi %180, %11 : index
-          tile.prefetch %2[%181] : memref<256xf32>
-          %182 = arith.addi %154, %177 : index
-          %183 = arith.addi %182, %43 : index
-          %184 = memref.load %6[%183] : memref<768xf32>
-          %185 = vector.broadcast %184 : f32 to vector<4xf32>
-          %186 = arith.muli %177, %12 : index
-          %187 = arith.addi %153, %186 : index
-          %188 = vector.load %2[%187] : memref<256xf32>, vector<4xf32>
-          %189 = vector.fma %185, %188, %178 : vector<4xf32>
-          scf.yield %189 : vector<4xf32>
+        %182 = arith.muli %156, %15 : index
+        scf.for %183 = %7 to %8 step %9 {
+          %184 = arith.muli %183, %12 : index
+          %185 = arith.addi %182, %184 : index
+          scf.for %186 = %7 to %12 step %12 {
+            %187 = arith.addi %184, %186 : index
+            %188 = vector.load %40[%187] : memref<8xf32>, vector<4xf32>
+            %189 = arith.addi %185, %186 : index
+            vector.store %188, %5[%189] : memref<256xf32>, vector<4xf32>
+          } {unroll}
+        } {unroll}
+        scf.for %190 = %7 to %12 step %12 {
+          vector.store %42, %44[%190] : memref<4xf32>, vector<4xf32>
+        } {unroll}
+        scf.for %191 = %7 to %8 step %9 {
+          %192 = arith.muli %191, %8 : index
+          %193 = arith.addi %161, %192 : index
+          %194 = arith.addi %193, %11 : index
+          tile.prefetch %2[%194] : memref<256xf32>
+          %195 = arith.addi %162, %191 : index
+          %196 = arith.addi %195, %45 : index
+          %197 = memref.load %6[%196] : memref<768xf32>
+          %198 = vector.broadcast %197 : f32 to vector<4xf32>
+          %199 = arith.muli %191, %12 : index
+          %200 = arith.addi %161, %199 : index
+          scf.for %201 = %7 to %12 step %12 {
+            %202 = vector.load %44[%201] : memref<4xf32>, vector<4xf32>
+            %203 = arith.addi %200, %201 : index
+            %204 = vector.load %2[%203] : memref<256xf32>, vector<4xf32>
+            %205 = vector.fma %198, %204, %202 : vector<4xf32>
+            vector.store %205, %44[%201] : memref<4xf32>, vector<4xf32>
+          } {unroll}
         }
-        %190 = arith.addi %174, %42 : index
-        vector.store %176, %5[%190] : memref<256xf32>, vector<4xf32>
+        scf.for %206 = %7 to %12 step %12 {
+          %207 = vector.load %44[%206] : memref<4xf32>, vector<4xf32>
+          %208 = arith.addi %182, %206 : index
+          %209 = arith.addi %208, %43 : index
+          vector.store %207, %5[%209] : memref<256xf32>, vector<4xf32>
+        } {unroll}
       }
-      %191 = arith.muli %61, %44 : index
-      %192 = arith.addi %191, %12 : index
-      %193 = arith.minsi %192, %10 : index
-      scf.for %194 = %7 to %193 step %9 {
-        %195 = arith.addi %62, %194 : index
-        %196 = arith.divsi %195, %8 : index
-        %197 = arith.remsi %195, %8 : index
-        %198 = arith.muli %196, %8 : index
-        %199 = arith.minsi %198, %9 : index
-        %200 = arith.muli %194, %12 : index
-        %201 = vector.load %5[%200] : memref<256xf32>, vector<4xf32>
-        %202 = arith.addi %200, %15 : index
-        %203 = vector.load %5[%202] : memref<256xf32>, vector<4xf32>
-        %204 = arith.addi %200, %43 : index
-        %205 = vector.load %5[%204] : memref<256xf32>, vector<4xf32>
-        %206 = arith.addi %200, %25 : index
-        %207 = vector.load %5[%206] : memref<256xf32>, vector<4xf32>
-        %208 = arith.addi %200, %45 : index
-        %209 = vector.load %5[%208] : memref<256xf32>, vector<4xf32>
-        %210 = arith.addi %200, %46 : index
-        %211 = vector.load %5[%210] : memref<256xf32>, vector<4xf32>
-        %212 = arith.addi %200, %26 : index
-        %213 = vector.load %5[%212] : memref<256xf32>, vector<4xf32>
-        %214 = arith.addi %200, %47 : index
-        %215 = vector.load %5[%214] : memref<256xf32>, vector<4xf32>
-        %216 = arith.addi %200, %48 : index
-        %217 = vector.load %5[%216] : memref<256xf32>, vector<4xf32>
-        %218 = arith.addi %200, %27 : index
-        %219 = vector.load %5[%218] : memref<256xf32>, vector<4xf32>
-        %220 = arith.addi %200, %49 : index
-        %221 = vector.load %5[%220] : memref<256xf32>, vector<4xf32>
-        %222 = arith.addi %200, %50 : index
-        %223 = vector.load %5[%222] : memref<256xf32>, vector<4xf32>
-        %224 = arith.addi %200, %28 : index
-        %225 = vector.load %5[%224] : memref<256xf32>, vector<4xf32>
-        %226 = arith.addi %200, %51 : index
-        %227 = vector.load %5[%226] : memref<256xf32>, vector<4xf32>
-        %228 = arith.addi %200, %52 : index
-        %229 = vector.load %5[%228] : memref<256xf32>, vector<4xf32>
-        %230 = arith.addi %200, %29 : index
-        %231 = vector.load %5[%230] : memref<256xf32>, vector<4xf32>
-        %232 = arith.addf %209, %217 : vector<4xf32>
-        %233 = arith.subf %209, %217 : vector<4xf32>
-        %234 = arith.addf %201, %232 : vector<4xf32>
-        %235 = arith.subf %233, %225 : vector<4xf32>
-        %236 = arith.addf %211, %219 : vector<4xf32>
-        %237 = arith.subf %211, %219 : vector<4xf32>
-        %238 = arith.addf %203, %236 : vector<4xf32>
-        %239 = arith.subf %237, %227 : vector<4xf32>
-        %240 = arith.addf %213, %221 : vector<4xf32>
-        %241 = arith.subf %213, %221 : vector<4xf32>
-        %242 = arith.addf %205, %240 : vector<4xf32>
-        %243 = arith.subf %241, %229 : vector<4xf32>
-        %244 = arith.addf %215, %223 : vector<4xf32>
-        %245 = arith.subf %215, %223 : vector<4xf32>
-        %246 = arith.addf %207, %244 : vector<4xf32>
-        %247 = arith.subf %245, %231 : vector<4xf32>
-        %248 = arith.addf %238, %242 : vector<4xf32>
-        %249 = arith.subf %238, %242 : vector<4xf32>
-        %250 = arith.addf %234, %248 : vector<4xf32>
-        %251 = arith.subf %249, %246 : vector<4xf32>
-        %252 = arith.addf %239, %243 : vector<4xf32>
-        %253 = arith.subf %239, %243 : vector<4xf32>
-        %254 = arith.addf %235, %252 : vector<4xf32>
-        %255 = arith.subf %253, %247 : vector<4xf32>
-        %256 = arith.cmpi sge, %199, %198 : index
-        %257 = arith.muli %199, %53 : index
-        %258 = arith.muli %197, %54 : index
-        %259 = arith.addi %257, %258 : index
-        %260 = arith.addi %259, %55 : index
-        scf.if %256 {
-          %261 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-          %262 = arith.addf %250, %261 : vector<4xf32>
-          vector.store %262, %4[%259] : memref<60xf32>, vector<4xf32>
-          %263 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-          %264 = arith.addf %251, %263 : vector<4xf32>
-          vector.store %264, %4[%260] : memref<60xf32>, vector<4xf32>
+      %210 = arith.muli %65, %46 : index
+      %211 = arith.addi %210, %12 : index
+      %212 = arith.minsi %211, %10 : index
+      scf.for %213 = %7 to %212 step %9 {
+        %214 = arith.addi %66, %213 : index
+        %215 = arith.divsi %214, %8 : index
+        %216 = arith.remsi %214, %8 : index
+        %217 = arith.muli %215, %8 : index
+        %218 = arith.minsi %217, %9 : index
+        %219 = arith.muli %213, %12 : index
+        %220 = vector.load %5[%219] : memref<256xf32>, vector<4xf32>
+        %221 = arith.addi %219, %15 : index
+        %222 = vector.load %5[%221] : memref<256xf32>, vector<4xf32>
+        %223 = arith.addi %219, %45 : index
+        %224 = vector.load %5[%223] : memref<256xf32>, vector<4xf32>
+        %225 = arith.addi %219, %25 : index
+        %226 = vector.load %5[%225] : memref<256xf32>, vector<4xf32>
+        %227 = arith.addi %219, %47 : index
+        %228 = vector.load %5[%227] : memref<256xf32>, vector<4xf32>
+        %229 = arith.addi %219, %48 : index
+        %230 = vector.load %5[%229] : memref<256xf32>, vector<4xf32>
+        %231 = arith.addi %219, %26 : index
+        %232 = vector.load %5[%231] : memref<256xf32>, vector<4xf32>
+        %233 = arith.addi %219, %49 : index
+        %234 = vector.load %5[%233] : memref<256xf32>, vector<4xf32>
+        %235 = arith.addi %219, %50 : index
+        %236 = vector.load %5[%235] : memref<256xf32>, vector<4xf32>
+        %237 = arith.addi %219, %27 : index
+        %238 = vector.load %5[%237] : memref<256xf32>, vector<4xf32>
+        %239 = arith.addi %219, %51 : index
+        %240 = vector.load %5[%239] : memref<256xf32>, vector<4xf32>
+        %241 = arith.addi %219, %52 : index
+        %242 = vector.load %5[%241] : memref<256xf32>, vector<4xf32>
+        %243 = arith.addi %219, %28 : index
+        %244 = vector.load %5[%243] : memref<256xf32>, vector<4xf32>
+        %245 = arith.addi %219, %53 : index
+        %246 = vector.load %5[%245] : memref<256xf32>, vector<4xf32>
+        %247 = arith.addi %219, %54 : index
+        %248 = vector.load %5[%247] : memref<256xf32>, vector<4xf32>
+        %249 = arith.addi %219, %29 : index
+        %250 = vector.load %5[%249] : memref<256xf32>, vector<4xf32>
+        %251 = arith.addf %228, %236 : vector<4xf32>
+        %252 = arith.subf %228, %236 : vector<4xf32>
+        %253 = arith.addf %220, %251 : vector<4xf32>
+        %254 = arith.subf %252, %244 : vector<4xf32>
+        %255 = arith.addf %230, %238 : vector<4xf32>
+        %256 = arith.subf %230, %238 : vector<4xf32>
+        %257 = arith.addf %222, %255 : vector<4xf32>
+        %258 = arith.subf %256, %246 : vector<4xf32>
+        %259 = arith.addf %232, %240 : vector<4xf32>
+        %260 = arith.subf %232, %240 : vector<4xf32>
+        %261 = arith.addf %224, %259 : vector<4xf32>
+        %262 = arith.subf %260, %248 : vector<4xf32>
+        %263 = arith.addf %234, %242 : vector<4xf32>
+        %264 = arith.subf %234, %242 : vector<4xf32>
+        %265 = arith.addf %226, %263 : vector<4xf32>
+        %266 = arith.subf %264, %250 : vector<4xf32>
+        %267 = arith.addf %257, %261 : vector<4xf32>
+        %268 = arith.subf %257, %261 : vector<4xf32>
+        %269 = arith.addf %253, %267 : vector<4xf32>
+        %270 = arith.subf %268, %265 : vector<4xf32>
+        %271 = arith.addf %258, %262 : vector<4xf32>
+        %272 = arith.subf %258, %262 : vector<4xf32>
+        %273 = arith.addf %254, %271 : vector<4xf32>
+        %274 = arith.subf %272, %266 : vector<4xf32>
+        %275 = arith.cmpi sge, %218, %217 : index
+        %276 = arith.muli %218, %55 : index
+        %277 = arith.muli %216, %56 : index
+        %278 = arith.addi %276, %277 : index
+        %279 = arith.addi %278, %57 : index
+        scf.if %275 {
+          %280 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+          %281 = arith.addf %269, %280 : vector<4xf32>
+          vector.store %281, %4[%278] : memref<60xf32>, vector<4xf32>
+          %282 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+          %283 = arith.addf %270, %282 : vector<4xf32>
+          vector.store %283, %4[%279] : memref<60xf32>, vector<4xf32>
         }
-        %265 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-        %266 = arith.addf %254, %265 : vector<4xf32>
-        %267 = arith.addi %259, %53 : index
-        vector.store %266, %4[%267] : memref<60xf32>, vector<4xf32>
-        %268 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-        %269 = arith.addf %255, %268 : vector<4xf32>
-        %270 = arith.addi %259, %56 : index
-        vector.store %269, %4[%270] : memref<60xf32>, vector<4xf32>
+        %284 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+        %285 = arith.addf %273, %284 : vector<4xf32>
+        %286 = arith.addi %278, %55 : index
+        vector.store %285, %4[%286] : memref<60xf32>, vector<4xf32>
+        %287 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+        %288 = arith.addf %274, %287 : vector<4xf32>
+        %289 = arith.addi %278, %58 : index
+        vector.store %288, %4[%289] : memref<60xf32>, vector<4xf32>
       }
-      scf.for %271 = %7 to %15 step %9 {
-        %272 = arith.muli %271, %42 : index
-        %273 = arith.muli %271, %25 : index
-        %274, %275 = scf.for %276 = %7 to %8 step %9 iter_args(%277 = %41, %278 = %41) -> (vector<4xf32>, vector<4xf32>) {
-          %279 = arith.muli %276, %8 : index
-          %280 = arith.addi %272, %279 : index
-          %281 = arith.addi %280, %57 : index
-          tile.prefetch %2[%281] : memref<256xf32>
-          %282 = arith.addi %273, %276 : index
-          %283 = memref.load %6[%282] : memref<768xf32>
-          %284 = vector.broadcast %283 : f32 to vector<4xf32>
-          %285 = arith.muli %276, %12 : index
-          %286 = arith.addi %272, %285 : index
-          %287 = arith.addi %286, %48 : index
-          %288 = vector.load %2[%287] : memref<256xf32>, vector<4xf32>
-          %289 = vector.fma %284, %288, %277 : vector<4xf32>
-          %290 = arith.addi %282, %15 : index
-          %291 = memref.load %6[%290] : memref<768xf32>
-          %292 = vector.broadcast %291 : f32 to vector<4xf32>
-          %293 = vector.fma %292, %288, %278 : vector<4xf32>
-          scf.yield %289, %293 : vector<4xf32>, vector<4xf32>
+      scf.for %290 = %7 to %15 step %9 {
+        scf.for %291 = %7 to %8 step %9 {
+          %292 = arith.muli %291, %12 : index
+          scf.for %293 = %7 to %12 step %12 {
+            %294 = arith.addi %292, %293 : index
+            vector.store %42, %59[%294] : memref<8xf32>, vector<4xf32>
+          } {unroll}
+        } {unroll}
+        %295 = arith.muli %290, %43 : index
+        %296 = arith.muli %290, %25 : index
+        scf.for %297 = %7 to %8 step %9 {
+          %298 = arith.muli %297, %8 : index
+          %299 = arith.addi %295, %298 : index
+          %300 = arith.addi %299, %60 : index
+          tile.prefetch %2[%300] : memref<256xf32>
+          %301 = arith.addi %296, %297 : index
+          %302 = arith.muli %297, %12 : index
+          %303 = arith.addi %295, %302 : index
+          scf.for %304 = %7 to %8 step %9 {
+            %305 = arith.muli %304, %12 : index
+            %306 = arith.muli %304, %15 : index
+            %307 = arith.addi %301, %306 : index
+            %308 = memref.load %6[%307] : memref<768xf32>
+            %309 = vector.broadcast %308 : f32 to vector<4xf32>
+            scf.for %310 = %7 to %12 step %12 {
+              %311 = arith.addi %305, %310 : index
+              %312 = vector.load %59[%311] : memref<8xf32>, vector<4xf32>
+              %313 = arith.addi %303, %310 : index
+              %314 = arith.addi %313, %50 : index
+              %315 = vector.load %2[%314] : memref<256xf32>, vector<4xf32>
+              %316 = vector.fma %309, %315, %312 : vector<4xf32>
+              vector.store %316, %59[%311] : memref<8xf32>, vector<4xf32>
+            } {unroll}
+          } {unroll}
         }
-        %294 = arith.muli %271, %15 : index
-        vector.store %274, %5[%294] : memref<256xf32>, vector<4xf32>
-        %295 = arith.addi %294, %12 : index
-        vector.store %275, %5[%295] : memref<256xf32>, vector<4xf32>
-        %296 = scf.for %297 = %7 to %8 step %9 iter_args(%298 = %41) -> (vector<4xf32>) {
-          %299 = arith.muli %297, %8 : index
-          %300 = arith.addi %272, %299 : index
-          %301 = arith.addi %300, %58 : index
-          tile.prefetch %2[%301] : memref<256xf32>
-          %302 = arith.addi %273, %297 : index
-          %303 = arith.addi %302, %43 : index
-          %304 = memref.load %6[%303] : memref<768xf32>
-          %305 = vector.broadcast %304 : f32 to vector<4xf32>
-          %306 = arith.muli %297, %12 : index
-          %307 = arith.addi %272, %306 : index
-          %308 = arith.addi %307, %48 : index
-          %309 = vector.load %2[%308] : memref<256xf32>, vector<4xf32>
-          %310 = vector.fma %305, %309, %298 : vector<4xf32>
-          scf.yield %310 : vector<4xf32>
+        %317 = arith.muli %290, %15 : index
+        scf.for %318 = %7 to %8 step %9 {
+          %319 = arith.muli %318, %12 : index
+          %320 = arith.addi %317, %319 : index
+          scf.for %321 = %7 to %12 step %12 {
+            %322 = arith.addi %319, %321 : index
+            %323 = vector.load %59[%322] : memref<8xf32>, vector<4xf32>
+            %324 = arith.addi %320, %321 : index
+            vector.store %323, %5[%324] : memref<256xf32>, vector<4xf32>
+          } {unroll}
+        } {unroll}
+        scf.for %325 = %7 to %12 step %12 {
+          vector.store %42, %61[%325] : memref<4xf32>, vector<4xf32>
+        } {unroll}
+        scf.for %326 = %7 to %8 step %9 {
+          %327 = arith.muli %326, %8 : index
+          %328 = arith.addi %295, %327 : index
+          %329 = arith.addi %328, %62 : index
+          tile.prefetch %2[%329] : memref<256xf32>
+          %330 = arith.addi %296, %326 : index
+          %331 = arith.addi %330, %45 : index
+          %332 = memref.load %6[%331] : memref<768xf32>
+          %333 = vector.broadcast %332 : f32 to vector<4xf32>
+          %334 = arith.muli %326, %12 : index
+          %335 = arith.addi %295, %334 : index
+          scf.for %336 = %7 to %12 step %12 {
+            %337 = vector.load %61[%336] : memref<4xf32>, vector<4xf32>
+            %338 = arith.addi %335, %336 : index
+            %339 = arith.addi %338, %50 : index
+            %340 = vector.load %2[%339] : memref<256xf32>, vector<4xf32>
+            %341 = vector.fma %333, %340, %337 : vector<4xf32>
+            vector.store %341, %61[%336] : memref<4xf32>, vector<4xf32>
+          } {unroll}
         }
-        %311 = arith.addi %294, %42 : index
-        vector.store %296, %5[%311] : memref<256xf32>, vector<4xf32>
+        scf.for %342 = %7 to %12 step %12 {
+          %343 = vector.load %61[%342] : memref<4xf32>, vector<4xf32>
+          %344 = arith.addi %317, %342 : index
+          %345 = arith.addi %344, %43 : index
+          vector.store %343, %5[%345] : memref<256xf32>, vector<4xf32>
+        } {unroll}
       }
-      scf.for %312 = %7 to %193 step %9 {
-        %313 = arith.addi %62, %312 : index
-        %314 = arith.divsi %313, %8 : index
-        %315 = arith.remsi %313, %8 : index
-        %316 = arith.muli %314, %8 : index
-        %317 = arith.minsi %316, %9 : index
-        %318 = arith.muli %312, %12 : index
-        %319 = vector.load %5[%318] : memref<256xf32>, vector<4xf32>
-        %320 = arith.addi %318, %15 : index
-        %321 = vector.load %5[%320] : memref<256xf32>, vector<4xf32>
-        %322 = arith.addi %318, %43 : index
-        %323 = vector.load %5[%322] : memref<256xf32>, vector<4xf32>
-        %324 = arith.addi %318, %25 : index
-        %325 = vector.load %5[%324] : memref<256xf32>, vector<4xf32>
-        %326 = arith.addi %318, %45 : index
-        %327 = vector.load %5[%326] : memref<256xf32>, vector<4xf32>
-        %328 = arith.addi %318, %46 : index
-        %329 = vector.load %5[%328] : memref<256xf32>, vector<4xf32>
-        %330 = arith.addi %318, %26 : index
-        %331 = vector.load %5[%330] : memref<256xf32>, vector<4xf32>
-        %332 = arith.addi %318, %47 : index
-        %333 = vector.load %5[%332] : memref<256xf32>, vector<4xf32>
-        %334 = arith.addi %318, %48 : index
-        %335 = vector.load %5[%334] : memref<256xf32>, vector<4xf32>
-        %336 = arith.addi %318, %27 : index
-        %337 = vector.load %5[%336] : memref<256xf32>, vector<4xf32>
-        %338 = arith.addi %318, %49 : index
-        %339 = vector.load %5[%338] : memref<256xf32>, vector<4xf32>
-        %340 = arith.addi %318, %50 : index
-        %341 = vector.load %5[%340] : memref<256xf32>, vector<4xf32>
-        %342 = arith.addi %318, %28 : index
-        %343 = vector.load %5[%342] : memref<256xf32>, vector<4xf32>
-        %344 = arith.addi %318, %51 : index
-        %345 = vector.load %5[%344] : memref<256xf32>, vector<4xf32>
-        %346 = arith.addi %318, %52 : index
-        %347 = vector.load %5[%346] : memref<256xf32>, vector<4xf32>
-        %348 = arith.addi %318, %29 : index
-        %349 = vector.load %5[%348] : memref<256xf32>, vector<4xf32>
-        %350 = arith.addf %327, %335 : vector<4xf32>
-        %351 = arith.subf %327, %335 : vector<4xf32>
-        %352 = arith.addf %319, %350 : vector<4xf32>
-        %353 = arith.subf %351, %343 : vector<4xf32>
-        %354 = arith.addf %329, %337 : vector<4xf32>
-        %355 = arith.subf %329, %337 : vector<4xf32>
-        %356 = arith.addf %321, %354 : vector<4xf32>
-        %357 = arith.subf %355, %345 : vector<4xf32>
-        %358 = arith.addf %331, %339 : vector<4xf32>
-        %359 = arith.subf %331, %339 : vector<4xf32>
-        %360 = arith.addf %323, %358 : vector<4xf32>
-        %361 = arith.subf %359, %347 : vector<4xf32>
-        %362 = arith.addf %333, %341 : vector<4xf32>
-        %363 = arith.subf %333, %341 : vector<4xf32>
-        %364 = arith.addf %325, %362 : vector<4xf32>
-        %365 = arith.subf %363, %349 : vector<4xf32>
-        %366 = arith.addf %356, %360 : vector<4xf32>
-        %367 = arith.subf %356, %360 : vector<4xf32>
-        %368 = arith.addf %352, %366 : vector<4xf32>
-        %369 = arith.subf %367, %364 : vector<4xf32>
-        %370 = arith.addf %357, %361 : vector<4xf32>
-        %371 = arith.subf %357, %361 : vector<4xf32>
-        %372 = arith.addf %353, %370 : vector<4xf32>
-        %373 = arith.subf %371, %365 : vector<4xf32>
-        %374 = arith.cmpi sge, %317, %316 : index
-        %375 = arith.muli %317, %53 : index
-        %376 = arith.muli %315, %54 : index
-        %377 = arith.addi %375, %376 : index
-        %378 = arith.addi %377, %12 : index
-        %379 = arith.addi %377, %59 : index
-        scf.if %374 {
-          %380 = vector.extract %368[0] : f32 from vector<4xf32>
-          %381 = memref.load %3[%12] : memref<5xf32>
-          %382 = arith.addf %380, %381 : f32
-          memref.store %382, %4[%378] : memref<60xf32>
-          %383 = vector.extract %369[0] : f32 from vector<4xf32>
-          %384 = memref.load %3[%12] : memref<5xf32>
-          %385 = arith.addf %383, %384 : f32
-          memref.store %385, %4[%379] : memref<60xf32>
+      scf.for %346 = %7 to %212 step %9 {
+        %347 = arith.addi %66, %346 : index
+        %348 = arith.divsi %347, %8 : index
+        %349 = arith.remsi %347, %8 : index
+        %350 = arith.muli %348, %8 : index
+        %351 = arith.minsi %350, %9 : index
+        %352 = arith.muli %346, %12 : index
+        %353 = vector.load %5[%352] : memref<256xf32>, vector<4xf32>
+        %354 = arith.addi %352, %15 : index
+        %355 = vector.load %5[%354] : memref<256xf32>, vector<4xf32>
+        %356 = arith.addi %352, %45 : index
+        %357 = vector.load %5[%356] : memref<256xf32>, vector<4xf32>
+        %358 = arith.addi %352, %25 : index
+        %359 = vector.load %5[%358] : memref<256xf32>, vector<4xf32>
+        %360 = arith.addi %352, %47 : index
+        %361 = vector.load %5[%360] : memref<256xf32>, vector<4xf32>
+        %362 = arith.addi %352, %48 : index
+        %363 = vector.load %5[%362] : memref<256xf32>, vector<4xf32>
+        %364 = arith.addi %352, %26 : index
+        %365 = vector.load %5[%364] : memref<256xf32>, vector<4xf32>
+        %366 = arith.addi %352, %49 : index
+        %367 = vector.load %5[%366] : memref<256xf32>, vector<4xf32>
+        %368 = arith.addi %352, %50 : index
+        %369 = vector.load %5[%368] : memref<256xf32>, vector<4xf32>
+        %370 = arith.addi %352, %27 : index
+        %371 = vector.load %5[%370] : memref<256xf32>, vector<4xf32>
+        %372 = arith.addi %352, %51 : index
+        %373 = vector.load %5[%372] : memref<256xf32>, vector<4xf32>
+        %374 = arith.addi %352, %52 : index
+        %375 = vector.load %5[%374] : memref<256xf32>, vector<4xf32>
+        %376 = arith.addi %352, %28 : index
+        %377 = vector.load %5[%376] : memref<256xf32>, vector<4xf32>
+        %378 = arith.addi %352, %53 : index
+        %379 = vector.load %5[%378] : memref<256xf32>, vector<4xf32>
+        %380 = arith.addi %352, %54 : index
+        %381 = vector.load %5[%380] : memref<256xf32>, vector<4xf32>
+        %382 = arith.addi %352, %29 : index
+        %383 = vector.load %5[%382] : memref<256xf32>, vector<4xf32>
+        %384 = arith.addf %361, %369 : vector<4xf32>
+        %385 = arith.subf %361, %369 : vector<4xf32>
+        %386 = arith.addf %353, %384 : vector<4xf32>
+        %387 = arith.subf %385, %377 : vector<4xf32>
+        %388 = arith.addf %363, %371 : vector<4xf32>
+        %389 = arith.subf %363, %371 : vector<4xf32>
+        %390 = arith.addf %355, %388 : vector<4xf32>
+        %391 = arith.subf %389, %379 : vector<4xf32>
+        %392 = arith.addf %365, %373 : vector<4xf32>
+        %393 = arith.subf %365, %373 : vector<4xf32>
+        %394 = arith.addf %357, %392 : vector<4xf32>
+        %395 = arith.subf %393, %381 : vector<4xf32>
+        %396 = arith.addf %367, %375 : vector<4xf32>
+        %397 = arith.subf %367, %375 : vector<4xf32>
+        %398 = arith.addf %359, %396 : vector<4xf32>
+        %399 = arith.subf %397, %383 : vector<4xf32>
+        %400 = arith.addf %390, %394 : vector<4xf32>
+        %401 = arith.subf %390, %394 : vector<4xf32>
+        %402 = arith.addf %386, %400 : vector<4xf32>
+        %403 = arith.subf %401, %398 : vector<4xf32>
+        %404 = arith.addf %391, %395 : vector<4xf32>
+        %405 = arith.subf %391, %395 : vector<4xf32>
+        %406 = arith.addf %387, %404 : vector<4xf32>
+        %407 = arith.subf %405, %399 : vector<4xf32>
+        %408 = arith.cmpi sge, %351, %350 : index
+        %409 = arith.muli %351, %55 : index
+        %410 = arith.muli %349, %56 : index
+        %411 = arith.addi %409, %410 : index
+        %412 = arith.addi %411, %12 : index
+        %413 = arith.addi %411, %63 : index
+        scf.if %408 {
+          %414 = vector.extract %402[0] : f32 from vector<4xf32>
+          %415 = memref.load %3[%12] : memref<5xf32>
+          %416 = arith.addf %414, %415 : f32
+          memref.store %416, %4[%412] : memref<60xf32>
+          %417 = vector.extract %403[0] : f32 from vector<4xf32>
+          %418 = memref.load %3[%12] : memref<5xf32>
+          %419 = arith.addf %417, %418 : f32
+          memref.store %419, %4[%413] : memref<60xf32>
         }
-        %386 = vector.extract %372[0] : f32 from vector<4xf32>
-        %387 = memref.load %3[%12] : memref<5xf32>
-        %388 = arith.addf %386, %387 : f32
-        %389 = arith.addi %377, %17 : index
-        memref.store %388, %4[%389] : memref<60xf32>
-        %390 = vector.extract %373[0] : f32 from vector<4xf32>
-        %391 = memref.load %3[%12] : memref<5xf32>
-        %392 = arith.addf %390, %391 : f32
-        %393 = arith.addi %377, %60 : index
-        memref.store %392, %4[%393] : memref<60xf32>
+        %420 = vector.extract %406[0] : f32 from vector<4xf32>
+        %421 = memref.load %3[%12] : memref<5xf32>
+        %422 = arith.addf %420, %421 : f32
+        %423 = arith.addi %411, %17 : index
+        memref.store %422, %4[%423] : memref<60xf32>
+        %424 = vector.extract %407[0] : f32 from vector<4xf32>
+        %425 = memref.load %3[%12] : memref<5xf32>
+        %426 = arith.addf %424, %425 : f32
+        %427 = arith.addi %411, %64 : index
+        memref.store %426, %4[%427] : memref<60xf32>
       }
     }
     func.return

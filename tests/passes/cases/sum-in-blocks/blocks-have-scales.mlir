@@ -4,7 +4,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"s">] {
   ^bb0(%x: tensor<3x2x16xf32>, %w: tensor<2x16x4xf32>, %s: tensor<2x4xf32>):
-    %0 = tile.contract %x, %w : tensor<3x2x16xf32>, tensor<2x16x4xf32> domain [3, 2, 4, 16] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %0 = tile.reduce ins(%x, %w : tensor<3x2x16xf32>, tensor<2x16x4xf32>) domain [3, 2, 4, 16] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<3x2x4xf32>
@@ -30,7 +30,8 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"s">] {
   ^bb0(%x: tensor<3x2x16xf32>, %w: tensor<2x16x4xf32>, %s: tensor<2x4xf32>):
-    %y = tile.contract %x, %w : tensor<3x2x16xf32>, tensor<2x16x4xf32> block_inputs(%s : tensor<2x4xf32>) domain [3, 4, 2, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<3x2x16xf32>, tensor<2x16x4xf32>) block_inputs(%s : tensor<2x4xf32>)
+        domain [3, 4, 2, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%0: f32):
       tile.yield %0 : f32
     } block {

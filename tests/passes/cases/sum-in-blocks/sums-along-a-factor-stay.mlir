@@ -6,7 +6,7 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"s">] {
   ^bb0(%x: tensor<3x16xf32>, %w: tensor<16x4xf32>, %s: tensor<4xf32>):
-    %0 = tile.contract %x, %w : tensor<3x16xf32>, tensor<16x4xf32> domain [3, 4, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %0 = tile.reduce ins(%x, %w : tensor<3x16xf32>, tensor<16x4xf32>) domain [3, 4, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<3x4xf32>
@@ -30,7 +30,7 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"s">] {
   ^bb0(%x: tensor<3x16xf32>, %w: tensor<16x4xf32>, %s: tensor<4xf32>):
-    %0 = tile.contract %x, %w : tensor<3x16xf32>, tensor<16x4xf32> domain [3, 4, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %0 = tile.reduce ins(%x, %w : tensor<3x16xf32>, tensor<16x4xf32>) domain [3, 4, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<3x4xf32>

@@ -16,13 +16,13 @@ builtin.module {
       %2 = arith.addf %0, %1 : f32
       tile.yield %2 : f32
     } -> tensor<16x16x3x3xf32>
-    %y = tile.contract %x, %w : tensor<1x16x16x16xf32>, tensor<16x16x3x3xf32> epilogue_inputs(%b : tensor<16xf32>)
-        domain [1, 14, 14, 16, 3, 3, 16] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<1x16x16x16xf32>, tensor<16x16x3x3xf32>) epilogue_inputs(%b : tensor<16xf32>)
+        domain [1, 14, 14, 16, 3, 3, 16] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%3: f32, %4: f32):
       %5 = arith.addf %3, %4 : f32
       tile.yield %5 : f32
     } -> tensor<1x14x14x16xf32>
-    %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map1] epilogue_maps [] epilogue {
+    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map1] epilogue_maps [] product f32 epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x6x6x16xf32>
@@ -51,7 +51,7 @@ builtin.module {
       tile.yield %5 : f64
     } -> tensor<1x16x3x3x16xf64>
     %6 = pg.constant #pg.blob<"c1518da4c7825a6d494076f9241931f6ce2ac00faf13ef32c764cc3af3937257" : tensor<16x3x3xf64>>
-    %7 = tile.contract %6, %3 : tensor<16x3x3xf64>, tensor<1x16x3x3x16xf64> domain [1, 16, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %7 = tile.reduce ins(%6, %3 : tensor<16x3x3xf64>, tensor<1x16x3x3x16xf64>) domain [1, 16, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f64 epilogue {
     ^bb0(%8: f64):
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
@@ -63,7 +63,7 @@ builtin.module {
       %12 = arith.addf %10, %11 : f32
       tile.yield %12 : f32
     } -> tensor<1x14x14x16xf32>
-    %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x6x6x16xf32>

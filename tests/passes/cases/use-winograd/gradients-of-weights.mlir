@@ -9,8 +9,8 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x7x8x8xf32>, %dy: tensor<1x5x6x16xf32>, %w: tensor<16x3x3x8xf32>):
-    %dw = tile.contract %x, %dy : tensor<1x7x8x8xf32>, tensor<1x5x6x16xf32> epilogue_inputs(%w : tensor<16x3x3x8xf32>)
-        domain [16, 3, 3, 8, 1, 5, 6] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
+    %dw = tile.reduce ins(%x, %dy : tensor<1x7x8x8xf32>, tensor<1x5x6x16xf32>) epilogue_inputs(%w : tensor<16x3x3x8xf32>)
+        domain [16, 3, 3, 8, 1, 5, 6] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
     ^bb0(%0: f32, %1: f32):
       %2 = arith.subf %1, %0 : f32
       tile.yield %2 : f32
@@ -31,13 +31,13 @@ builtin.module {
   ^bb0(%x: tensor<1x7x8x8xf32>, %dy: tensor<1x5x6x16xf32>, %w: tensor<16x3x3x8xf32>):
     %0 = tile.transform_tiles %x : tensor<1x7x8x8xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64 -> tensor<36x4x8xf32, #layout>
     %1 = tile.transform_gradient_tiles %dy : tensor<1x5x6x16xf32> domain [1, 5, 6] offset [0, 0] size 4 : i64 -> tensor<36x4x16xf32, #layout>
-    %2 = tile.contract %0, %1 : tensor<36x4x8xf32, #layout>, tensor<36x4x16xf32, #layout> domain [36, 16, 8, 4] parallel 3 : i64 maps [#map1, #map2] epilogue_maps [] epilogue {
+    %2 = tile.reduce ins(%0, %1 : tensor<36x4x8xf32, #layout>, tensor<36x4x16xf32, #layout>) domain [36, 16, 8, 4] parallel 3 : i64 maps [#map1, #map2] epilogue_maps [] product f32 epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<36x16x8xf32>
     %4 = pg.constant #pg.blob<"a6144ef048aef60592af726e9cb7c03ce0f1df8ca2c58239148cc99b9000bde9" : tensor<3x3x36xf32>>
-    %dw = tile.contract %4, %2 : tensor<3x3x36xf32>, tensor<36x16x8xf32> epilogue_inputs(%w : tensor<16x3x3x8xf32>)
-        domain [16, 3, 3, 8, 36] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [#map5] epilogue {
+    %dw = tile.reduce ins(%4, %2 : tensor<3x3x36xf32>, tensor<36x16x8xf32>) epilogue_inputs(%w : tensor<16x3x3x8xf32>)
+        domain [16, 3, 3, 8, 36] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [#map5] product f32 epilogue {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.subf %6, %5 : f32
       tile.yield %7 : f32

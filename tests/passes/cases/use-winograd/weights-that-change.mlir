@@ -22,11 +22,11 @@ builtin.module {
       %4 = arith.mulf %3, %2 : f32
       tile.yield %4 : f32
     } -> tensor<32x16x3x3xf32>
-    %y = tile.contract %x, %w : tensor<1x8x8x16xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 32, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %y = tile.reduce ins(%x, %w : tensor<1x8x8x16xf32>, tensor<32x16x3x3xf32>) domain [1, 6, 6, 32, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<1x6x6x32xf32>
-    %dx = tile.contract %dy, %w : tensor<1x8x8x32xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 32] parallel 4 : i64 maps [#map3, #map5] epilogue_maps [] epilogue {
+    %dx = tile.reduce ins(%dy, %w : tensor<1x8x8x32xf32>, tensor<32x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 32] parallel 4 : i64 maps [#map3, #map5] epilogue_maps [] product f32 epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x6x6x16xf32>
@@ -69,7 +69,7 @@ builtin.module {
       tile.yield %6 : f32
     } -> tensor<1x16x3x3x32xf32>
     %7 = pg.constant #data
-    %8 = tile.contract %7, %5 : tensor<16x3x3xf32>, tensor<1x16x3x3x32xf32> domain [1, 16, 16, 32, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %8 = tile.reduce ins(%7, %5 : tensor<16x3x3xf32>, tensor<1x16x3x3x32xf32>) domain [1, 16, 16, 32, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%9: f32):
       tile.yield %9 : f32
     } -> tensor<1x16x16x32xf32>
@@ -84,7 +84,7 @@ builtin.module {
       tile.yield %13 : f32
     } -> tensor<1x32x3x3x16xf32>
     %14 = pg.constant #data
-    %15 = tile.contract %14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32> domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
+    %15 = tile.reduce ins(%14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32>) domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] product f32 epilogue {
     ^bb0(%16: f32):
       tile.yield %16 : f32
     } -> tensor<1x16x32x16xf32>

@@ -13,8 +13,8 @@ from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
 from popgraph.dialects.tile.running import Extent
-from popgraph.dialects.tile.structured.contract import part_operations
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.product import factor_body
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
@@ -32,7 +32,11 @@ from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.k_outer import KOuterLoops
 from popgraph.passes.structured.to_loops.contraction.microkernel import BlockSums, MicroKernel
 from popgraph.passes.structured.to_loops.contraction.panel_by_chunks import PanelByChunks
-from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
+from popgraph.passes.structured.to_loops.contraction.prefetch import (
+    NextSection,
+    PanelPrefetch,
+    no_prefetch,
+)
 from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest, rows_of
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.access import (
@@ -56,7 +60,7 @@ class ContractLoops(Emitter):
 
     cut_together = 2
 
-    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target) -> None:
+    def __init__(self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target) -> None:
         super().__init__(op, target)
         self.op, self.schedule, self.inputs, self.outputs = op, schedule, op.operands, op.outputs
         dim, lanes = schedule.n_dim.data, schedule.nr
@@ -169,16 +173,16 @@ class ContractLoops(Emitter):
         last, end = 2 + len(self.op.epilogue_inputs), len(self.op.operands)
         factors, epilogue_inputs, targets = found[:2], found[2:last], found[end:]
         grid = self._grid()
-        self.panel_prefetch = self._panel_prefetch(grid, factors)
+        self.panel_prefetch = self._panel_prefetch(factors)
         self.micro = MicroKernel(
             grid,
             factors,
             self.inner,
             self.schedule.kc.data,
-            self.panel_prefetch.prefetch_step if self.panel_prefetch else lambda: None,
-            bool(self.schedule.window_panels.data) or self.op.parts is not None,
+            self.panel_prefetch.recipe if self.panel_prefetch else no_prefetch,
+            bool(self.schedule.window_panels.data) or self.op.finds_factors,
             self.op.words,
-            self._part(),
+            self._bodies(),
             self._blocks(found[last:end]),
         )
         epilogue, finished = self.op.epilogue.block, replace(grid, kind=self.op.total_type)
@@ -196,16 +200,12 @@ class ContractLoops(Emitter):
                 self._panel_by_chunks if self._reads_chunks_once() else None,
             )
 
-    def _part(self) -> Block | None:
-        """What is read of an element of the right factor that has several parts."""
-        parts = self.op.parts
-        if parts is None:
-            return None
-        body = Block(arg_types=[element(self.op.rhs)])
-        split = tile.PartsAttr.of(**parts.numbers | {"dim": parts.dim.data + 1})
-        found = part_operations(split, body.args[0], self.op.numbers)
-        body.add_ops([*found, tile.YieldOp(found[-1])])
-        return body
+    def _bodies(self) -> list[Block | None]:
+        """What is made of elements before they are multiplied; a loop over panels is one more."""
+        both = zip(self.op.product.factors, self.op.body.block.args, strict=False)
+        return [
+            factor_body(value, one, lambda dim: dim + (dim > self.panel)) for value, one in both
+        ]
 
     def _blocks(self, inputs: Sequence[Access]) -> BlockSums | None:
         """What is done to the sums of blocks of terms."""
@@ -240,7 +240,8 @@ class ContractLoops(Emitter):
         assert self.panel_prefetch is not None
         each_tile = partial(self.nest.each_tile, columns, around, rows)
         whole = Tile(rows_of(self.nested.beside), tuple(columns))
-        PanelByChunks(self.micro, self.epilogue, self.panel_prefetch, whole).write(each_tile)
+        micro = replace(self.micro, prefetch=self.panel_prefetch.of_chunk(self.micro.shortest))
+        PanelByChunks(micro, self.epilogue, whole).write(each_tile)
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
@@ -253,24 +254,25 @@ class ContractLoops(Emitter):
         few = 2 <= self.panel_prefetch.blocks <= tuning.prefetched_blocks
         return few and sums <= self.target.l2(tuning.chunk_sums_l2)
 
-    def _panel_prefetch(self, grid: TileGrid, factors: Sequence[Access]) -> PanelPrefetch | None:
-        """What asks for panels that stand one after the other, if they are read in that order."""
+    def _panel_prefetch(self, factors: Sequence[Access]) -> PanelPrefetch | None:
+        """The prefetches of panels stored one after the other, if they are read in that order."""
         panel = next((access for access in factors if self._is_packed(access.form)), None)
         numbers = self.schedule.numbers
         if panel is None or any(numbers[name] for name in ("n_inner", "k_outer", "window_panels")):
             return None
-        own = grid.row is not None and panel.form.uses(grid.row)
+        own = self.nested.rows is not None and panel.form.uses(self.nested.rows.last)
         blocks = -(-rows_of(self.nested.blocked) // self.schedule.mr.data)
-        return PanelPrefetch(
-            grid,
-            panel,
+        section = NextSection(
+            self.point,
+            panel.memory,
             self.schedule.nr,
-            [dim for dim in range(self.parallel, len(self.sizes)) if panel.form.uses(dim)],
+            self._steps(panel.form) * self.schedule.nr,
             self.nested.beside,
             1 if own else blocks * rows_of(self.nested.after),
-            self.schedule.mr.data if own else 1,
-            self.cut is not None and self.cut.alternating,
         )
+        streams = self.schedule.mr.data if own else 1
+        alternating = self.cut is not None and self.cut.alternating
+        return PanelPrefetch(section, streams, alternating, self.target)
 
     def _may_read_on(self) -> bool:
         """Whether what sums are made of has memory behind the last lane of the last panel."""
@@ -283,6 +285,10 @@ class ContractLoops(Emitter):
 
     def _is_packed(self, form: Linear) -> bool:
         """Whether panels of a factor stand one after the other, their lanes side by side."""
+        pitch = self._steps(form) * self.schedule.nr
+        return form.stride(self.lane) == 1 and form.stride(self.panel) == pitch
+
+    def _steps(self, form: Linear) -> int:
+        """The number of terms in a panel of a factor."""
         terms = range(self.parallel, len(self.sizes))
-        steps = prod(self.sizes[dim] for dim in terms if form.uses(dim))
-        return form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.nr
+        return prod(self.sizes[dim] for dim in terms if form.uses(dim))

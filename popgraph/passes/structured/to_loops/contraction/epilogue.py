@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.ir import Attribute, Block, SSAValue
 
@@ -12,7 +13,7 @@ from popgraph.dialects import tile as tiles
 from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.structured.analysis.panels import Column, narrowed
 from popgraph.passes.structured.to_loops.contraction.tiles import (
-    StoredSums,
+    EmitSum,
     Tile,
     TileGrid,
     TileSums,
@@ -40,66 +41,64 @@ class Epilogue:
     in_lanes: bool
 
     def apply(self, tile: Tile, sums: TileSums) -> None:
-        if not self.in_lanes:
-            self._by_elements(tile, self.grid.saved(tile, sums))
-        elif self._is_long(tile):
-            self._by_vectors(tile, self.grid.saved(tile, sums))
+        if not self.in_lanes or self._is_long(tile):
+            sums = self.grid.saved(tile, sums)
+        if self.in_lanes:
+            self._by_vectors(tile, partial(self.grid.each_sum, tile, sums))
         else:
-            self._by_vectors(tile, sums)
+            self._by_elements(tile, sums)
+
+    def apply_to_vector(self, column: Column, total: SSAValue) -> None:
+        """The epilogue of a tile that is one vector."""
+        tile, lane = Tile(1, (column,)), Index(column.offset)
+        if self.in_lanes:
+            self._by_vectors(tile, lambda emit: emit(Index(), lane, column, total))
+        else:
+            sums = TileSums(self.grid.local(tile, self.grid.kind))
+            self.grid.put(total, sums, Index(), lane)
+            self._by_elements(tile, sums)
 
     def _is_long(self, tile: Tile) -> bool:
         """Whether the epilogue, written out for all sums at once, would not fit registers."""
         return tile.rows > 1 and any(map(is_costly, self.body.ops))
 
-    def _by_vectors(self, tile: Tile, sums: TileSums) -> None:
+    def _by_vectors(self, tile: Tile, each_sum: Callable[[EmitSum], None]) -> None:
         """The epilogue on vectors; what is not contiguous goes through local memory."""
+        grid = self.grid
         gathered = [self._gathered(tile, access) for access in self.epilogue_inputs]
         deferred = [self._deferred(tile, target) for target in self.targets]
 
-        def write_row(row: Index, values: Sequence[SSAValue]) -> None:
-            self._row(tile, row, values, gathered, deferred)
+        def finish(row: Index, lane: Index, column: Column, total: SSAValue) -> None:
+            for ahead, part, value in self._pieces(column, total):
+                with grid.at(0, ahead):
+                    read = [
+                        self._epilogue_input(access, memory, row, lane + ahead, part)
+                        for access, memory in zip(self.epilogue_inputs, gathered, strict=True)
+                    ]
+                    results = inline(grid.point, self.body, [value, *read])
+                    for result, target, local in zip(results, self.targets, deferred, strict=True):
+                        result = in_lanes(grid.writer, result, lanes_in(part))
+                        if local is None:
+                            grid.writer.put(result, *grid.point.of(target))
+                        else:
+                            grid.writer.put(result, local, grid.slot(row, lane + ahead))
 
-        self.grid.by_rows(tile, sums, write_row)
+        each_sum(finish)
         for target, local in zip(self.targets, deferred, strict=True):
             if local is not None:
                 self._scatter(tile, target, local)
 
-    def _row(
-        self,
-        tile: Tile,
-        row: Index,
-        sums: Sequence[SSAValue],
-        gathered: Sequence[StoredSums | None],
-        deferred: Sequence[SSAValue | None],
-    ) -> None:
-        """The epilogue of the row that the loops are at."""
-        grid = self.grid
-        for column, total in self._pieces(tile, sums):
-            with grid.at(0, column.offset):
-                epilogue_inputs = [
-                    self._epilogue_input(access, memory, row, column)
-                    for access, memory in zip(self.epilogue_inputs, gathered, strict=True)
-                ]
-                results = inline(grid.point, self.body, [total, *epilogue_inputs])
-                for value, target, local in zip(results, self.targets, deferred, strict=True):
-                    value = in_lanes(grid.writer, value, lanes_in(column))
-                    if local is None:
-                        grid.writer.put(value, *grid.point.of(target))
-                    else:
-                        grid.writer.put(value, local, grid.slot(row, column.offset))
-
-    def _pieces(self, tile: Tile, sums: Sequence[SSAValue]) -> Iterator[tuple[Column, SSAValue]]:
-        """A row's sums by columns; one of which lanes are left out, in narrower ones."""
+    def _pieces(self, column: Column, total: SSAValue) -> Iterator[tuple[int, Column, SSAValue]]:
+        """A sum, or where lanes of it are no results narrower ones; how far on each begins."""
         writer = self.grid.writer
-        for column, total in zip(tile.columns, sums, strict=True):
-            for part in narrowed(column):
-                lanes = range(part.offset - column.offset, part.offset - column.offset + part.lanes)
-                if part == column:
-                    yield column, total
-                elif lanes_in(part):
-                    yield part, writer.shuffle(total, total, lanes)
-                else:
-                    yield part, writer.extract(total, lanes[0])
+        for part in narrowed(column):
+            ahead = part.offset - column.offset
+            if part == column:
+                yield ahead, column, total
+            elif lanes_in(part):
+                yield ahead, part, writer.shuffle(total, total, range(ahead, ahead + part.lanes))
+            else:
+                yield ahead, part, writer.extract(total, ahead)
 
     def _deferred(self, tile: Tile, target: Access) -> SSAValue | None:
         """Local memory for a result that vectors cannot store."""
@@ -108,16 +107,21 @@ class Epilogue:
         return self.grid.local_for(tile, target)
 
     def _epilogue_input(
-        self, access: Access, gathered: StoredSums | None, row: Index, column: Column
+        self,
+        access: Access,
+        gathered: TileSums | None,
+        row: Index,
+        lane: Index,
+        column: Column,
     ) -> SSAValue:
         """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
         grid = self.grid
         if gathered is not None:
-            return grid.read(gathered, row, column)
+            return grid.read(gathered, row, lane, column)
         memory, index = grid.point.of(access)
         return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
 
-    def _gathered(self, tile: Tile, access: Access) -> StoredSums | None:
+    def _gathered(self, tile: Tile, access: Access) -> TileSums | None:
         """Local memory with the lanes of an extra operand that vectors cannot load."""
         grid = self.grid
         if access.form.stride(grid.lane) in (0, 1):
@@ -126,7 +130,7 @@ class Epilogue:
         with self._elements(tile) as (row, lane):
             value = grid.writer.load(*grid.point.of(access))
             grid.writer.store(value, local, grid.slot(row, lane))
-        return StoredSums(local)
+        return TileSums(local)
 
     def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
         """From local memory to where the lanes of a result stand."""
@@ -135,7 +139,7 @@ class Epilogue:
             value = grid.writer.load(local, grid.slot(row, lane))
             grid.writer.store(value, *grid.point.of(target))
 
-    def _by_elements(self, tile: Tile, sums: StoredSums) -> None:
+    def _by_elements(self, tile: Tile, sums: TileSums) -> None:
         """The epilogue one element at a time."""
         grid = self.grid
         with self._elements(tile) as (row, lane):

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.structured.chain import LineBufferGeometry
+from popgraph.dialects.tile.structured.fused import LineBuffer
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box
@@ -38,7 +38,7 @@ class LineBufferLoops:
     """The steps of one panel of channels: make the next rows, read them, keep those at the end."""
 
     writer: Writer
-    geometry: LineBufferGeometry
+    geometry: LineBuffer
     splits: int
     memory: SSAValue
     """The rows that one step reads."""

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import StringAttr, VectorType
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
+from popgraph.dialects.tile.loops.prefetches import NAME
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column
+from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
 from popgraph.passes.structured.to_loops.contraction.tiles import (
-    StoredSums,
     Tile,
     TileGrid,
     TileSums,
     lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access, whole
-from popgraph.passes.structured.to_loops.emit.bodies import inline, widening_body
+from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.chunks import (
     LevelLoops,
     add_up,
@@ -28,6 +29,7 @@ from popgraph.passes.structured.to_loops.emit.chunks import (
     chunked_reduction,
 )
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, create_unchecked
+from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, in_lanes, run
 from popgraph.support.shapes import prod
 
@@ -48,24 +50,27 @@ class MicroKernel:
     Sums of products for all rows and vectors of a tile, one accumulator each.
 
     `inner` are the reduction loops, those of one block if there are `blocks`; `terms` how many
-    terms are summed before the sum joins the total (0: all of them); `each_step` writes what else
-    every step of the reduction does. With `written_out`, the innermost reduction is: what its steps
-    read in common is read once. `words` says what elements hold that are no numbers, `part` what is
-    read of those of the right factor.
+    terms are summed before the sum joins the total (0: all of them); `prefetch` gives the recipe of
+    the innermost loop. With `written_out`, the innermost reduction is unrolled, so that what its
+    steps read in common is read once. `words` says what elements hold that are no numbers, `bodies`
+    what is made of the elements of each factor before they are multiplied.
     """
 
     grid: TileGrid
     factors: Sequence[Access]
     inner: Sequence[Group]
     terms: int
-    each_step: Callable[[], None] = lambda: None
+    prefetch: Prefetch = no_prefetch
     written_out: bool = False
     words: StringAttr | None = None
-    part: Block | None = None
+    bodies: Sequence[Block | None] = (None, None)
     blocks: BlockSums | None = None
 
-    def zeros(self, tile: Tile) -> list[SSAValue]:
-        return [self.grid.zero(column) for _, column in tile]
+    def zeros(self, tile: Tile) -> TileSums:
+        """The sums of no terms."""
+        sums = self.grid.registers(tile)
+        self.grid.clear(tile, sums)
+        return sums
 
     def sums(self, tile: Tile, levels: Sequence[LevelLoops] | None = None) -> TileSums:
         """The accumulators after the reduction; short sums are added into local memory."""
@@ -74,64 +79,79 @@ class MicroKernel:
         *shorter, loops = levels or self.levels()
         if not shorter:
             return self.some(tile, loops())
-        totals = TileTotals(self, tile, len(shorter))
+        totals = TileTotals(self, tile, len(shorter), self.grid.writer.depth)
         add_up(self.grid.point, [*shorter, loops], totals)
         return totals.saved[-1]
 
-    def _in_blocks(self, blocks: BlockSums, tile: Tile) -> list[SSAValue]:
+    def _in_blocks(self, blocks: BlockSums, tile: Tile) -> TileSums:
         """The totals, which take in the sum of each block of terms."""
         grid = replace(self.grid, kind=blocks.kind)
-        inner = self._runs(self.inner)
+        totals = grid.registers(tile)
+        grid.clear(tile, totals)
+        inner, outside = self._runs(self.inner), self.grid.writer.depth
 
-        def block(_: int, totals: list[SSAValue]) -> list[SSAValue]:
-            sums = self.some(tile, inner)
-            added = [
-                self._finished(blocks, row, column, value)
-                for (row, column), value in zip(tile, sums, strict=True)
-            ]
-            return [grid.sum(old, value) for old, value in zip(totals, added, strict=True)]
+        def add_finished(row: Index, lane: Index, column: Column, value: SSAValue) -> None:
+            added = self._finished(blocks, column, value)
+            old = grid.read(totals, row, lane, column)
+            grid.put(grid.sum(old, added), totals, row, lane)
 
-        return run(
-            grid.point, self._runs(blocks.loops), block, [grid.zero(column) for _, column in tile]
-        )
+        def block(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            grid.each_sum(tile, self.some(tile, inner, outside), add_finished)
+            return carried
 
-    def _finished(self, blocks: BlockSums, row: int, column: Column, value: SSAValue) -> SSAValue:
+        run(grid.point, self._runs(blocks.loops), block)
+        return totals
+
+    def _finished(self, blocks: BlockSums, column: Column, value: SSAValue) -> SSAValue:
         """What is added for the sum of a block."""
         lanes = lanes_in(column)
-        with self.grid.at(row, column.offset):
-            read = [self._loaded(access, lanes) for access in blocks.inputs]
-            (added,) = inline(self.grid.point, blocks.body, [value, *read])
+        read = [self._loaded(access, lanes) for access in blocks.inputs]
+        (added,) = inline(self.grid.point, blocks.body, [value, *read])
         return in_lanes(self.grid.writer, added, lanes)
 
-    def some(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
-        """The sums that these loops make."""
+    def some(self, tile: Tile, runs: Sequence[Run], outside: int | None = None) -> TileSums:
+        """
+        The sums of these loops; all loops of the reduction are deeper than `outside`.
 
-        def products(sums: list[SSAValue]) -> list[SSAValue]:
-            loaded = LoadedFactors(self)
-            return [
-                self._added(loaded.factors(row, column), lanes_in(column), old)
-                for (row, column), old in zip(tile, sums, strict=True)
-            ]
-
-        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            self.each_step()
-            return products(sums)
-
-        zeros = self.zeros(tile)
+        `unroll-loops` reads once what several rows and vectors have in common: loops over them
+        write nothing else than sums.
+        """
+        outside = self.grid.writer.depth if outside is None else outside
+        sums = self.zeros(tile)
         if any(one.group.extent == 0 for one in runs):
-            return zeros
-        if not self.written_out or not runs or runs[-1].part.fixed is None:
-            return run(self.grid.point, runs, step, zeros)
-        last, steps = runs[-1], runs[-1].part.fixed
-
-        def all_steps(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            self.each_step()
-            for at in range(steps):
-                self.grid.point.bind(last.group, last.part.base + at)
-                sums = products(sums)
             return sums
 
-        return run(self.grid.point, runs[:-1], all_steps, zeros)
+        def add_product(row: Index, lane: Index, column: Column, old: SSAValue) -> None:
+            lanes = lanes_in(column)
+            factors = [self.factor(number, lanes) for number in range(len(self.factors))]
+            self.grid.put(self._added(factors, lanes, old), sums, row, lane)
+
+        def step(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            self._mark(outside)
+            self.grid.each_sum(tile, sums, add_product)
+            return carried
+
+        if not self.written_out or not runs or runs[-1].part.fixed is None:
+            run(self.grid.point, runs, step)
+            return sums
+        last, steps = runs[-1], runs[-1].part.fixed
+
+        def all_steps(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            self._mark(outside)
+            with self.grid.writer.loop(0, steps, unrolled=True) as loop:
+                self.grid.point.bind(last.group, last.part.base + Index.of(loop.counter))
+                self.grid.each_sum(tile, sums, add_product)
+            return carried
+
+        run(self.grid.point, runs[:-1], all_steps)
+        return sums
+
+    def _mark(self, outside: int) -> None:
+        """Marks the innermost loop with the recipe of its prefetches."""
+        loops = self.grid.writer.depth - outside
+        recipe = self.prefetch(loops) if loops else None
+        if recipe is not None:
+            self.grid.writer.mark(NAME, recipe)
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""
@@ -169,9 +189,9 @@ class MicroKernel:
     def factor(self, number: int, lanes: int) -> SSAValue:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
         value = self._loaded(self.factors[number], lanes)
-        if number == 1 and self.part is not None:
-            (value,) = inline(self.grid.point, self.part, [value])
-        return in_lanes(self.grid.writer, self._widened(value), lanes)
+        if (body := self.bodies[number]) is not None:
+            (value,) = inline(self.grid.point, body, [value])
+        return in_lanes(self.grid.writer, value, lanes)
 
     def _loaded(self, access: Access, lanes: int) -> SSAValue:
         """What is read for all lanes: a scalar where they have it in common."""
@@ -180,58 +200,19 @@ class MicroKernel:
             return self.grid.writer.vector_load_input(memory, index, lanes)
         return self.grid.writer.load_input(memory, index)
 
-    def _widened(self, value: SSAValue) -> SSAValue:
-        """A number that was loaded, or a vector of them, in the type of the sums; words stay."""
-        if self.words is not None:
-            return value
-        stored = value.type.element_type if isinstance(value.type, VectorType) else value.type
-        if stored == self.grid.kind:
-            return value
-        (wide,) = inline(self.grid.point, widening_body(stored, self.grid.kind), [value])
-        return wide
-
 
 class TileTotals:
     """The sums of one tile, by levels of chunks, in local memory."""
 
-    def __init__(self, kernel: MicroKernel, tile: Tile, levels: int) -> None:
-        self.kernel, self.grid, self.tile = kernel, kernel.grid, tile
-        self.saved = [StoredSums(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
+    def __init__(self, kernel: MicroKernel, tile: Tile, levels: int, outside: int) -> None:
+        self.kernel, self.grid, self.tile, self.outside = kernel, kernel.grid, tile, outside
+        self.saved = [TileSums(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
 
     def clear(self, level: int) -> None:
         self.grid.clear(self.tile, self.saved[level])
 
     def add(self, runs: Sequence[Run]) -> None:
-        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs))
+        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs, self.outside))
 
     def carry(self, level: int) -> None:
-        self.grid.carry(self.tile, self.saved[level - 1], self.saved[level])
-
-
-class LoadedFactors:
-    """The factors of one step, each found once for all products that it is in."""
-
-    def __init__(self, kernel: MicroKernel) -> None:
-        self.kernel, self.grid = kernel, kernel.grid
-        along = (self.grid.row, self.grid.line)
-        self.by_row = [
-            any(dim is not None and access.form.uses(dim) for dim in along)
-            for access in kernel.factors
-        ]
-        self.by_lane = [access.form.uses(self.grid.lane) for access in kernel.factors]
-        self.known: dict[tuple[int, int | None, Column | int], SSAValue] = {}
-
-    def factors(self, row: int, column: Column) -> list[SSAValue]:
-        return [self._factor(number, row, column) for number in range(len(self.by_row))]
-
-    def _factor(self, number: int, row: int, column: Column) -> SSAValue:
-        lanes = lanes_in(column)
-        key = (
-            number,
-            row if self.by_row[number] else None,
-            column if self.by_lane[number] else lanes,
-        )
-        if key not in self.known:
-            with self.grid.at(row, column.offset):
-                self.known[key] = self.kernel.factor(number, lanes)
-        return self.known[key]
+        self.grid.add(self.tile, self.saved[level], self.saved[level - 1])

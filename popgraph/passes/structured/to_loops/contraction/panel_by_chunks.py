@@ -9,8 +9,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
-from popgraph.passes.structured.to_loops.contraction.tiles import StoredSums, Tile, TileGrid
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid, TileSums
 from popgraph.passes.structured.to_loops.emit.chunks import add_up
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
@@ -25,7 +24,6 @@ class PanelByChunks:
 
     micro: MicroKernel
     epilogue: Epilogue
-    panel_prefetch: PanelPrefetch
     whole: Tile
 
     def write(self, each_tile: EachTile) -> None:
@@ -33,10 +31,10 @@ class PanelByChunks:
         levels = micro.levels()
         grid, count = micro.grid, len(levels) - 1
         memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
-        totals = PanelTotals(micro, self.panel_prefetch, each_tile, memories, micro.shortest)
+        totals = PanelTotals(micro, each_tile, memories)
         add_up(grid.point, levels, totals)
         total = memories[-1]
-        each_tile(lambda tile, first: self.epilogue.apply(tile, StoredSums(total, first)))
+        each_tile(lambda tile, first: self.epilogue.apply(tile, TileSums(total, first)))
 
 
 @dataclass(frozen=True)
@@ -44,11 +42,8 @@ class PanelTotals:
     """The sums of all rows of a panel, by levels of chunks."""
 
     micro: MicroKernel
-    panel_prefetch: PanelPrefetch
     each_tile: EachTile
     memories: Sequence[SSAValue]
-    terms: int
-    """Of one chunk."""
 
     @property
     def grid(self) -> TileGrid:
@@ -56,19 +51,16 @@ class PanelTotals:
 
     def clear(self, level: int) -> None:
         memory = self.memories[level]
-        self.each_tile(lambda tile, first: self.grid.clear(tile, StoredSums(memory, first)))
+        self.each_tile(lambda tile, first: self.grid.clear(tile, TileSums(memory, first)))
 
     def add(self, runs: Sequence[Run]) -> None:
-        with self.panel_prefetch.chunk(runs, self.terms):
-            self.each_tile(lambda tile, first: self._add(tile, first, runs))
+        self.each_tile(lambda tile, first: self._add(tile, first, runs))
 
     def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
-        self.grid.add(tile, StoredSums(self.memories[0], first), self.micro.some(tile, runs))
+        self.grid.add(tile, TileSums(self.memories[0], first), self.micro.some(tile, runs))
 
     def carry(self, level: int) -> None:
         part, total = self.memories[level - 1], self.memories[level]
         self.each_tile(
-            lambda tile, first: self.grid.carry(
-                tile, StoredSums(part, first), StoredSums(total, first)
-            )
+            lambda tile, first: self.grid.add(tile, TileSums(total, first), TileSums(part, first))
         )

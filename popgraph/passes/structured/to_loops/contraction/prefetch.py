@@ -1,129 +1,141 @@
-"""Software prefetching of packed weights, some steps before they are read."""
+"""Prefetches of packed weights: recipes for `prefetch-panels` on the loops of a reduction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
 
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.tile.loops.prefetches import (
+    PrefetchAheadAttr,
+    PrefetchAttr,
+    PrefetchNextAttr,
+)
+from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
-from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, argument_number
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run
 from popgraph.support.shapes import prod
-from popgraph.support.tuning import Target, Tuning
+from popgraph.support.tuning import Target
+
+Prefetch = Callable[[int], PrefetchAttr | None]
+"""The recipe for the innermost loop of a reduction, given the number of its loops."""
+
+
+def no_prefetch(_: int) -> PrefetchAttr | None:
+    return None
 
 
 @dataclass(frozen=True)
-class Section:
-    """What all blocks of rows read before anybody reads on: a panel, or one chunk of its terms."""
-
-    start: Index
-    end: Index
-    elements: int
-
-
-@dataclass
-class PanelPrefetch:
+class NextSection:
     """
-    Asks for panels of a factor, a little in every step of the reduction.
+    The next section of a panel, which has `elements`: each block of rows prefetches its share.
 
-    `inner` are the dimensions of the reduction, `users` the loops that read a panel again and
-    again, `blocks` is how often they do. The first so many rows of a tile have panels of their own,
-    which are read side by side as `streams`; with one, all share a panel. Where chunks are
-    `alternating`, nobody knows what follows.
+    `users` are the loops that read a section again, `blocks` times together. A step requests
+    `lines` cache lines.
     """
 
-    grid: TileGrid
-    panel: Access
+    point: IterationPoint
+    memory: SSAValue
     lanes: int
-    inner: Sequence[int]
+    elements: int
     users: Sequence[Group]
     blocks: int
+    lines: int = 1
+
+    @property
+    def share(self) -> int:
+        """The elements that one step of a block prefetches."""
+        return -(-self.lanes // self.blocks)
+
+    def recipe(self, loops: int) -> PrefetchAttr | None:
+        argument = argument_number(self.memory)
+        if argument is None:
+            return None
+        rows = Index()
+        for group in self.users:
+            rows = rows.scaled(group.extent) + self.point.indices[group.last]
+        skipped = rows.scaled(self.elements // prod(group.extent for group in self.users))
+        outside = self.point.writer.levels[-1 - loops : 0 : -1]
+        around = [level.block.args[0] if level.block.args else None for level in outside]
+        again = [skipped.terms.get(counter, 0) if counter else 0 for counter in around]
+        while again and not again[-1]:
+            again.pop()
+        numbers = {"first": skipped.constant}
+        for value, factor in skipped.terms.items():
+            if value not in around:
+                divisor, modulo = _digit(value)
+                numbers |= {"chunk": factor, "divisor": divisor, "modulo": modulo}
+        return PrefetchNextAttr.of(
+            again,
+            argument=argument,
+            elements=self.elements,
+            lanes=self.lanes,
+            share=self.share,
+            lines=self.lines,
+            loops=loops,
+            **numbers,
+        )
+
+
+def _digit(value: SSAValue) -> tuple[int, int]:
+    """The divisor and the modulus by which a digit is made of the number of a chunk."""
+    op = value.owner
+    if not isinstance(op, arith.DivSIOp | arith.RemSIOp):
+        return 1, 0
+    (divisor, _), by = _digit(op.lhs), constant_of(op.rhs)
+    assert by is not None, "loops are cut into a fixed number of parts"
+    return (divisor * by, 0) if isinstance(op, arith.DivSIOp) else (divisor, by)
+
+
+@dataclass(frozen=True)
+class PanelPrefetch:
+    """
+    Prefetches of the packed panels of a factor, if they pay.
+
+    With several `streams`, each row of a tile has panels of its own, which are read side by side;
+    with one, all rows share a panel. In `alternating` chunks, the order of panels is not known.
+    """
+
+    panel: NextSection
     streams: int
     alternating: bool
-    _section: Section | None = field(default=None, init=False)
+    target: Target
 
     @property
-    def point(self) -> IterationPoint:
-        return self.grid.point
+    def blocks(self) -> int:
+        """The number of blocks of rows that read a panel."""
+        return self.panel.blocks
 
-    @property
-    def target(self) -> Target:
-        return self.point.writer.target
-
-    def prefetch_step(self) -> None:
-        """What one step of the reduction asks for."""
-        tuning = self.target.tuning
+    def recipe(self, loops: int) -> PrefetchAttr | None:
+        """For the loops through a whole panel."""
         if self.blocks == 1 and not self.alternating:
-            self._for_what_follows()
-        elif self._is_long(tuning):
-            self._for_next_section()
+            return self._ahead()
+        return self.panel.recipe(loops) if self._is_long else None
 
-    def _is_long(self, tuning: Tuning) -> bool:
+    def of_chunk(self, terms: int) -> Prefetch:
+        """For the loops of one chunk of a panel, which all blocks of rows read before the next."""
+        chunk = replace(self.panel, elements=terms * self.panel.lanes)
+        return chunk.recipe if self._is_long else no_prefetch
+
+    @property
+    def _is_long(self) -> bool:
         """Whether few blocks read a panel of many elements."""
+        tuning = self.target.tuning
         few = self.blocks <= tuning.prefetched_blocks
-        return few and self._steps * self.lanes >= tuning.prefetched_elements
+        return few and self.panel.elements >= tuning.prefetched_elements
 
-    def _for_what_follows(self) -> None:
-        """All that is read a few steps later; the next panel follows this one."""
-        kind = self.panel.memory.type
+    def _ahead(self) -> PrefetchAttr | None:
+        """For a factor that no cache keeps, whose panels are read once, in order."""
+        kind, argument = self.panel.memory.type, argument_number(self.panel.memory)
         assert isinstance(kind, MemRefType)
         size = element_bytes(kind)
         machine, streamed = self.target.machine, self.target.l2(self.target.tuning.streamed_l2)
-        if prod(kind.get_shape()) * size < streamed:
-            return
-        for stream in range(self.streams):
-            with self.grid.at(stream, 0):
-                memory, index = self.point.of(self.panel)
-            for line in range(0, self.lanes * size, machine.line_bytes):
-                ahead = machine.prefetch_bytes // self.streams + line
-                self.point.writer.prefetch(memory, index + ahead // size)
-
-    def _for_next_section(self) -> None:
-        """A line of the next section; each block of rows asks for its share."""
-        section = self._section or self._whole_panel()
-        share = -(-self.lanes // self.blocks)
-        index = section.end
-        done = self.point.index(self.panel.form) + section.start.scaled(-1)
-        index += done.divided(self.lanes).scaled(share)
-        extents = [group.extent for group in self.users]
-        weight = section.elements // prod(extents)
-        for group, count in zip(reversed(self.users), reversed(extents), strict=True):
-            index += self.point.indices[group.last].scaled(weight)
-            weight *= count
-        self.point.writer.prefetch(self.panel.memory, self.panel.start + index)
-
-    @property
-    def _steps(self) -> int:
-        return prod(self.point.sizes[dim] for dim in self.inner)
-
-    def _whole_panel(self) -> Section:
-        elements = self._steps * self.lanes
-        with self._at_first_term(self.inner):
-            start = self.point.index(self.panel.form)
-        return Section(start, start + elements, elements)
-
-    @contextmanager
-    def chunk(self, runs: Sequence[Run], terms: int) -> Iterator[None]:
-        """While all blocks of rows go through these terms, the next ones are asked for."""
-        part, dim = runs[0].part, runs[0].group.last
-        with self._at_first_term([dim for one in runs for dim in one.group.dims]):
-            self.point.indices[dim] = part.first
-            start = self.point.index(self.panel.form)
-            self.point.indices[dim] = part.end
-            end = self.point.index(self.panel.form)
-        self._section = Section(start, end, terms * self.lanes)
-        yield
-        self._section = None
-
-    @contextmanager
-    def _at_first_term(self, dims: Sequence[int]) -> Iterator[None]:
-        before = dict(self.point.indices)
-        self.point.indices |= dict.fromkeys(dims, Index())
-        yield
-        self.point.indices = before
+        if argument is None or prod(kind.get_shape()) * size < streamed:
+            return None
+        by = machine.prefetch_bytes // self.streams // size
+        return PrefetchAheadAttr.of(argument=argument, by=by)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
@@ -24,10 +25,6 @@ class Tile:
     rows: int
     columns: tuple[Column, ...]
 
-    def __iter__(self) -> Iterator[tuple[int, Column]]:
-        """All (row, column), row by row."""
-        return ((row, column) for row in range(self.rows) for column in self.columns)
-
     @property
     def lanes(self) -> tuple[int, int]:
         """The first lane and the end of those that are results."""
@@ -40,18 +37,23 @@ def lanes_in(column: Column) -> int:
 
 
 @dataclass(frozen=True)
-class StoredSums:
-    """The sums of a tile in local memory, where its first row is row `first`."""
+class TileSums:
+    """
+    The sums of a tile in local memory, where its first row is row `first`.
+
+    Memory `in_registers` is accessed by unrolled loops alone: `unroll-loops` makes values of it.
+    """
 
     memory: SSAValue
     first: Index = field(default_factory=Index)
+    in_registers: bool = False
 
 
-TileSums = Sequence[SSAValue] | StoredSums
-"""The sums of a tile: as values, row by row, or in local memory."""
+EmitVector = Callable[[Index, Column], None]
+"""Writes what is done at a lane for a vector; the loops are open."""
 
-EmitRow = Callable[[Index, Sequence[SSAValue]], None]
-"""Writes what is done to the sums of a row, given its number; loops are there already."""
+EmitSum = Callable[[Index, Index, Column, SSAValue], None]
+"""Writes what is done to a sum, given its row, its first lane and its column."""
 
 
 @dataclass(frozen=True)
@@ -95,24 +97,35 @@ class TileGrid:
         return access.form.stride(self.lane) == 1
 
     @contextmanager
-    def each_row(self, tile: Tile) -> Iterator[Index]:
+    def each_row(self, tile: Tile, *, unrolled: bool = False) -> Iterator[Index]:
         """A loop over the rows of a tile: what is done to each is written once."""
         across = tile.rows if self.line is None else self.across
         before = dict(self.point.indices)
         with ExitStack() as loops:
-            line = self._loop(loops, tile.rows // across, self.line)
-            row = self._loop(loops, across, self.row)
+            line = self._loop(loops, tile.rows // across, self.line, unrolled)
+            row = self._loop(loops, across, self.row, unrolled)
             yield line.scaled(across) + row
         self.point.indices = before
 
-    def _loop(self, loops: ExitStack, extent: int, dim: int | None) -> Index:
+    def _loop(self, loops: ExitStack, extent: int, dim: int | None, unrolled: bool) -> Index:
         """One more loop, if there is more than one step of it."""
         if extent == 1:
             return Index()
         assert dim is not None, "there are rows without a loop"
-        step = Index.of(loops.enter_context(self.writer.loop(0, extent)).counter)
+        loop = loops.enter_context(self.writer.loop(0, extent, unrolled=unrolled))
+        step = Index.of(loop.counter)
         self.point.indices[dim] = self.point.indices[dim] + step
         return step
+
+    def each_vector(self, tile: Tile, emit: EmitVector) -> None:
+        """The vectors of a row, in an unrolled loop for those that are alike."""
+        for (width, _), alike in groupby(tile.columns, lambda one: (one.lanes, one.valid)):
+            columns = list(alike)
+            first, end = columns[0].offset, columns[-1].offset + width
+            with self.writer.loop(first, end, width, unrolled=True) as loop:
+                lane = Index.of(loop.counter)
+                with self.at(0, lane):
+                    emit(lane, columns[0])
 
     @contextmanager
     def each_lane(self, lanes: tuple[int, int]) -> Iterator[Index]:
@@ -133,55 +146,58 @@ class TileGrid:
     def slot(self, row: int | Index, lane: int | Index) -> Index:
         return (Index() + row).scaled(self.lanes) + lane
 
-    def saved(self, tile: Tile, sums: TileSums) -> StoredSums:
-        """The sums in local memory: put there, if they are values."""
-        if isinstance(sums, StoredSums):
+    def registers(self, tile: Tile) -> TileSums:
+        """Sums that become values: one for each vector of a tile."""
+        return TileSums(self.local(tile, self.kind), in_registers=True)
+
+    def saved(self, tile: Tile, sums: TileSums) -> TileSums:
+        """The sums in memory that any loop may read."""
+        if not sums.in_registers:
             return sums
-        saved = StoredSums(self.local(tile, self.kind))
-        for (row, column), value in zip(tile, sums, strict=True):
-            self.writer.put(value, saved.memory, self.slot(row, column.offset))
+        saved = TileSums(self.local(tile, self.kind))
+        self.each_sum(
+            tile,
+            sums,
+            lambda row, lane, _, value: self.writer.put(value, saved.memory, self.slot(row, lane)),
+        )
         return saved
 
-    def by_rows(self, tile: Tile, sums: TileSums, emit: EmitRow) -> None:
-        """One row after the other: written out where sums are values, else in a loop."""
-        if isinstance(sums, StoredSums):
-            with self.each_row(tile) as row:
-                emit(row, [self.read(sums, row, column) for column in tile.columns])
-            return
-        across = len(tile.columns)
-        for number in range(tile.rows):
-            with self.at(number, 0):
-                emit(Index(number), sums[number * across : (number + 1) * across])
+    def each_sum(
+        self, tile: Tile, sums: TileSums, emit: EmitSum, *, unrolled: bool = False
+    ) -> None:
+        """One sum after the other, row by row."""
+        with self.each_row(tile, unrolled=unrolled or sums.in_registers) as row:
+            self.each_vector(
+                tile,
+                lambda lane, column: emit(row, lane, column, self.read(sums, row, lane, column)),
+            )
 
-    def read(self, saved: StoredSums, row: Index, column: Column) -> SSAValue:
-        slot = self.slot(saved.first + row, column.offset)
-        return self.writer.get(saved.memory, slot, lanes_in(column))
+    def read(self, sums: TileSums, row: Index, lane: Index, column: Column) -> SSAValue:
+        slot = self.slot(sums.first + row, lane)
+        return self.writer.get(sums.memory, slot, lanes_in(column))
+
+    def put(self, value: SSAValue, sums: TileSums, row: Index, lane: Index) -> None:
+        self.writer.put(value, sums.memory, self.slot(sums.first + row, lane))
 
     def zero(self, column: Column) -> SSAValue:
         """What a sum of no terms is."""
         return in_lanes(self.writer, self.writer.number(0, self.kind), lanes_in(column))
 
-    def clear(self, tile: Tile, total: StoredSums) -> None:
+    def clear(self, tile: Tile, total: TileSums) -> None:
         """Sums of nothing."""
-        with self.each_row(tile) as row:
-            for column in tile.columns:
-                slot = self.slot(total.first + row, column.offset)
-                self.writer.put(self.zero(column), total.memory, slot)
+        with self.each_row(tile, unrolled=total.in_registers) as row:
+            self.each_vector(
+                tile, lambda lane, column: self.put(self.zero(column), total, row, lane)
+            )
 
-    def add(self, tile: Tile, total: StoredSums, sums: Sequence[SSAValue]) -> None:
-        """The total takes in more sums; written out, because these are in registers."""
-        for (row, column), value in zip(tile, sums, strict=True):
-            old = self.read(total, Index(row), column)
-            slot = self.slot(total.first + row, column.offset)
-            self.writer.put(self.sum(old, value), total.memory, slot)
+    def add(self, tile: Tile, total: TileSums, sums: TileSums) -> None:
+        """The total takes in more sums."""
 
-    def carry(self, tile: Tile, part: StoredSums, total: StoredSums) -> None:
-        """The total takes in another one."""
-        with self.each_row(tile) as row:
-            for column in tile.columns:
-                old, value = (self.read(saved, row, column) for saved in (total, part))
-                slot = self.slot(total.first + row, column.offset)
-                self.writer.put(self.sum(old, value), total.memory, slot)
+        def add_one(row: Index, lane: Index, column: Column, old: SSAValue) -> None:
+            value = self.read(sums, row, lane, column)
+            self.put(self.sum(old, value), total, row, lane)
+
+        self.each_sum(tile, total, add_one, unrolled=sums.in_registers)
 
     def sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.writer.add(create_same_type(sum_of(self.kind), lhs, rhs))

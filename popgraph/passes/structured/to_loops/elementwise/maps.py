@@ -10,10 +10,10 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
-    indexed_dims,
     lane_type,
     tensor,
 )

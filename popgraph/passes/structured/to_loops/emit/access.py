@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -36,6 +36,11 @@ class Access:
     memory: SSAValue
     form: Linear
     start: Index = field(default_factory=Index)
+
+
+def argument_number(memory: SSAValue) -> int | None:
+    """The number of the kernel's argument that a memory is; None if it is local."""
+    return memory.index if isinstance(memory, BlockArgument) else None
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
@@ -25,9 +24,8 @@ from popgraph.dialects.tile.scalars import (
     is_trapping,
     lane_bytes,
     on_lanes,
-    widening,
 )
-from popgraph.passes.structured.analysis.loops import indexed_dims
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
@@ -154,15 +152,6 @@ def inline(
                 (result,) = op.results
                 values[result] = _written(writer, op, operands)
     raise AssertionError("a body ends with tile.yield")
-
-
-@cache
-def widening_body(stored: Attribute, kind: Attribute) -> Block:
-    """A body that reads an element as a number of a wider type; nobody changes it."""
-    block = Block(arg_types=[stored])
-    wide = widening(block.args[0], kind)
-    block.add_ops([wide, tile.YieldOp(wide)])
-    return block
 
 
 def _begins_rows(op: tile.IndexOp) -> bool:

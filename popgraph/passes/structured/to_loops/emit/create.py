@@ -65,6 +65,11 @@ def _link(op: Operation, operands: Sequence[SSAValue]) -> None:
         operand.add_use(use)
 
 
+def operands_of(op: Operation) -> tuple[SSAValue, ...]:
+    """The operands of an operation; `op.operands` makes a list that knows whose they are."""
+    return op._operands
+
+
 def fill(block: Block, operations: Sequence[Operation]) -> None:
     """
     Moves new operations into an empty block.
@@ -73,6 +78,19 @@ def fill(block: Block, operations: Sequence[Operation]) -> None:
     """
     for op in operations:
         op.parent = block
+    _chain(block, operations)
+
+
+def refill(block: Block, operations: Sequence[Operation]) -> None:
+    """Gives a block these operations, some of which it had, in this order."""
+    for op in operations:
+        op.parent = block
+        op._prev_op = op._next_op = None
+    block._first_op = block._last_op = None
+    _chain(block, operations)
+
+
+def _chain(block: Block, operations: Sequence[Operation]) -> None:
     for before, after in pairwise(operations):
         before._next_op = after
         after._prev_op = before

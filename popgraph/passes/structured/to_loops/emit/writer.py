@@ -25,6 +25,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
+from popgraph.dialects.tile.loops.recipes import mark_unrolled
 from popgraph.passes.structured.to_loops.emit.create import (
     create_same_type,
     create_unchecked,
@@ -92,6 +93,17 @@ class Writer:
         """Puts everything into the body of the kernel."""
         (outermost,) = self.levels
         outermost.close()
+
+    @property
+    def depth(self) -> int:
+        """The number of loops and branches that are open."""
+        return len(self.levels) - 1
+
+    def mark(self, name: str, recipe: Attribute) -> None:
+        """Gives the innermost loop an attribute, for passes over loops."""
+        loop = self.levels[-1].block.parent_op()
+        assert isinstance(loop, scf.ForOp)
+        loop.attributes[name] = recipe
 
     # Operations
 
@@ -175,7 +187,7 @@ class Writer:
         if not index.terms:
             return self.constant(index.constant)
         total = self._sum_of_terms(index.terms)
-        return self._sum(total, self.constant(index.constant)) if index.constant else total
+        return self.sum(total, self.constant(index.constant)) if index.constant else total
 
     def _sum_of_terms(self, terms: Mapping[SSAValue, int]) -> SSAValue:
         """Multiples of counters, outer loops first; most sums are needed again, further on."""
@@ -184,7 +196,7 @@ class Writer:
         found = known.get(key)
         if found is None:
             parts = (self.times(counter, terms[counter]) for counter in counters)
-            found = known[key] = reduce(self._sum, parts)
+            found = known[key] = reduce(self.sum, parts)
         return found
 
     def times(self, value: SSAValue, factor: int) -> SSAValue:
@@ -198,7 +210,7 @@ class Writer:
             lambda: create_same_type(arith.MuliOp, counter, self.constant(factor)),
         )
 
-    def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+    def sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.shared(
             arith.AddiOp, (lhs, rhs), lambda: create_same_type(arith.AddiOp, lhs, rhs)
         )
@@ -241,9 +253,6 @@ class Writer:
         op = tile.ApartOp(lhs, rhs)
         self.do(op)
         return op.result
-
-    def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:
-        self.do(tile.PrefetchOp(memory, self.value(index), written=written))
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         self.do(create_unchecked(memref.StoreOp, value, memory, self.value(index)))
@@ -314,14 +323,26 @@ class Writer:
 
     @contextmanager
     def loop(
-        self, lower: Bound, upper: Bound, step: int = 1, carried: Sequence[SSAValue] = ()
+        self,
+        lower: Bound,
+        upper: Bound,
+        step: int = 1,
+        carried: Sequence[SSAValue] = (),
+        *,
+        unrolled: bool = False,
     ) -> Iterator[Loop]:
-        """A loop; with carried values, `Loop.next` must be called before it closes."""
+        """
+        A loop; with carried values, `Loop.next` must be called before it closes.
+
+        `unroll-loops` writes out the iterations of one that is to be `unrolled`.
+        """
         types = [value.type for value in carried]
         block = Block(arg_types=[INDEX, *types])
         first, last = self.bound(lower), self.bound(upper)
         bounds = (first, last, self.constant(step))
         op = create_unchecked(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
+        if unrolled:
+            mark_unrolled(op)
         with self._inside(op, block) as level:
             yield Loop(block.args[0], list(block.args[1:]), list(op.results), level)
             if not level.operations or type(level.operations[-1]) is not scf.YieldOp:

@@ -9,13 +9,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
+from popgraph.dialects import tile
+from popgraph.dialects.tile.structured.combiners import Combiner, combiners_of, identity_of
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, whole
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
 from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
-from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 
 
 def type_of(attribute: Attribute) -> Attribute:
@@ -35,14 +35,14 @@ class Accumulation:
     def __init__(
         self,
         point: IterationPoint,
-        what: Reduction,
+        op: tile.ReduceOp,
         groups: Sequence[Group],
         widths: tuple[int, ...],
     ) -> None:
         self.point = point
         self.writer = point.writer
-        self.roles = list(zip(what.combiners, what.initial, strict=True))
-        self.empty = 0 in what.sizes[what.parallel :]
+        self.roles = list(zip(combiners_of(op.body.block, len(op.inputs)), op.initial, strict=True))
+        self.empty = 0 in op.sizes[op.parallel_rank :]
         self.runs = [Run(group, whole(self.writer, group)) for group in groups]
         if self.runs:
             self.runs[-1] = replace(self.runs[-1], widths=widths)

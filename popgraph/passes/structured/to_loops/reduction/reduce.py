@@ -13,11 +13,11 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.structured.combiners import Combiner, identity_of
+from popgraph.dialects.tile.structured.combiners import Combiner, combiners_of, identity_of
+from popgraph.dialects.tile.structured.ops import indexed_dims
 from popgraph.passes.structured.analysis.loops import (
     Group,
     group_loops,
-    indexed_dims,
     tensor,
 )
 from popgraph.passes.structured.analysis.parallel_loops import Loop, loops_in_steps
@@ -43,7 +43,6 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     write,
 )
 from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
-from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 from popgraph.support.shapes import Shape, prod
 from popgraph.support.tuning import Target
 
@@ -100,27 +99,25 @@ class ReduceLoops(Emitter):
     `window` tells how much of each loop runs, from where the point stands; all of it by default.
     """
 
-    def __init__(
-        self, op: tile.ReduceOp | tile.ContractOp, target: Target, window: Shape | None = None
-    ) -> None:
+    def __init__(self, op: tile.ReduceOp, target: Target, window: Shape | None = None) -> None:
         super().__init__(op, target)
-        self.what = what = Reduction.of(op)
-        self.inputs, self.outputs = [*what.inputs, *what.epilogue_inputs], op.outputs
-        sizes, parallel = what.sizes, what.parallel
+        self.op, self.initial = op, tuple(op.initial)
+        self.inputs, self.outputs = [*op.inputs, *op.epilogue_inputs], op.outputs
+        sizes, parallel = op.sizes, op.parallel_rank
         identity = AffineMap.identity(parallel)
         self.values = [*self.inputs, *self.outputs]
-        maps = [*what.maps, *what.epilogue_maps, *[identity] * len(self.outputs)]
+        maps = [*op.input_maps, *op.epilogue_input_maps, *[identity] * len(self.outputs)]
         self.forms = [
             offset(tensor(value), map_, sizes)
             for value, map_ in zip(self.values, maps, strict=True)
         ]
         window = window or sizes
-        separate = indexed_dims(what.body) | indexed_dims(what.epilogue)
+        separate = indexed_dims(op.body.block) | indexed_dims(op.epilogue.block)
         self.outer, self.inner = (
             group_loops(dims, window, self.forms, separate, self.running)
             for dims in (range(parallel), range(parallel, len(sizes)))
         )
-        self.combiners = what.combiners
+        self.combiners = combiners_of(op.body.block, len(op.inputs))
         self.mode = self._mode(target.machine.vector_bytes)
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
@@ -140,27 +137,25 @@ class ReduceLoops(Emitter):
     # Decisions
 
     def _mode(self, vector_bytes: int) -> Mode:
-        what, beside = self.what, self.target.tuning.reduction_vectors
-        factors = self.forms[: len(what.inputs)]
-        kinds = [tensor(value).element_type for value in what.inputs]
-        kinds += [type_of(initial) for initial in what.initial]
+        op, beside = self.op, self.target.tuning.reduction_vectors
+        factors = self.forms[: len(op.inputs)]
+        kinds = [tensor(value).element_type for value in op.inputs]
+        kinds += [type_of(initial) for initial in self.initial]
         if self.outer and self._results_in_lanes():
             extent, inner = self.outer[-1].extent, self.outer[-1].last
-            results = [
-                tensor(value).element_type for value in [*what.epilogue_inputs, *self.outputs]
-            ]
-            widest = widest_lane([*kinds, *results], what.body, what.epilogue, along=inner)
+            results = [tensor(value).element_type for value in [*op.epilogue_inputs, *self.outputs]]
+            widest = widest_lane([*kinds, *results], op.body.block, op.epilogue.block, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _readable(factors, self.outer[-1]):
                 return Mode(Lanes.PARALLEL, lanes, max(1, min(beside, extent // lanes)))
         if self.inner and None not in self.combiners:
             extent, inner = self.inner[-1].extent, self.inner[-1].last
-            widest = widest_lane(kinds, what.body, along=inner)
+            widest = widest_lane(kinds, op.body.block, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
                 unrolled = max(1, min(beside, extent // lanes))
                 masked = self.inner[-1].running is None
-                masked &= not any(type_of(initial) == i1 for initial in what.initial)
+                masked &= not any(type_of(initial) == i1 for initial in self.initial)
                 return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
         return Mode(Lanes.NOTHING)
 
@@ -178,9 +173,9 @@ class ReduceLoops(Emitter):
         if self.inner[0].extent > longest or not self._results_in_lanes():
             return 1
         kinds = [tensor(value).element_type for value in self.outputs]
-        kinds += [tensor(value).element_type for value in self.what.epilogue_inputs]
-        kinds += [type_of(initial) for initial in self.what.initial]
-        widest = widest_lane(kinds, self.what.epilogue, along=self.outer[-1].last)
+        kinds += [tensor(value).element_type for value in self.op.epilogue_inputs]
+        kinds += [type_of(initial) for initial in self.initial]
+        widest = widest_lane(kinds, self.op.epilogue.block, along=self.outer[-1].last)
         most = min(lanes, self.target.machine.vector_bytes // widest if widest else 1)
         rows = 1
         while 2 * rows <= min(most, self.outer[-1].extent):
@@ -193,27 +188,27 @@ class ReduceLoops(Emitter):
 
         What several results need of it is then read again while it is near.
         """
-        factors = zip(self.what.inputs, self.forms, strict=False)
+        factors = zip(self.op.inputs, self.forms, strict=False)
         _, form = max(factors, key=lambda pair: prod(tensor(pair[0]).get_shape()))
         return sorted(self.outer, key=lambda group: not any(map(form.uses, group.dims)))
 
     def _results_in_lanes(self) -> bool:
         """Whether results stand side by side along the innermost parallel loop."""
         inner = self.outer[-1].last
-        strides = [form.stride(inner) for form in self.forms[len(self.what.inputs) :]]
-        return set(strides) <= {0, 1} and set(strides[len(self.what.epilogue_inputs) :]) == {1}
+        strides = [form.stride(inner) for form in self.forms[len(self.op.inputs) :]]
+        return set(strides) <= {0, 1} and set(strides[len(self.op.epilogue_inputs) :]) == {1}
 
     # Writing
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        what = self.what
-        read = zip(what.epilogue_inputs, what.epilogue_maps, strict=True)
-        return in_place(self.inputs, read, self.outputs, what.sizes[: what.parallel])
+        op = self.op
+        read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
+        return in_place(self.inputs, read, self.outputs, op.sizes[: op.parallel_rank])
 
     def write(self, body: Body) -> None:
-        if 0 not in self.what.sizes[: self.what.parallel]:
-            point = IterationPoint(body.writer, self.what.sizes)
+        if 0 not in self.op.sizes[: self.op.parallel_rank]:
+            point = IterationPoint(body.writer, self.op.sizes)
             self.write_at(point, body.accesses(self.forms), body.parts)
 
     def write_at(
@@ -225,11 +220,11 @@ class ReduceLoops(Emitter):
         `sources` tells where each of `values` is, `parts` which part of each parallel loop runs.
         """
         self.point, self.writer = point, point.writer
-        first = len(self.what.inputs)
-        end = first + len(self.what.epilogue_inputs)
+        first = len(self.op.inputs)
+        end = first + len(self.op.epilogue_inputs)
         self.factors, self.epilogue_inputs = sources[:first], sources[first:end]
         self.targets = sources[end:]
-        self.accumulation = Accumulation(point, self.what, self.inner, self._inner_widths())
+        self.accumulation = Accumulation(point, self.op, self.inner, self._inner_widths())
         parts = parts if parts is not None else windows(point, self.outer)
         runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
         if self.mode.along is Lanes.PARALLEL:
@@ -257,13 +252,13 @@ class ReduceLoops(Emitter):
         lanes = min(width, self.mode.lanes) if width > 1 else 0
         vectors = width // max(1, lanes)
         dim = self.outer[-1].last if self.outer else 0
-        start = self._start([self.writer.literal(initial) for initial in self.what.initial], lanes)
+        start = self._start([self.writer.literal(initial) for initial in self.initial], lanes)
 
         def step(_: int, accumulators: list[SSAValue]) -> list[SSAValue]:
             return self._apply(accumulators, dim, lanes, vectors)
 
         accumulators = self.accumulation.fold(start * vectors, step, 1)
-        count = len(self.what.initial)
+        count = len(self.initial)
         for vector in range(vectors):
             with self.point.shifted(dim, vector * lanes):
                 self._write_results(accumulators[vector * count : (vector + 1) * count], lanes)
@@ -276,13 +271,13 @@ class ReduceLoops(Emitter):
         self, accumulators: Sequence[SSAValue], dim: int, lanes: int, vectors: int
     ) -> list[SSAValue]:
         """The body on each of the vectors along `dim`; `sums` holds them one after the other."""
-        count = len(self.what.initial)
+        count = len(self.initial)
         result = []
         for vector in range(vectors):
             with self.point.shifted(dim, vector * lanes):
                 values = [read(self.point, access, dim, lanes) for access in self.factors]
                 old = accumulators[vector * count : (vector + 1) * count]
-                new = inline(self.point, self.what.body, [*values, *old], Along(dim, lanes))
+                new = inline(self.point, self.op.body.block, [*values, *old], Along(dim, lanes))
             result += [in_lanes(self.writer, value, lanes) for value in new]
         return result
 
@@ -290,7 +285,7 @@ class ReduceLoops(Emitter):
         dim = self.outer[-1].last if self.outer else 0
         epilogue_inputs = [read(self.point, access, dim, lanes) for access in self.epilogue_inputs]
         results = inline(
-            self.point, self.what.epilogue, [*accumulators, *epilogue_inputs], Along(dim, lanes)
+            self.point, self.op.epilogue.block, [*accumulators, *epilogue_inputs], Along(dim, lanes)
         )
         for value, target in zip(results, self.targets, strict=True):
             write(self.point, target, value, lanes)
@@ -304,11 +299,11 @@ class ReduceLoops(Emitter):
         The carried values are those of the vectors, one vector after the other, then those of the
         scalars that take what vectors leave over, if they do.
         """
-        mode, count = self.mode, len(self.what.initial)
+        mode, count = self.mode, len(self.initial)
         dim = self.inner[-1].last
         neutral = [
             self.writer.literal(identity_of(combiner, initial))
-            for combiner, initial in zip(self.combiners, self.what.initial, strict=True)
+            for combiner, initial in zip(self.combiners, self.initial, strict=True)
             if combiner is not None
         ]
         start = self._start(neutral, mode.lanes) * mode.unrolled
@@ -342,13 +337,13 @@ class ReduceLoops(Emitter):
 
     def _totals(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
         """The results that the accumulators of one row come to."""
-        count = len(self.what.initial)
+        count = len(self.initial)
         return [self._total(accumulators[number::count], number) for number in range(count)]
 
     def _of_rows(self) -> list[SSAValue]:
         """The results of a few rows, as vectors: the lanes of every row wait in local memory."""
-        lanes, rows, count = self.mode.lanes, self.mode.rows, len(self.what.initial)
-        homes = [self.writer.local(type_of(initial), rows * lanes) for initial in self.what.initial]
+        lanes, rows, count = self.mode.lanes, self.mode.rows, len(self.initial)
+        homes = [self.writer.local(type_of(initial), rows * lanes) for initial in self.initial]
         dim, before = self.outer[-1].last, dict(self.point.indices)
         with self.writer.loop(0, rows, 1) as loop:
             row = Index.of(loop.counter)
@@ -363,7 +358,7 @@ class ReduceLoops(Emitter):
     def _lanes_of_rows(self, home: SSAValue, number: int) -> SSAValue:
         """A vector with the total of a row in each lane."""
         lanes, rows = self.mode.lanes, self.mode.rows
-        combiner, initial = self.combiners[number], self.what.initial[number]
+        combiner, initial = self.combiners[number], self.initial[number]
         assert combiner is not None
         vectors = [self.writer.vector_load(home, Index(row * lanes), lanes) for row in range(rows)]
         part = lanes
@@ -403,7 +398,7 @@ class ReduceLoops(Emitter):
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
         """All lanes of all vectors and the scalars, in pairs."""
-        combiner, initial = self.combiners[number], self.what.initial[number]
+        combiner, initial = self.combiners[number], self.initial[number]
         assert combiner is not None
         vectors = [part for part in parts if lanes_of(part)]
         total = self._all_lanes(combiner, self._in_pairs(combiner, vectors))

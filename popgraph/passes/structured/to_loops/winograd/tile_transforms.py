@@ -14,11 +14,12 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.loops.prefetches import NAME, PrefetchAheadAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
-from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, argument_number
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
@@ -124,16 +125,11 @@ class InputTransform:
     """
     Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
 
-    For gradients, A dy A^T; there, elements that another tile has count as zero. A tile goes to
-    as many remote lines as there are taps, which no core foresees: where they are not `near`,
-    their lines are asked for.
+    For gradients, A dy A^T; there, elements that another tile has count as zero.
     """
 
-    def __init__(
-        self, tiling: Tiling, op: Tiled, image: SSAValue, width: int, *, near: bool
-    ) -> None:
+    def __init__(self, tiling: Tiling, op: Tiled, image: SSAValue, width: int) -> None:
         self.tiling, self.writer, self.width = tiling, tiling.writer, width
-        self.near = near
         self.once = isinstance(op, tile.TransformGradientTilesOp)
         self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix
         self.side = len(self.matrix[0])
@@ -144,9 +140,6 @@ class InputTransform:
         self.pixels = IterationPoint(self.writer, sizes)
         self.image = Access(image, offset(tensor(op.x), window, sizes))
         self.kind = element(op.x)
-        target = self.writer.target
-        line = target.machine.line_elements(lane_bytes(self.kind))
-        self.ahead = target.tuning.transform_ahead_lines * line
 
     def transform(self, number: Index, point: IterationPoint, into: Access) -> None:
         """All channels of one tile."""
@@ -168,10 +161,7 @@ class InputTransform:
         found = transform_2d(self.writer, self.matrix, loaded)
         for tap, value in enumerate(value for row in found for value in row):
             point.indices[TAP] = Index(tap)
-            memory, index = point.of(into)
-            self.writer.put(value, memory, index)
-            if not self.near:
-                self.writer.prefetch(memory, index + self.ahead, written=True)
+            self.writer.put(value, *point.of(into))
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
         self.pixels.indices[R], self.pixels.indices[S] = Index(row), Index(column)
@@ -203,14 +193,29 @@ class TransformLoops(Emitter):
     def write(self, body: Body) -> None:
         op, machine = self.op, self.target.machine
         tiling = Tiling(body.writer, op)
-        near = self.work * element_bytes(op.output.type) <= machine.l2_bytes
         width = machine.vector_bytes // lane_bytes(element(op.x))
-        loops = InputTransform(tiling, op, body.inputs[0], width, near=near)
+        loops = InputTransform(tiling, op, body.inputs[0], width)
         sizes = (self.taps, self.total, 1, 1, self.channels)
         point = IterationPoint(body.writer, sizes)
         taps = AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM)))
         into = Access(body.outputs[0], offset(tensor(op.output), taps, sizes))
         (part,) = body.parts
         with tiling.each(part.lower, part.upper) as number:
+            if number.terms:
+                self._prefetch(body)
             point.indices[TILE] = part.base + number
             loops.transform(part.base + number, point, into)
+
+    def _prefetch(self, body: Body) -> None:
+        """
+        Prefetches the lines of all taps, some channels before they are written.
+
+        A tile goes to as many remote lines as there are taps, which no core foresees.
+        """
+        machine, tuning = self.target.machine, self.target.tuning
+        argument = argument_number(body.outputs[0])
+        far = self.work * element_bytes(self.op.output.type) > machine.l2_bytes
+        if far and argument is not None:
+            line = machine.line_elements(lane_bytes(element(self.op.x)))
+            by = tuning.transform_ahead_lines * line
+            body.writer.mark(NAME, PrefetchAheadAttr.of(argument=argument, by=by))

@@ -28,6 +28,7 @@ from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAcces
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.prefetch import NextSection
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
@@ -147,7 +148,7 @@ class WinogradLoops(Emitter):
 
     def _blocks_in(self, part: Span, x: SSAValue) -> None:
         """For each block, its tiles come in; then all panels of it."""
-        loops = InputTransform(self.tiling, self.op, x, self.width, near=True)
+        loops = InputTransform(self.tiling, self.op, x, self.width)
         with self.tiling.each(part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
             with self.tiling.each(0, self.tiles) as number:
@@ -260,24 +261,25 @@ class WinogradLoops(Emitter):
         terms = Group((TERM,), self.channels)
         factors = (self.into, self.weights)
         chunk = self.op.schedule.kc.data
-        kernel = MicroKernel(grid, factors, [terms], chunk, self._ask_for_next_panel)
+        kernel = MicroKernel(grid, factors, [terms], chunk, self._next_tap().recipe)
 
-        def keep(_: Index, values: Sequence[SSAValue]) -> None:
-            for column, value in zip(block.columns, values, strict=True):
-                with grid.at(0, column.offset):
-                    self.writer.put(value, *self.products.of(self.totals))
+        def keep(_row: Index, _lane: Index, _column: Column, value: SSAValue) -> None:
+            self.writer.put(value, *self.products.of(self.totals))
 
-        grid.by_rows(block, kernel.sums(block), keep)
+        grid.each_sum(block, kernel.sums(block), keep)
 
-    def _ask_for_next_panel(self) -> None:
-        """The weights of the next tap: each block of tiles asks for its share, step by step."""
+    def _next_tap(self) -> NextSection:
+        """The weights of the next tap: each block of tiles prefetches its share."""
         blocks = -(-self.tiles // self.op.schedule.mr.data)
-        share, size = -(-self.lanes // blocks), self.channels * self.lanes
-        indices = self.products.indices
-        index = self.products.index(self.weights.form) + size
-        index += indices[TERM].scaled(share - self.lanes) + indices[TILE].scaled(size // self.tiles)
-        for line in range(0, share, self.line):
-            self.writer.prefetch(self.weights.memory, index + line)
+        return NextSection(
+            self.products,
+            self.weights.memory,
+            self.lanes,
+            self.channels * self.lanes,
+            [Group((TILE,), self.tiles)],
+            blocks,
+            -(-self.lanes // blocks // self.line),
+        )
 
     # Results
 
@@ -309,14 +311,14 @@ class WinogradLoops(Emitter):
         ]
         results = transform_2d(self.writer, self.op.transforms.output, loaded)
         self.results.indices[N], self.results.indices[3] = corner.image, start + vector
-        block = Tile(1, (Column(0, self.width, column.valid),))
+        own = Column(0, self.width, column.valid)
         for row, values in enumerate(results):
             with self.tiling.own(corner, 0, row):
                 for column_, value in enumerate(values):
                     with self.tiling.own(corner, 1, column_):
                         self.results.indices[Y] = corner.starts[0] + row
                         self.results.indices[X] = corner.starts[1] + column_
-                        self.epilogue.apply(block, [value])
+                        self.epilogue.apply_to_vector(own, value)
 
     def _sum(self, tap: int) -> SSAValue:
         self.products.indices[TAP] = Index(tap)

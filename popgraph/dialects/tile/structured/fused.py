@@ -1,0 +1,353 @@
+"""`tile.fused`: structured operations that share loops, and the regions that iterations need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, TensorType, i64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.irdl import (
+    IRDLOperation,
+    base,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsolatedFromAbove, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.affine import linear
+from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of, with_layout
+from popgraph.dialects.tile.running import EndsAtSizes
+from popgraph.dialects.tile.structured.ops import MapOp, YieldOp, yielded
+from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
+from popgraph.support.shapes import Shape, prod
+
+Member = MapOp | ReduceOp
+"""The operations that can be fused."""
+
+
+@irdl_op_definition
+class FusedOp(IRDLOperation):
+    """
+    Structured operations that share loops, run together for a few indices of these at a time.
+
+    `domain` holds the sizes of the shared loops, `steps` how many indices of each an iteration
+    takes. `loops` has, for each operation, which of its loops are the shared ones: by default its
+    leading ones. The meaning is that of the operations one after the other.
+
+    A value that the body computes and does not yield is local: memory holds the region of it that
+    one iteration needs, which follows from the maps that read it. Along a shared loop this region
+    is the indices of the iteration, along all others it is everything, with the halo.
+
+    With `splits`, the last shared loop slides: an iteration needs a window of rows of the local
+    value, which overlaps that of the iteration before. A line buffer holds one window, and an
+    iteration computes the rows that are not in it yet. The iterations fall into `splits` equal
+    parts that run in parallel; each first recomputes the overlap with the part before.
+    """
+
+    name = "tile.fused"
+    inputs = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    steps = prop_def(IntsAttr)
+    loops = opt_prop_def(ArrayAttr[IntsAttr])
+    splits = opt_prop_def(IntegerAttr)
+    body = region_def("single_block")
+    outputs = var_result_def(TensorType)
+    traits = traits_def(IsolatedFromAbove(), Pure(), EndsAtSizes())
+    assembly_format = (
+        "`ins` `(` $inputs `:` type($inputs) `)` `domain` $domain `steps` $steps "
+        "(`loops` $loops^)? (`splits` $splits^)? $body attr-dict `->` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        domain: Sequence[int],
+        steps: Sequence[int],
+        body: Block,
+        types: Sequence[Attribute],
+        loops: Sequence[Sequence[int]] | None = None,
+        splits: int | None = None,
+    ) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "steps": IntsAttr.of(steps),
+                "loops": None if loops is None else ArrayAttr(map(IntsAttr.of, loops)),
+                "splits": None if splits is None else IntegerAttr(splits, i64),
+            },
+            regions=[Region(body)],
+            result_types=[types],
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The extents of the shared loops."""
+        return self.domain.data
+
+    @property
+    def members(self) -> list[Member]:
+        """The operations in order; the body holds no others."""
+        *inner, _ = self.body.block.ops
+        found = [op for op in inner if isinstance(op, Member)]
+        assert len(found) == len(inner), "verified"
+        return found
+
+    @property
+    def shared(self) -> list[Shape]:
+        """The shared loops of each operation."""
+        if self.loops is not None:
+            return [loops.data for loops in self.loops]
+        return [tuple(range(len(self.sizes)))] * len(self.members)
+
+    @property
+    def yielded(self) -> tuple[SSAValue, ...]:
+        """The values in the body that are the results."""
+        return yielded(self.body.block)
+
+    @property
+    def line_buffer(self) -> LineBuffer | None:
+        """The regions of the local value along the last shared loop, if this slides."""
+        if self.splits is None or len(self.members) != 2:
+            return None
+        first, second = self.members
+        if not is_contraction(first) or not is_contraction(second):
+            return None
+        maps = [map_ for value, map_ in readings(second) if value is first.results[0]]
+        if len(maps) != 1 or maps[0] is None:
+            return None
+        (*_, made), (*_, read) = self.shared
+        return LineBuffer.of(first, second, maps[0], (made, read), self.steps.data[-1])
+
+    def region(self, value: SSAValue, width: int) -> TensorType[Attribute]:
+        """The part of a local value that an iteration of `width` last shared indices needs."""
+        owner, type_ = value.owner, value.type
+        assert isinstance(owner, Operation) and isinstance(type_, TensorType)
+        loops = self.shared[self.members.index(owner)]  # type: ignore[arg-type]
+        steps = zip(loops, (*self.steps.data[:-1], width), strict=True)
+        return region(type_, dict(steps), self.line_buffer)
+
+    def verify_(self) -> None:
+        block = self.body.block
+        if [argument.type for argument in block.args] != [value.type for value in self.inputs]:
+            raise VerifyException("the body takes the inputs")
+        if not isinstance(block.last_op, YieldOp):
+            raise VerifyException("the body ends with tile.yield")
+        yielded = self.yielded
+        if [value.type for value in yielded] != [value.type for value in self.outputs]:
+            raise VerifyException("the body yields the results")
+        if any(value.owner is block for value in yielded) or len(set(yielded)) != len(yielded):
+            raise VerifyException("every result is computed in the body, once")
+        *inner, _ = block.ops
+        for op in inner:
+            if not isinstance(op, Member):
+                raise VerifyException(f"{op.name} cannot be fused")
+        self._check_steps(len(inner))
+        made: dict[SSAValue, Shape] = {}
+        for op, loops in zip(self.members, self.shared, strict=True):
+            self._check_loops(op, loops)
+            self._check_reads(op, loops, made)
+            made |= dict.fromkeys(op.results, loops)
+        if self.splits is not None:
+            self._check_line_buffer()
+
+    def _check_steps(self, count: int) -> None:
+        rank, steps = len(self.sizes), self.steps.data
+        if len(steps) != rank or any(step < 1 for step in steps):
+            raise VerifyException("an iteration takes one or more indices of every shared loop")
+        if self.loops is None:
+            if any(step > 1 for step in steps[:-1]):
+                raise VerifyException(
+                    "an iteration takes one index of each leading loop but the last"
+                )
+            return
+        if [len(loops) for loops in self.loops] != [rank] * count:
+            raise VerifyException(f"every operation has {rank} shared loops")
+        if any(size % step for size, step in zip(self.sizes, steps, strict=True)):
+            raise VerifyException("steps divide the shared loops")
+
+    def _check_loops(self, op: Member, loops: Shape) -> None:
+        shared = self._in_step
+        if (
+            len(set(loops)) != len(loops)
+            or not all(0 <= loop < op.parallel_rank for loop in loops)
+            or any(op.sizes[loops[at]] != self.sizes[at] for at in shared)
+        ):
+            raise VerifyException(f"{op.name} does not have the loops of {self.name}")
+        if self.loops is not None and (not is_contraction(op) or len(op.outputs) != 1):
+            raise VerifyException(f"{op.name} shares its leading loops only")
+        if self.loops is None and any(layout_of(value.type) for value in op.results):  # type: ignore[arg-type]
+            raise VerifyException("results along leading loops are dense")
+
+    def _check_reads(self, op: Member, loops: Shape, made: dict[SSAValue, Shape]) -> None:
+        for value, map_ in readings(op):
+            if value in made and not follows(
+                map_,
+                [made[value][at] for at in self._in_step],
+                [loops[at] for at in self._in_step],
+                op.sizes,
+            ):
+                raise VerifyException(f"{map_} reads what another iteration computes")
+
+    @property
+    def _in_step(self) -> range:
+        """The shared loops along which regions are the indices of the iteration."""
+        return range(len(self.sizes) - (self.splits is not None))
+
+    def _check_line_buffer(self) -> None:
+        assert self.splits is not None
+        buffer = self.line_buffer if self.loops is not None and self.sizes else None
+        if buffer is None or buffer.extents[1] != self.sizes[-1]:
+            raise VerifyException("the windows of a line buffer do not follow one another")
+        if self.yielded != tuple(self.members[1].results):
+            raise VerifyException("a line buffer ends with its reader")
+        if self.splits.value.data < 1 or buffer.steps % self.splits.value.data:
+            raise VerifyException("splits have equally many iterations")
+
+
+@dataclass(frozen=True)
+class LineBuffer:
+    """
+    The regions that iterations of a contraction need of another one, along one loop of each.
+
+    Index `y` of the reader's loop reads what the other one computes at `stride * y + low` and at
+    the `span - 1` indices after it. An iteration takes `rows` such indices.
+    """
+
+    loops: tuple[int, int]
+    """The loop of the producer and that of the reader."""
+    extents: tuple[int, int]
+    """Of these loops."""
+    rows: int
+    stride: int
+    low: int
+    span: int
+
+    @staticmethod
+    def of(
+        first: ReduceOp, second: ReduceOp, map_: AffineMap, loops: Sequence[int], rows: int
+    ) -> LineBuffer | None:
+        """That of two contractions, the second reading the first by this map; None if none."""
+        made, reader = loops
+        if not (0 <= made < first.parallel_rank and 0 <= reader < second.parallel_rank):
+            return None
+        users = [at for at, result in enumerate(map_.results) if reader in result.used_dims()]
+        form = linear(map_.results[made], second.sizes)
+        others = map_.results[made].used_dims() - {reader}
+        stride = form.stride(reader)
+        if users != [made] or stride is None or any(dim < second.parallel_rank for dim in others):
+            return None
+        if prod(first.sizes[:made]) != 1:  # Rows of several images do not follow one another.
+            return None
+        low, high = form.bounds([1 if d == reader else n for d, n in enumerate(second.sizes)])
+        extents = first.sizes[made], second.sizes[reader]
+        found = LineBuffer((made, reader), extents, rows, stride, low, high - low + 1)
+        return found if found.is_even() else None
+
+    def is_even(self) -> bool:
+        """Whether all iterations are alike, except that the last one may produce fewer rows."""
+        return (
+            0 < self.rows < self.extents[1]
+            and self.extents[1] % self.rows == 0
+            and self.stride > 0
+            and self.low <= 0
+            and self.overlap >= 0
+            and self.prologue >= 0
+            and self.tail < self.produced
+        )
+
+    @property
+    def steps(self) -> int:
+        """How many iterations there are."""
+        return self.extents[1] // self.rows
+
+    @property
+    def produced(self) -> int:
+        """The rows that an iteration produces."""
+        return self.rows * self.stride
+
+    @property
+    def overlap(self) -> int:
+        """The rows that the next iteration reads again."""
+        return self.span - self.stride
+
+    @property
+    def prologue(self) -> int:
+        """The rows that must be there before the first iteration."""
+        return self.low + self.overlap
+
+    @property
+    def buffer_rows(self) -> int:
+        """The rows that one iteration reads."""
+        return self.produced + self.overlap
+
+    @property
+    def tail(self) -> int:
+        """The rows past the end that the last iteration reads."""
+        return max(0, self.steps * self.produced + self.prologue - self.extents[0])
+
+
+def region(
+    type_: TensorType[Attribute], steps: Mapping[int, int], buffer: LineBuffer | None = None
+) -> TensorType[Attribute]:
+    """
+    The part of a local value for so many indices of these axes, whole along others, with its halo.
+
+    Along the producer's loop of a line buffer it is the rows that one iteration reads.
+    """
+    around, shape = halo_of(type_), list(type_.get_shape())
+    assert around is not None, "local values are dense but for a halo"
+    low, high = list(around.low), list(around.high)
+    for axis, step in steps.items():
+        shape[axis] = step
+    if buffer is not None:
+        axis = buffer.loops[0]
+        shape[axis], low[axis], high[axis] = buffer.buffer_rows, 0, 0
+    plain = TensorType(type_.element_type, shape)
+    if not any(low) and not any(high):
+        return plain
+    rows = zip(low, shape, high, strict=True)
+    return with_layout(plain, LayoutAttr.moved(low, [sum(row) for row in rows]))
+
+
+def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
+    """Every operand with its map; tables have none."""
+    match op:
+        case MapOp():
+            yield from zip(op.inputs, op.input_maps, strict=True)
+            yield from ((table, None) for table in op.tables)
+        case ReduceOp():
+            yield from zip(op.inputs, op.input_maps, strict=True)
+            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
+            yield from zip(op.block_inputs, op.block_input_maps, strict=True)
+
+
+def follows(
+    map_: AffineMap | None, axes: Sequence[int], loops: Sequence[int], sizes: Shape
+) -> bool:
+    """Whether a map reads, for each index of the loops, at that very index of these axes only."""
+    if map_ is None or len(map_.results) <= max(axes, default=-1):
+        return False
+    return all(
+        linear(map_.results[axis], sizes) == linear(AffineExpr.dimension(loop), sizes)
+        and not any(
+            loop in result.used_dims() and sizes[loop] > 1
+            for at, result in enumerate(map_.results)
+            if at != axis
+        )
+        for axis, loop in zip(axes, loops, strict=True)
+    )
+
+
+def keeps_leading(map_: AffineMap | None, sizes: Shape, shared: int) -> bool:
+    """Whether a map reads, for each index of the leading loops, at that very index."""
+    return follows(map_, range(shared), range(shared), sizes)

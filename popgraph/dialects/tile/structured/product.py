@@ -1,0 +1,214 @@
+"""Bodies of contractions: the product of two factors joins a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ArrayAttr,
+    BFloat16Type,
+    Float16Type,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+)
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.irdl.declarative_assembly_format import (
+    AttributeVariable,
+    CustomDirective,
+    ParsingState,
+    PrintingState,
+    RegionVariable,
+    TypeDirective,
+    VariadicOperandVariable,
+    irdl_custom_directive,
+)
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+
+from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.tile.lanes import DotOp
+from popgraph.dialects.tile.scalars import widening
+from popgraph.dialects.tile.structured.ops import IndexOp, YieldOp
+
+
+@dataclass(frozen=True)
+class Product:
+    """
+    What a body makes of an element of each factor: `sum + f(left) * g(right)`.
+
+    Of `words`, it is the sum of the products of all numbers that they hold.
+    """
+
+    factors: tuple[SSAValue, SSAValue]
+    """`f(left)` and `g(right)`, each made of one argument of the body alone."""
+    words: StringAttr | None = None
+
+
+def product_of(body: Block) -> Product | None:
+    """The product that a body adds to its last argument, if it does just that."""
+    if len(body.args) != 3 or body.last_op is None or len(body.last_op.operands) != 1:
+        return None
+    lhs, rhs, total = body.args
+    found: Product | None = None
+    match body.last_op.operands[0].owner:
+        case DotOp(lhs=left, rhs=right, total=before, words=words) if before is total:
+            found = Product((left, right), words)
+        case arith.AddfOp() | arith.AddiOp() as added if added.operands[0] is total:
+            made = added.operands[1].owner
+            if isinstance(made, arith.MulfOp | arith.MuliOp):
+                left, right = made.operands
+                found = Product((left, right))
+    if found is None or not total.has_one_use():
+        return None
+    both = zip(found.factors, (lhs, rhs), strict=True)
+    return found if all(_is_made_of(value, element) for value, element in both) else None
+
+
+def _is_made_of(value: SSAValue, element: BlockArgument) -> bool:
+    """Whether nothing but an element, constants and indices make a value."""
+    if isinstance(value.owner, Block):
+        return value is element
+    return all(_is_made_of(operand, element) for operand in value.owner.operands)
+
+
+def factor_body(
+    value: SSAValue, element: BlockArgument, loop: Callable[[int], int]
+) -> Block | None:
+    """A body of its own for a factor, see `copied`; None for the element as it is."""
+    if value is element:
+        return None
+    body = Block(arg_types=[element.type])
+    body.add_op(YieldOp(copied(body, value, {element: body.args[0]}, loop)))
+    return body
+
+
+def copied(
+    body: Block, value: SSAValue, values: dict[SSAValue, SSAValue], loop: Callable[[int], int]
+) -> SSAValue:
+    """
+    A value, with all that makes it, at the end of another body.
+
+    `values` has what stands there for arguments; indices are along `loop(dim)` instead of `dim`.
+    """
+    for op in _makers(value):
+        if isinstance(op, IndexOp):
+            index = IndexOp(loop(op.dim.value.data))
+            body.add_op(index)
+            values[op.result] = index.result
+        else:
+            body.add_op(op.clone(value_mapper=values))
+    return values[value]
+
+
+def _makers(value: SSAValue) -> list[Operation]:
+    """The operations that make a value, in order."""
+    needed, found = {value}, []
+    last = value.owner if isinstance(value.owner, Operation) else None
+    while last is not None:
+        if not needed.isdisjoint(last.results):
+            found.append(last)
+            needed.update(last.operands)
+        last = last.prev_op
+    return found[::-1]
+
+
+def type_of_sums(factor: Attribute, words: StringAttr | None = None) -> Attribute:
+    """The type of sums of products: halves are summed in single precision."""
+    if words is not None:
+        return of_sums(words.data)
+    return f32 if isinstance(factor, Float16Type | BFloat16Type) else factor
+
+
+def zero_of(kind: Attribute) -> Attribute:
+    """What sums of a type begin with."""
+    return FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)  # type: ignore[call-overload]
+
+
+def product_body(kinds: Sequence[Attribute], words: StringAttr | None = None) -> Region:
+    """The body `sum + left * right` for elements and a sum of these types, or `dot` of words."""
+    body = Block(arg_types=kinds)
+    left, right, total = body.args
+    with ImplicitBuilder(body):
+        if words is not None:
+            YieldOp(DotOp(words, left, right, total))
+        else:
+            lhs, rhs = (_widened(value, total.type) for value in (left, right))
+            if isinstance(total.type, AnyFloat):
+                YieldOp(arith.AddfOp(total, arith.MulfOp(lhs, rhs)))
+            else:
+                YieldOp(arith.AddiOp(total, arith.MuliOp(lhs, rhs)))
+    return Region(body)
+
+
+def _widened(value: SSAValue, kind: Attribute) -> SSAValue | Operation:
+    """A value as a number of a type, if it is stored in fewer bits."""
+    return value if value.type == kind else widening(value, kind)
+
+
+@irdl_custom_directive
+class FoldDirective(CustomDirective):
+    """
+    Where a reduction begins, and its body: `initial [0.0 : f32] { ... }`.
+
+    That of a contraction begins with `product` instead; `product f32` and `dot "u8i8" i32` are
+    those of `product_body` for sums of that type, which begin at zero.
+    """
+
+    contracts: AttributeVariable
+    initial: AttributeVariable
+    body: RegionVariable
+    inputs: TypeDirective
+
+    def parse(self, parser: Parser, state: ParsingState) -> None:
+        words = None
+        if parser.parse_optional_keyword("initial"):
+            initial = parser.parse_attribute()
+        else:
+            self.contracts.set(state, UnitAttr())
+            if parser.parse_optional_keyword("dot"):
+                words = StringAttr(parser.parse_str_literal())
+            else:
+                parser.parse_keyword("product")
+            initial = parser.parse_attribute()
+        if isinstance(initial, ArrayAttr):
+            self.initial.set(state, initial)
+            self.body.set(state, parser.parse_region())
+            return
+        assert isinstance(self.inputs.inner, VariadicOperandVariable)
+        types = state.operand_types[self.inputs.inner.index] or ()
+        kinds = [type_.element_type for type_ in types if isinstance(type_, TensorType)]
+        if len(kinds) != 2:
+            parser.raise_error(f"a product has 2 factors, not {len(kinds)}")
+        self.initial.set(state, ArrayAttr([zero_of(initial)]))
+        self.body.set(state, product_body([*kinds, initial], words))
+
+    def print(self, printer: Printer, state: PrintingState, op: IRDLOperation) -> None:
+        state.print_whitespace(printer)
+        initial, body = self.initial.get(op), self.body.get(op)
+        assert initial is not None, "it is required"
+        found = product_of(body.block) if self.contracts.get(op) else None
+        if found is not None and _is_plain(found, body, initial):
+            word = "product" if found.words is None else f'dot "{found.words.data}"'
+            printer.print_string(f"{word} ")
+            printer.print_attribute(body.block.args[-1].type)
+            return
+        printer.print_string("product " if self.contracts.get(op) else "initial ")
+        printer.print_attribute(initial)
+        printer.print_string(" ")
+        printer.print_region(body)
+
+
+def _is_plain(found: Product, body: Region, initial: Attribute) -> bool:
+    """Whether a product is of elements as they are, and begins at zero."""
+    kinds = [argument.type for argument in body.block.args]
+    written = product_body(kinds, found.words)
+    return initial == ArrayAttr([zero_of(kinds[-1])]) and body.is_structurally_equivalent(written)

@@ -1,0 +1,307 @@
+"""Reductions, in which matrix products, convolutions and their gradients are written, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    base,
+    irdl_op_definition,
+    opt_prop_def,
+    opt_region_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.running import EndsAtSizes
+from popgraph.dialects.tile.structured.ops import (
+    Structured,
+    check_block,
+    element,
+    indexed_dims,
+    maps_attribute,
+    yielded,
+)
+from popgraph.dialects.tile.structured.product import (
+    FoldDirective,
+    Product,
+    product_body,
+    product_of,
+    type_of_sums,
+    zero_of,
+)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """
+    Sums in blocks of terms: the first `loops` of the reduction number them.
+
+    What `body(sum, inputs...)` makes of the sum of a block is added to the total.
+    """
+
+    loops: int
+    body: Region
+    inputs: Sequence[SSAValue] = ()
+    maps: Sequence[AffineMap] = ()
+    """Over the parallel loops and those that number the blocks."""
+
+
+@irdl_op_definition
+class ReduceOp(Structured):
+    """
+    Reductions of any kind, in index order.
+
+    For every parallel index, accumulators start at `initial`; `body(inputs..., accumulators...)`
+    yields the next accumulators for each reduction index; `epilogue(accumulators..., inputs...)`
+    yields the results. Maps of `epilogue_inputs` cover the parallel dimensions only.
+
+    A contraction is a sum of products that `contracts`: its loops are blocked as `schedule` says,
+    or plain ones without it. Matrix products, convolutions and their gradients are of this form; a
+    convolution's maps contain sliding expressions such as `2*y + r`. Its body multiplies the
+    elements of two factors, numbers that it makes of them (widened, one of several in an element),
+    or all that words hold. With `block`, the first `block_loops` of the reduction number blocks of
+    terms: `block(sum, inputs...)` of each is added to the total.
+    """
+
+    name = "tile.reduce"
+    inputs = var_operand_def(base(TensorType))
+    epilogue_inputs = var_operand_def(base(TensorType))
+    block_inputs = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    parallel = prop_def(IntegerAttr)
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
+    initial = prop_def(ArrayAttr)
+    contracts = opt_prop_def(UnitAttr)
+    block_loops = opt_prop_def(IntegerAttr)
+    block_maps = opt_prop_def(ArrayAttr[AffineMapAttr])
+    schedule = opt_prop_def(ScheduleAttr)
+    body = region_def("single_block")
+    epilogue = region_def("single_block")
+    block = opt_region_def("single_block")
+    outputs = var_result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure(), EndsAtSizes())
+    custom_directives = (FoldDirective,)
+    assembly_format = (
+        "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
+        "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
+        "(`block_inputs` `(` $block_inputs^ `:` type($block_inputs) `)`)? "
+        "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
+        "custom<FoldDirective>($contracts, $initial, $body, ref(type($inputs))) "
+        "(`schedule` $schedule^)? `epilogue` $epilogue "
+        "(`block` $block^ `loops` $block_loops `block_maps` $block_maps)? "
+        "attr-dict `->` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        domain: Sequence[int],
+        parallel: int,
+        initial: Sequence[Attribute],
+        body: Region,
+        epilogue: Region,
+        elements: Sequence[Attribute],
+        epilogue_inputs: Sequence[SSAValue] = (),
+        epilogue_maps: Sequence[AffineMap] = (),
+        contracts: bool = False,
+        schedule: ScheduleAttr | None = None,
+        blocks: Blocks | None = None,
+    ) -> None:
+        properties: dict[str, Attribute] = {
+            "domain": IntsAttr.of(domain),
+            "parallel": whole(parallel),
+            "maps": maps_attribute(maps),
+            "epilogue_maps": maps_attribute(epilogue_maps),
+            "initial": ArrayAttr(initial),
+        }
+        joined: Sequence[SSAValue] = ()
+        regions = [body, epilogue]
+        if contracts:
+            properties["contracts"] = UnitAttr()
+        if schedule is not None:
+            properties["schedule"] = schedule
+        if blocks is not None:
+            joined = blocks.inputs
+            properties["block_loops"] = whole(blocks.loops)
+            properties["block_maps"] = maps_attribute(blocks.maps)
+            regions.append(blocks.body)
+        properties |= operand_segment_sizes(len(inputs), len(epilogue_inputs), len(joined))
+        Operation.__init__(
+            self,
+            operands=[*inputs, *epilogue_inputs, *joined],
+            properties=properties,
+            regions=regions,
+            result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
+        )
+
+    @property
+    def parallel_rank(self) -> int:
+        return self.parallel.value.data
+
+    # Contractions
+
+    @property
+    def lhs(self) -> SSAValue:
+        return self.operands[0]
+
+    @property
+    def rhs(self) -> SSAValue:
+        return self.operands[1]
+
+    @property
+    def product(self) -> Product:
+        """What the body does."""
+        found = product_of(self.body.block)
+        assert found is not None, "verified"
+        return found
+
+    @property
+    def words(self) -> StringAttr | None:
+        """What elements hold, if products are of all that they hold."""
+        return self.product.words
+
+    @property
+    def blocked_rank(self) -> int:
+        """How many leading loops tell blocks of terms apart: all that do not run inside of one."""
+        return self.parallel_rank + (self.block_loops.value.data if self.block_loops else 0)
+
+    @property
+    def finds_factors(self) -> bool:
+        """Whether the body looks at indices, to find one of several numbers in an element."""
+        return bool(indexed_dims(self.body.block))
+
+    @property
+    def numbers_loops(self) -> bool:
+        """Whether something but its maps tells loops by their number."""
+        return self.block is not None or self.finds_factors
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """The blocks of terms, with a copy of their body, if there are any."""
+        if self.block is None:
+            return None
+        loops = self.blocked_rank - self.parallel_rank
+        return Blocks(loops, self.block.clone(), tuple(self.block_inputs), self.block_input_maps)
+
+    @property
+    def block_input_maps(self) -> tuple[AffineMap, ...]:
+        return tuple(map_.data for map_ in self.block_maps or ())
+
+    @property
+    def sum_type(self) -> Attribute:
+        """The type of the sums of products."""
+        return self.body.block.args[-1].type
+
+    @property
+    def total_type(self) -> Attribute:
+        """The type of what the epilogue takes first."""
+        kind = self.sum_type if self.block is None else yielded(self.block.block)[0].type
+        assert isinstance(kind, Attribute)
+        return kind
+
+    @property
+    def mapped(self) -> list[tuple[SSAValue, AffineMap]]:
+        """
+        Every operand and result, with where the element of a domain index stands in it.
+
+        What is no factor depends on parallel indices only, or on those of blocks.
+        """
+        maps = [*self.input_maps, *self.epilogue_input_maps, *self.block_input_maps]
+        maps += [AffineMap.identity(self.parallel_rank)] * len(self.outputs)
+        return list(zip((*self.operands, *self.outputs), maps, strict=True))
+
+    def verify_(self) -> None:
+        outer = self.sizes[: self.parallel_rank]
+        self.check_maps(self.inputs, self.input_maps, self.sizes)
+        self.check_maps(self.epilogue_inputs, self.epilogue_input_maps, outer)
+        self.check_results()
+        totals = [attribute.type for attribute in self.initial]
+        check_block("body", self.body.block, [*map(element, self.inputs), *totals])
+        if self.contracts is not None:
+            self._check_product()
+        elif self.schedule is not None or self.block is not None:
+            raise VerifyException("only contractions have a schedule, and blocks of terms")
+        self._check_blocks()
+        if self.block is not None:
+            totals = [self.total_type]
+        expected = [*totals, *map(element, self.epilogue_inputs)]
+        check_block("epilogue", self.epilogue.block, expected)
+
+    def _check_product(self) -> None:
+        if product_of(self.body.block) is None:
+            raise VerifyException("the body must add the product of two factors to a sum")
+        if list(self.initial) != [zero_of(self.sum_type)]:
+            raise VerifyException("sums of products must begin at zero")
+        if any(dim < self.parallel_rank for dim in indexed_dims(self.body.block)):
+            raise VerifyException("factors must be the same at all parallel indices")
+
+    def _check_blocks(self) -> None:
+        if self.block is None:
+            if self.block_loops or self.block_inputs:
+                raise VerifyException("blocks of terms need a body that finishes their sums")
+            return
+        if not self.parallel_rank < self.blocked_rank <= len(self.sizes):
+            raise VerifyException("blocks of terms are numbered by loops of the reduction")
+        self.check_maps(self.block_inputs, self.block_input_maps, self.sizes[: self.blocked_rank])
+        expected = [self.sum_type, *map(element, self.block_inputs)]
+        check_block("block", self.block.block, expected)
+
+
+def is_contraction(op: object) -> TypeGuard[ReduceOp]:
+    """Whether an operation is a sum of products that loops are blocked for."""
+    return isinstance(op, ReduceOp) and "contracts" in op.properties
+
+
+def contraction(
+    lhs: SSAValue,
+    rhs: SSAValue,
+    maps: Sequence[AffineMap],
+    domain: Sequence[int],
+    parallel: int,
+    epilogue: Region,
+    elements: Sequence[Attribute],
+    epilogue_inputs: Sequence[SSAValue] = (),
+    epilogue_maps: Sequence[AffineMap] = (),
+    words: StringAttr | None = None,
+) -> ReduceOp:
+    """Sums of products of two factors' elements, or of all that `words` hold."""
+    kinds = element(lhs), element(rhs)
+    total = type_of_sums(kinds[0], words)
+    return ReduceOp(
+        [lhs, rhs],
+        maps,
+        domain,
+        parallel,
+        [zero_of(total)],
+        product_body([*kinds, total], words),
+        epilogue,
+        elements,
+        epilogue_inputs,
+        epilogue_maps,
+        contracts=True,
+    )

@@ -1,0 +1,115 @@
+"""Canonicalization of quantized numbers: they move as the integers that they are."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import DequantizeOp, QuantizeOp, ReshapeOp, TransposeOp
+from popgraph.dialects.graphcore.base import Movement, Operand, dtype_of, is_float, shape_of
+from popgraph.dialects.graphcore.broadcasting import reshaped
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved
+from popgraph.passes.graphcore.fold_constants import computed_array
+from popgraph.support.casts import cast
+from popgraph.support.shapes import prod
+
+
+class DequantizeLast(Rule[Movement]):
+    """
+    transpose (dequantize x, s, z)  ->  dequantize (transpose x), (transpose s), (transpose z)
+
+    The same for reshape, where s and z are one number each, or one for each element.
+    """
+
+    ROOTS = (TransposeOp, ReshapeOp)
+
+    def rewrite(self, op: Movement) -> Operand | None:
+        inner = op.operands[0].owner
+        if not isinstance(inner, DequantizeOp):
+            return None
+        beside = (inner.scale, inner.zero)
+        if isinstance(op, ReshapeOp):
+            whole = (1, prod(shape_of(inner.x)))
+            if any(prod(shape_of(one)) not in whole for one in beside):
+                return None
+        scale, zero = (_moved_with(op, one) for one in beside)
+        return DequantizeOp(moved(inner.x, [op]), scale, zero, to=inner.to)
+
+
+def _moved_with(op: Movement, value: Operand) -> Operand:
+    """A scale or a zero point as it broadcasts to what moves beside it."""
+    shape = shape_of(value)
+    if prod(shape) == 1:
+        return reshaped(value, ())
+    if isinstance(op, TransposeOp):
+        rank = len(op.perm)
+        return TransposeOp(reshaped(value, (1,) * (rank - len(shape)) + shape), perm=op.perm.data)
+    return reshaped(value, shape_of(op.results[0]))
+
+
+class KeepAsFloats(Rule[DequantizeOp]):
+    """
+    dequantize (quantize x, s, z), t, y  ->  dequantize (quantize x, s, z - y {to = f32}), t, 0
+
+    Only when all readers of the integers dequantize them: else integers are what is best stored.
+    Zero points stay where they are not known.
+    """
+
+    ROOTS = (DequantizeOp,)
+
+    def rewrite(self, op: DequantizeOp) -> Operand | None:
+        inner = op.x.owner
+        if not isinstance(inner, QuantizeOp) or not inner.target.is_integer:
+            return None
+        if not all(isinstance(use.operation, DequantizeOp) for use in op.x.uses):
+            return None
+        added, taken, bounds = self.array(inner.zero), self.array(op.zero), inner.bounds
+        assert bounds is not None, "they are integers"
+        options = inner.options | {"to": f32}
+        if added is None or taken is None or taken.size != 1 or is_float(op.zero):
+            floats = QuantizeOp(*inner.operands, **options)
+            return DequantizeOp(floats, op.scale, op.zero, to=op.to)
+        less = int(taken.item())
+        options |= {"low": bounds[0] - less, "high": bounds[1] - less}
+        zero = self.literal(cast(added, SINGLE) - np.float32(less))
+        floats = QuantizeOp(inner.x, inner.scale, zero, **options)
+        return DequantizeOp(floats, op.scale, self.literal(np.zeros((), SINGLE)), to=op.to)
+
+
+SINGLE = np.dtype(np.float32)
+SMALLEST, GREATEST = 2.0**-100, 2.0**100
+"""Scales in between make normal numbers of all integers of 17 bits."""
+
+
+class DropDequantized(Rule[QuantizeOp]):
+    """
+    quantize (dequantize x, s, z), s, z  ->  x
+
+    Only of integers of 16 bits or fewer: two roundings in f32 move none by half a step.
+    """
+
+    ROOTS = (QuantizeOp,)
+
+    def rewrite(self, op: QuantizeOp) -> Operand | None:
+        inner, row = op.x.owner, op.target
+        if not isinstance(inner, DequantizeOp) or inner.to != f32 or dtype_of(inner.x) != row:
+            return None
+        ends = tuple(QuantizeOp.bounds_of(row).values())
+        if not row.is_integer or row.bits > 16 or op.bounds != ends:
+            return None
+        scale = computed_array(op.scale, self.weights)
+        if scale is None or not np.all((scale > SMALLEST) & (scale < GREATEST)):
+            return None
+        beside = zip(op.operands[1:], inner.operands[1:], strict=True)
+        return inner.x if all(self._is_same(*pair) for pair in beside) else None
+
+    def _is_same(self, one: SSAValue, other: SSAValue) -> bool:
+        """Whether two values are one, or literals of the same numbers."""
+        if one is other:
+            return True
+        first, second = (computed_array(each, self.weights) for each in (one, other))
+        return first is not None and second is not None and np.array_equal(first, second)
+
+
+RULES = (DequantizeLast, DropDequantized, KeepAsFloats)

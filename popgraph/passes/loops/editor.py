@@ -1,0 +1,136 @@
+"""An editor of kernels: keeps the operations of a body, and writes others among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import IndexType
+from xdsl.ir import Block, Operation, SSAValue
+
+from popgraph.dialects.tile.loops.soundness import constant_of
+from popgraph.passes.structured.to_loops.emit.create import (
+    create_unchecked,
+    operands_of,
+    refill,
+)
+from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
+from popgraph.passes.structured.to_loops.emit.writer import Level, Writer
+from popgraph.support.tuning import Target
+
+
+def copy_of(op: Operation, operands: Sequence[SSAValue]) -> Operation:
+    """The same operation of other operands."""
+    types = [result.type for result in op.results]
+    made = create_unchecked(type(op), *operands, types=types, regions=(), **op.properties)
+    if op.attributes:
+        made.attributes.update(op.attributes)
+    return made
+
+
+class Depths(dict[SSAValue, int]):
+    """In which of the open levels values are."""
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        super().__init__()
+        self._levels = levels
+
+    def __missing__(self, value: SSAValue) -> int:
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent
+        found = next(at for at, level in enumerate(self._levels) if level.block is block)
+        self[value] = found
+        return found
+
+
+class Editor(Writer):
+    """
+    Goes through a body that has been written, and writes into it.
+
+    What is written shares what is there, and is hoisted, as if all had been written at once.
+    Operations that wait are kept before the first that needs them, and are gone if none does.
+    """
+
+    def __init__(self, block: Block, target: Target) -> None:
+        super().__init__(block, target)
+        self.depths = Depths(self.levels)
+        self._waiting: dict[Operation, int] = {}
+        self._dropped: list[Operation] = []
+
+    def close(self) -> None:
+        (outermost,) = self.levels
+        for op in (*self._dropped, *self._waiting):
+            op.drop_all_references()
+        used = [op for op in outermost.operations if not _is_unused_constant(op)]
+        refill(outermost.block, used)
+
+    def keep(self, op: Operation) -> None:
+        """Keeps an operation of the innermost level, with all that is in it."""
+        if self._waiting:
+            for inner in op.walk() if op.regions else (op,):
+                for operand in operands_of(inner):
+                    self.need(operand)
+        self._place(op, len(self.levels) - 1)
+
+    def wait(self, op: Operation) -> None:
+        """Keeps a pure operation of the innermost level as soon as one that needs it."""
+        self._waiting[op] = len(self.levels) - 1
+
+    def drop(self, op: Operation) -> None:
+        """Leaves out an operation, which nothing needs in the end."""
+        self._dropped.append(op)
+
+    def need(self, value: SSAValue) -> None:
+        """Keeps what waits."""
+        op = value.owner
+        if op in self._waiting:
+            assert isinstance(op, Operation)
+            depth = self._waiting.pop(op)
+            for operand in operands_of(op):
+                self.need(operand)
+            self._place(op, depth)
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[None]:
+        """Opens a block of an operation, which is kept when all its blocks are closed."""
+        self.levels.append(Level(block))
+        yield
+        level = self.levels.pop()
+        refill(block, level.operations)
+
+    def insert(self, op: Operation) -> None:
+        """Inserts an operation, or keeps one whose blocks have been edited."""
+        self.levels[-1].operations.append(op)
+        for result in op.results:
+            self.depths[result] = len(self.levels) - 1
+
+    def _place(self, op: Operation, depth: int) -> None:
+        level = self.levels[depth]
+        level.operations.append(op)
+        for key in _keys(op):
+            level.known.setdefault(key, op.results[0])
+
+
+def _keys(op: Operation) -> tuple[object, ...]:
+    """By what a writer finds an operation that it would write again."""
+    kind = type(op)
+    if kind not in _SHARED:
+        return ()
+    operands = operands_of(op)
+    if kind is arith.AddiOp and type(op.results[0].type) is IndexType:
+        return ((kind, *operands),)
+    if kind is arith.MuliOp and (factor := constant_of(operands[1])) is not None:
+        return (((kind, factor), operands[0]),)
+    if kind is vector.BroadcastOp:
+        return (((kind, lanes_of(op.results[0])), operands[0]),)
+    if kind is arith.ConstantOp:
+        return (op.properties["value"], constant_of(op.results[0]))
+    return ()
+
+
+_SHARED = {arith.AddiOp, arith.MuliOp, vector.BroadcastOp, arith.ConstantOp}
+
+
+def _is_unused_constant(op: Operation) -> bool:
+    return type(op) is arith.ConstantOp and op.result.first_use is None

@@ -1,0 +1,313 @@
+"""Analysis of marked loops: what depends on their counters, and which memory becomes registers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects.builtin import IndexType, VectorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import Pure
+
+from popgraph.dialects.tile.loops.recipes import is_unrolled
+from popgraph.dialects.tile.loops.soundness import constant_of
+from popgraph.dialects.tile.scalars import SCALARS
+from popgraph.passes.structured.to_loops.emit.create import operands_of
+
+Counters = tuple[SSAValue, ...]
+"""The counters of marked loops, outermost first."""
+
+LINEAR = {arith.AddiOp, arith.MuliOp}
+LOADS = {memref.LoadOp, vector.LoadOp}
+STORES = {memref.StoreOp, vector.StoreOp}
+YIELD = scf.YieldOp
+WAITING = {arith.CmpiOp, vector.BroadcastOp}
+
+
+def iterations(loop: Operation) -> range | None:
+    """The counters of a loop, if they are constants."""
+    lower, upper, step = map(constant_of, operands_of(loop)[:3])
+    if lower is None or upper is None or step is None:
+        return None
+    return range(lower, upper, step)
+
+
+@cache
+def _is_pure(kind: type[Operation]) -> bool:
+    return kind.has_trait(Pure) and not (kind in SCALARS and SCALARS[kind].trapping)
+
+
+def is_pure(op: Operation) -> bool:
+    """Whether an operation may be computed anywhere, or not at all."""
+    return _is_pure(type(op))
+
+
+def is_linear(op: Operation) -> bool:
+    """Whether an operation is a sum or a product of indices."""
+    return type(op) in LINEAR and type(op.results[0].type) is IndexType
+
+
+@dataclass(eq=False)
+class Access:
+    """An access to memory: `stored` is None for a load."""
+
+    op: Operation
+    memory: SSAValue
+    index: SSAValue
+    stored: SSAValue | None
+    path: Sequence[Block]
+    """The blocks around it, outermost first."""
+
+    @property
+    def type(self) -> Attribute:
+        """The type of what is loaded or stored."""
+        return self.op.results[0].type if self.stored is None else self.stored.type
+
+    @staticmethod
+    def of(op: Operation, path: Sequence[Block]) -> Access | None:
+        """The access of a load or a store of memory with one index."""
+        operands = operands_of(op)
+        if type(op) in LOADS and len(operands) == 2:
+            return Access(op, operands[0], operands[1], None, path)
+        if type(op) in STORES and len(operands) == 3:
+            return Access(op, operands[1], operands[2], operands[0], path)
+        return None
+
+
+@dataclass(frozen=True)
+class Form:
+    """An index: a constant, and multiples of counters of marked loops and of other values."""
+
+    constant: int = 0
+    counters: Mapping[SSAValue, int] = field(default_factory=dict)
+    others: Mapping[SSAValue, int] = field(default_factory=dict)
+
+    def __add__(self, other: Form) -> Form:
+        return Form(
+            self.constant + other.constant,
+            _sum(self.counters, other.counters),
+            _sum(self.others, other.others),
+        )
+
+    def scaled(self, factor: int) -> Form:
+        return Form(
+            self.constant * factor,
+            {counter: old * factor for counter, old in self.counters.items()},
+            {value: old * factor for value, old in self.others.items()},
+        )
+
+
+def _sum(lhs: Mapping[SSAValue, int], rhs: Mapping[SSAValue, int]) -> dict[SSAValue, int]:
+    return {value: lhs.get(value, 0) + rhs.get(value, 0) for value in {**lhs, **rhs}}
+
+
+@dataclass
+class Nest:
+    """A marked loop that is in no other one, and the marked loops in it."""
+
+    accesses: list[Access] = field(default_factory=list)
+    is_plain: bool = True
+    """Whether it holds only marked loops, accesses and pure operations."""
+
+
+class MarkedLoops:
+    """
+    The marked loops of a function, and what follows from them.
+
+    `around` are the operations that marked loops are in. `depends` has the counters that a value in
+    a marked loop differs with.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.around: set[Operation] = set()
+        self.steps: dict[Operation, range] = {}
+        """The counters of marked loops."""
+        self.depends: dict[SSAValue, Counters] = {}
+        self.registers: dict[Operation, Access] = {}
+        """The accesses of memory that becomes registers."""
+        self.changed: dict[Operation, list[SSAValue]] = defaultdict(list)
+        """The registers that a loop changes, by their memory."""
+        self._forms: dict[SSAValue, Form] = {}
+        self._ranges: dict[SSAValue, range] = {}
+        self._nests: list[Nest] = []
+        self._nest_of: dict[Operation, Nest] = {}
+        self._done: dict[Operation, list[Operation | Access]] = {}
+        self._find((block,))
+        self._promote()
+
+    def _find(self, path: tuple[Block, ...]) -> bool:
+        """Finds the marked loops of a block; whether there are any."""
+        found = False
+        for op in path[-1].ops:
+            if not op.regions:
+                continue
+            if is_marked(op):
+                found = True
+                self._nests.append(Nest())
+                self._visit_marked(op, path, (), self._nests[-1])
+            elif any(list(map(self._find, ((*path, inner) for inner in _blocks(op))))):
+                found = True
+                self.around.add(op)
+        return found
+
+    def _visit_marked(
+        self, op: Operation, path: tuple[Block, ...], counters: Counters, nest: Nest
+    ) -> None:
+        body, steps = _body(op), iterations(op)
+        assert steps is not None
+        counter, *carried = body.args
+        counters = (*counters, counter)
+        self.steps[op] = self._ranges[counter] = steps
+        self._nest_of[op] = nest
+        self._forms[counter] = Form(counters={counter: 1})
+        self.depends[counter] = (counter,)
+        self.depends.update(dict.fromkeys(carried, counters))
+        path = (*path, body)
+        for inner in body.ops:
+            if is_pure(inner):
+                found = [self.depends.get(used, ()) for used in operands_of(inner)]
+                own = max(found, key=len, default=())
+                if any(not set(each).issubset(own) for each in found):
+                    own = tuple(one for one in counters if any(one in each for each in found))
+                self.depends.update(dict.fromkeys(inner.results, own))
+                continue
+            if is_marked(inner):
+                self._visit_marked(inner, path, counters, nest)
+            elif access := Access.of(inner, path):
+                nest.accesses.append(access)
+            elif type(inner) is not YIELD:
+                nest.is_plain = False
+            self.depends.update(dict.fromkeys(inner.results, counters))
+
+    def done(self, loop: Operation) -> list[Operation | Access]:
+        """
+        What each iteration of a marked loop does, in order: operations, and accesses of registers.
+
+        The others are written where their results are needed: index arithmetic, and all values in
+        loops that change nothing else than registers.
+        """
+        found = self._done.get(loop)
+        if found is None:
+            nest = self._nest_of[loop]
+            stores = [each.op for each in nest.accesses if each.stored is not None]
+            is_plain = nest.is_plain and all(map(self.registers.__contains__, stores))
+            found = self._done[loop] = [
+                self.registers.get(op, op)
+                for op in _body(loop).ops
+                if not (self._is_value(op) if is_plain else waits(op)) and type(op) is not YIELD
+            ]
+        return found
+
+    def _is_value(self, op: Operation) -> bool:
+        """Whether an operation in loops that change registers alone may be written anywhere."""
+        return is_pure(op) or (type(op) in LOADS and op not in self.registers)
+
+    def form(self, index: SSAValue) -> Form:
+        """An index as a sum of multiples."""
+        found = self._forms.get(index)
+        if found is None:
+            found = self._forms[index] = self._computed_form(index)
+        return found
+
+    def _computed_form(self, index: SSAValue) -> Form:
+        if (constant := constant_of(index)) is not None:
+            return Form(constant)
+        op = index.owner
+        if type(op) in LINEAR and index in self.depends:
+            assert isinstance(op, Operation)
+            lhs, rhs = map(self.form, operands_of(op))
+            if type(op) is arith.AddiOp:
+                return lhs + rhs
+            if not (rhs.counters or rhs.others):
+                return lhs.scaled(rhs.constant)
+        return Form(others={index: 1})
+
+    def _promote(self) -> None:
+        """Finds the memory that becomes registers."""
+        local: dict[SSAValue, list[Access]] = defaultdict(list)
+        for nest in self._nests:
+            for access in nest.accesses:
+                if isinstance(access.memory.owner, memref.AllocaOp):
+                    local[access.memory].append(access)
+        for memory, accesses in local.items():
+            if len(accesses) != memory.uses.get_length():
+                continue
+            home = _common([access.path for access in accesses])
+            if not self._is_register(accesses, home):
+                continue
+            for access in accesses:
+                self.registers[access.op] = access
+                for block in access.path[home:] if access.stored is not None else ():
+                    loop = block.parent_op()
+                    assert loop is not None
+                    if loop not in self.steps and memory not in self.changed[loop]:
+                        self.changed[loop].append(memory)
+
+    def _is_register(self, accesses: Sequence[Access], home: int) -> bool:
+        """
+        Whether memory becomes values: every element is stored before anything else happens to it.
+
+        Its accesses, in their order, have the first `home` blocks around them in common.
+        """
+        types: dict[int, Attribute] = {}
+        stored: set[int] = set()
+        for access in accesses:
+            loops = [block.parent_op() for block in access.path[home:]]
+            form = self.form(access.index)
+            if form.others or not all(isinstance(loop, scf.ForOp) for loop in loops):
+                return False
+            slots, type_ = self._slots(form), access.type
+            if any(types.setdefault(slot, type_) != type_ for slot in slots):
+                return False
+            if access.stored is not None and all(loop in self.steps for loop in loops):
+                stored.update(slots)
+            elif not stored.issuperset(slots):
+                return False
+        return _are_disjoint(types)
+
+    def _slots(self, form: Form) -> list[int]:
+        """The numbers that an index is, one after the other."""
+        numbers = [form.constant]
+        for counter, factor in form.counters.items():
+            numbers = [one + at * factor for one in numbers for at in self._ranges[counter]]
+        return numbers
+
+
+def is_marked(op: Operation) -> bool:
+    """Whether an operation is a loop to unroll, whose iterations are known."""
+    return is_unrolled(op) and isinstance(op, scf.ForOp) and iterations(op) is not None
+
+
+def waits(op: Operation) -> bool:
+    """Whether an operation is written where its result is first used, as emitters do."""
+    return type(op) in WAITING or is_linear(op)
+
+
+def _body(loop: Operation) -> Block:
+    return loop.regions[0].blocks[0]
+
+
+def _blocks(op: Operation) -> Iterator[Block]:
+    return (block for region in op.regions for block in region.blocks)
+
+
+def _common(paths: Sequence[Sequence[Block]]) -> int:
+    """How many blocks all paths begin with."""
+    first, length = paths[0], min(map(len, paths))
+    while any(path[length - 1] is not first[length - 1] for path in paths):
+        length -= 1
+    return length
+
+
+def _are_disjoint(slots: dict[int, Attribute]) -> bool:
+    """Whether elements of these types, by where they begin, do not overlap."""
+    end = 0
+    for at in sorted(slots):
+        if at < end:
+            return False
+        type_ = slots[at]
+        end = at + (type_.get_shape()[0] if isinstance(type_, VectorType) else 1)
+    return True

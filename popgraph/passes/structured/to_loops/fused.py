@@ -1,0 +1,317 @@
+"""Loops of `tile.fused`: operations that run together for a few indices of shared loops."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.tile.affine import Linear, reads_whole
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.structured.fused import LineBuffer, keeps_leading, readings
+from popgraph.dialects.tile.structured.ops import indexed_dims
+from popgraph.passes.structured.analysis.loops import (
+    Group,
+    group_loops,
+    part_stride,
+    tensor,
+)
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, loops_in_steps
+from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
+from popgraph.passes.structured.to_loops.contraction.line_buffer import LineBufferLoops, Rows
+from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    IterationPoint,
+    Register,
+    Source,
+    digits,
+)
+from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, halo_boxes
+from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
+from popgraph.support.shapes import Shape, prod
+from popgraph.support.tuning import Target
+
+MemberLoops = MapLoops | ReduceLoops | ContractPart
+
+
+class FusedLoops(Emitter):
+    """
+    Writes the loops of one fused operation.
+
+    Threads share the iterations: each has its own local values.
+    """
+
+    def __init__(self, op: tile.FusedOp, target: Target) -> None:
+        super().__init__(op, target)
+        self.op, self.inputs, self.outputs = op, op.inputs, op.outputs
+        self.rank, self.steps = len(op.sizes), op.steps.data
+        self.buffer, self.splits = op.line_buffer, op.splits.value.data if op.splits else 1
+        self.shared = dict(zip(op.members, op.shared, strict=True))
+        self.in_panels = op.loops is not None
+        """Whether iterations are numbered: only whole panels of channels are evenly apart."""
+        self.panels = op.sizes[0] // self.steps[0]
+        step = self.steps[-1]
+        rest = 1 if self.rank - 1 in self.running else op.sizes[-1] % step
+        self.widths = tuple(dict.fromkeys(width for width in (step, rest) if width))
+        self.members = {
+            width: [self._member(inner, width) for inner in op.members] for width in self.widths
+        }
+        self.groups = self._groups()
+        self.work = sum(self._work(inner) for inner in op.members)
+
+    def _member(self, inner: tile.Member, width: int) -> MemberLoops:
+        """The loops of one operation, as they run in an iteration of so many indices."""
+        match inner:
+            case tile.MapOp():
+                return MapLoops(inner, self.target, self._window(inner, width))
+            case tile.ReduceOp() if inner.schedule:
+                return ContractPart(inner, inner.schedule, self.target)
+            case tile.ReduceOp():
+                return ReduceLoops(inner, self.target, self._window(inner, width))
+
+    def _window(self, inner: tile.Member, width: int, rows: Rows | None = None) -> Shape:
+        """How much of each loop of an operation runs in an iteration."""
+        sizes = list(inner.sizes)
+        for loop, step in zip(self.shared[inner], (*self.steps[:-1], width), strict=True):
+            sizes[loop] = step
+        if rows is not None:
+            sizes[rows.loop] = rows.size
+        return tuple(sizes)
+
+    def _groups(self) -> list[Group]:
+        """The shared loops; the last stays alone where iterations take several of its indices."""
+        if self.in_panels:
+            return [Group((0,), self.panels * self.splits)]
+        forms = [form for loops in self.members[self.steps[-1]] for form in loops.forms]
+        bodies = [region.block for inner in self.op.members for region in inner.regions]
+        separate = frozenset[int]().union(*map(indexed_dims, bodies))
+        if self.steps[-1] > 1:
+            separate |= {self.rank - 1}
+        return group_loops(range(self.rank), self.op.sizes, forms, separate, self.running)
+
+    def _work(self, inner: tile.Member) -> int:
+        products = self.target.tuning.products_per_touch if self.in_panels else 1
+        return prod(inner.sizes) // products
+
+    @property
+    def ends_at_sizes(self) -> bool:
+        members = [one for members in self.members.values() for one in members]
+        return super().ends_at_sizes and all(one.ends_at_sizes for one in members)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """Threads share the iterations."""
+        last = 1 if self.in_panels else self.steps[-1]
+        steps = [*[1] * len(self.groups[1:]), last][: len(self.groups)]
+        return loops_in_steps(self.groups, steps)
+
+    @property
+    def touched(self) -> list[MemoryAccess]:
+        if not self.in_panels:
+            return []
+        op = self.op
+        inside, around = (*op.body.block.args, *op.yielded), (*op.inputs, *op.outputs)
+        outside = dict[SSAValue, SSAValue](zip(inside, around, strict=True))
+        return [
+            self._touched(outside[value], self._stride(inner, value, map_, 0), value in op.yielded)
+            for inner in op.members
+            if tile.is_contraction(inner)
+            for value, map_ in inner.mapped
+            if value in outside
+        ]
+
+    def _touched(self, value: SSAValue, stride: int, written: bool) -> MemoryAccess:
+        """
+        Panels of a value are so far apart.
+
+        Splits of a line buffer come before panels: threads share the rows then.
+        """
+        size = element_bytes(value.type)
+        whole = prod(physical_shape(tensor(value))) * size
+        span = whole if self.splits > 1 else stride * self.panels * size
+        along = frozenset({0} if stride or self.splits > 1 else ())
+        return MemoryAccess(value, whole, along, (span,), written)
+
+    @property
+    def inplace(self) -> list[tuple[int, int]]:
+        """Inputs whose elements are read for the last time where those of a result are written."""
+        op = self.op
+        if self.in_panels:
+            return []
+        return [
+            (number, output)
+            for number, argument in enumerate(op.body.block.args)
+            for output, value in enumerate(op.yielded)
+            if argument.type == value.type
+            and list(op.inputs).count(op.inputs[number]) == 1
+            and self._gives_way(argument, value)
+        ]
+
+    def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
+        """Whether an iteration reads its part of `argument` only before `result` is written."""
+        members = self.op.members
+        last = next(at for at, inner in enumerate(members) if result in inner.results)
+        for at, inner in enumerate(members):
+            for value, map_ in readings(inner):
+                if value is not argument:
+                    continue
+                if at > last or not keeps_leading(map_, inner.sizes, self.rank):
+                    return False
+                aligned = map_ is not None and reads_whole(tensor(value), map_, inner.sizes)
+                if at == last and not (isinstance(inner, tile.MapOp) and aligned):
+                    return False
+        return True
+
+    # Writing
+
+    def write(self, body: Body) -> None:
+        op, self.writer = self.op, body.writer
+        memories = [*body.inputs, *body.outputs]
+        self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
+        self.point = IterationPoint(self.writer, op.sizes)
+        runs = [Run(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
+        if self.in_panels:
+            self._begin(self.steps[-1])
+            for inner, loops in self._running:
+                self._make_homes(inner, loops)
+        elif self.steps[-1] > 1:
+            runs[-1] = Run(self.groups[-1], body.parts[-1], self.widths)
+        run(self.point, runs, self._iteration)
+
+    def _begin(self, width: int) -> None:
+        """Iterations of so many indices follow; no local value has a home yet."""
+        self.width, self.homes = width, dict[SSAValue, Source]()
+
+    @property
+    def _running(self) -> list[tuple[tile.Member, MemberLoops]]:
+        """The operations with their loops in iterations of this width."""
+        return list(zip(self.op.members, self.members[self.width], strict=True))
+
+    # One iteration
+
+    def _iteration(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        self.indices = [self.point.indices[at] for at in range(self.rank)]
+        if not self.in_panels:
+            self._begin(max(width, 1))
+        for home in self.homes.values():
+            if isinstance(home, Access):
+                self.writer.written_here(home.memory)
+        if self.buffer is not None:
+            self._slide(self.buffer)
+            return carried
+        for inner, loops in self._running:
+            self._make_homes(inner, loops)
+            self._write(inner, loops)
+        return carried
+
+    def _make_homes(self, inner: tile.Member, loops: MemberLoops) -> None:
+        """Gives homes to the local values that an operation computes, if they have none yet."""
+        for value, form in zip(loops.values, loops.forms, strict=True):
+            if value in inner.results and value not in self.memories | self.homes:
+                self.homes[value] = self._home(value, form, self._point(inner))
+
+    def _home(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
+        """A register, or local memory; its halo is cleared here, and stays so."""
+        type_ = self.op.region(value, self.width)
+        size = prod(physical_shape(type_))
+        if size == 1 and not any(
+            map(_contracts, [value.owner, *(use.operation for use in value.uses)])
+        ):
+            return Register()
+        memory = self.writer.local(type_.element_type, size)
+        for start, sizes in halo_boxes(type_):
+            clear_box(self.writer, type_, memory, start, sizes)
+        return Access(memory, form, self._start(form, point))
+
+    def _start(self, form: Linear, point: IterationPoint) -> Index:
+        """Where the whole value would begin, so that this iteration's part begins local memory."""
+        return point.index(form).scaled(-1)
+
+    def _point(self, inner: tile.Member) -> IterationPoint:
+        """The indices of the leading loops of an operation in this iteration."""
+        point = IterationPoint(self.writer, inner.sizes)
+        point.indices |= self.point.indices
+        return point
+
+    def _slide(self, buffer: LineBuffer) -> None:
+        """An iteration of one panel of channels, for a part of the rows."""
+        first, second = self._running
+        part, panel = digits(self.writer, self.indices[0], self.panels)
+        self.indices = [panel]
+        ((between, home),) = self.homes.items()
+        reader = second[0]
+        assert tile.is_contraction(reader) and reader.schedule and isinstance(home, Access)
+        LineBufferLoops(
+            self.writer,
+            buffer,
+            self.splits,
+            home.memory,
+            self.op.region(between, self.width),
+            reader.schedule.lanes.data,
+            lambda rows: self._write(*first, rows),
+            lambda rows: self._write(*second, rows),
+        ).write(part)
+
+    def _write(self, inner: tile.Member, loops: MemberLoops, rows: Rows | None = None) -> None:
+        """The loops of one operation for this iteration, or for some rows of it."""
+        if isinstance(loops, ContractPart):
+            local = [value for value in loops.values if value in self.homes]
+            types = {value: self.op.region(value, self.width) for value in local}
+            assert tile.is_contraction(inner)
+            starts = [self._place(inner, value, map_, rows) for value, map_ in inner.mapped]
+            loops.write_at(self.writer, starts, self._window(inner, self.width, rows), types)
+            return
+        sources = [
+            self._source(value, form) for value, form in zip(loops.values, loops.forms, strict=True)
+        ]
+        if isinstance(loops, MapLoops):
+            assert isinstance(inner, tile.MapOp)
+            tables = [self.memories[table] for table in inner.tables]
+            loops.write_at(self._point(inner), sources, tables)
+        else:
+            loops.write_at(self._point(inner), sources)
+
+    def _source(self, value: SSAValue, form: Linear) -> Source:
+        """Where a map or a reduction finds a value."""
+        if value in self.memories:
+            return Access(self.memories[value], form)
+        home = self.homes[value]
+        if isinstance(home, Register):
+            return home
+        return Access(home.memory, form, home.start)
+
+    def _place(
+        self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, rows: Rows | None
+    ) -> tuple[SSAValue, Index]:
+        """Which memory a contraction finds a value in, and how far on the iteration begins."""
+        home = self.homes.get(value)
+        if home is not None:
+            assert isinstance(home, Access), "a row of a product is no register"
+            return home.memory, Index(rows.local if rows else 0)
+        start = Index()
+        for at, index in enumerate(self.indices):
+            start = start + index.scaled(self._stride(inner, value, map_, at))
+        if rows is not None:
+            start = start + rows.first.scaled(even_stride(value, map_, inner.sizes, rows.loop))
+        return self.memories[value], start
+
+    def _stride(self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, at: int) -> int:
+        """How far apart iterations along a shared loop are in a value."""
+        step = self.steps[at] if self.in_panels else 1
+        return even_stride(value, map_, inner.sizes, self.shared[inner][at], step)
+
+
+def _contracts(op: Operation | Block) -> bool:
+    """Whether an operation reads and writes memory only."""
+    return isinstance(op, tile.ReduceOp) and op.schedule is not None
+
+
+def even_stride(value: SSAValue, map_: AffineMap, sizes: Shape, loop: int, step: int = 1) -> int:
+    stride = part_stride(value, map_, sizes, loop, step)
+    assert stride is not None, f"iterations along loop {loop} are not evenly apart"
+    return stride

@@ -1,1 +1,0 @@
-"""Loops of fused kernels: chains of contractions, nests of rows."""
