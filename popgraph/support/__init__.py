@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, debug settings, element types, shape arithmetic."""
+"""The bottom layer: errors, debug settings, element types, shapes, files and caches."""

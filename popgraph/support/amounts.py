@@ -1,4 +1,4 @@
-"""Amounts in words: how many of a thing, and how many bytes."""
+"""Counts and byte sizes as text."""
 
 from __future__ import annotations
 

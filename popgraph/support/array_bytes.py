@@ -1,4 +1,4 @@
-"""Little-endian bytes of arrays, as files hold them on any host."""
+"""Little-endian bytes of arrays, as in files on any host."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ HOST = sys.byteorder
 
 
 def memory_of(array: Array) -> memoryview:
-    """The elements in row-major order as they stand in ONNX, safetensors and emitted files."""
+    """The elements in row-major order, as in ONNX, safetensors and emitted files."""
     return _ordered(np.ascontiguousarray(array)).reshape(-1).view(np.uint8).data
 
 
 def array_of_memory(
     memory: memoryview | bytes | Array, dtype: np.dtype[np.generic], shape: tuple[int, ...]
 ) -> Array:
-    """The array whose elements stand there; a part of that memory where the order is the host's."""
+    """The array stored in `memory`; a view of it on a little-endian host."""
     held = memory if isinstance(memory, np.ndarray) else np.frombuffer(memory, np.uint8)
     return _ordered(held.view(dtype)).reshape(shape)
 
 
 def _ordered(array: Array) -> Array:
-    """From the host's order of bytes to that of files, or back."""
+    """Swaps bytes between the host's order and little-endian."""
     size = array.itemsize // (2 if array.dtype.kind == "c" else 1)
     if HOST == "little" or size == 1:
         return array

@@ -14,12 +14,12 @@ from popgraph.support.arrays import Array
 from popgraph.support.reading import Unreadable, reading, size_of
 
 Check: TypeAlias = Callable[[np.dtype[Any], tuple[int, ...]], None]
-"""Raises unless an array of this element type and shape is the one that is expected."""
+"""Raises unless an array has the expected element type and shape."""
 
 _START = 12
 """Bytes before the text of the longest kind of header: magic, version and length."""
 _MOST_HEADER = 10_000
-"""NumPy evaluates no longer header, but reads it first: a version 2 header may have 4 GiB."""
+"""NumPy rejects longer headers, but only after reading them: one of version 2 may have 4 GiB."""
 
 
 def read_npy(path: Path, *, mapped: bool = False) -> Array:
@@ -27,7 +27,7 @@ def read_npy(path: Path, *, mapped: bool = False) -> Array:
     if not size_of(path):
         raise Unreadable("the file is empty")
     with reading("it is no .npy file, or one of Python objects"):
-        # Mapped first: a header that promises more than the file holds then allocates nothing.
+        # Mapped first, so a header that promises more than the file holds allocates nothing.
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(found, np.ndarray):
         found.close()
@@ -38,10 +38,10 @@ def read_npy(path: Path, *, mapped: bool = False) -> Array:
 
 def read_npz(path: Path, key: str, check: Check | None = None) -> Array:
     """
-    The array of that key in an .npz file; `KeyError` if there is none.
+    The array of a key in an .npz file; `KeyError` if it is absent.
 
-    Compressed, zeros take a thousandth of their size, so `check` sees the header before anything
-    else is decompressed.
+    Compression shrinks zeros a thousandfold, so `check` sees the header before any element is
+    decompressed.
     """
     size_of(path)
     with reading("it is no .npz file, or a damaged one"):
@@ -68,7 +68,7 @@ def read_npz(path: Path, key: str, check: Check | None = None) -> Array:
 
 
 def _header(file: IO[bytes], otherwise: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """The element type and shape of an .npy stream, and the offset of its elements."""
+    """The element type, shape and data offset of an .npy stream."""
     start = file.read(_START)
     version = np.lib.format.read_magic(BytesIO(start))
     if version == (1, 0):

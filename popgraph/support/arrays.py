@@ -22,7 +22,7 @@ Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[Any]]
 def random_array(
     generator: np.random.Generator, shape: Shape, dtype: np.dtype[np.generic], *, limit: int = 4
 ) -> Array:
-    """Small numbers that keep their exactness: quarters for floats, `0 .. limit` for integers."""
+    """Small exactly representable numbers: quarters for floats, integers in [0, limit]."""
     kind = from_numpy(dtype)
     if kind.name == "bool":
         return generator.integers(0, 2, shape).astype(np.bool_)
@@ -32,7 +32,7 @@ def random_array(
 
 
 def owned(array: Array) -> Array:
-    """The array, copied if it is a part of a file."""
+    """The array, copied if it is a view of a file."""
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -42,44 +42,44 @@ def owned(array: Array) -> Array:
 
 
 class SharedArrays:
-    """Arrays that the programs of one model hold together, as long as one of them does."""
+    """Arrays shared by the programs of a model, held by weak references."""
 
     def __init__(self) -> None:
         self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
         self.homes: dict[str, str] = {}
-        """Which program's file has an array, by the keys of both."""
+        """{key of an array: key of the program whose file stores it}."""
 
     def get(self, key: str) -> Array | None:
         """The array of a key, if a program holds it."""
         return self._arrays.get(key)
 
     def share(self, key: str, array: Array) -> Array:
-        """The array that programs hold under this key: this one, unless one was faster."""
+        """The array under a key: `array`, unless another thread was first."""
         return self._arrays.setdefault(key, array)
 
 
 class ArrayStore:
-    """Arrays by content key; a value may be a function that loads the array when it is needed."""
+    """Arrays by content key; a value may be a function that loads the array on demand."""
 
     def __init__(
         self, beneath: ArrayStore | None = None, shared: SharedArrays | None = None
     ) -> None:
-        """What is not here is looked for `beneath`."""
+        """Missing keys are looked up in `beneath`."""
         if shared is None:
             shared = SharedArrays() if beneath is None else beneath.shared
         self.shared: SharedArrays = shared
         self._arrays: dict[str, Array | Callable[[], Array]] = {}
         self._beneath = beneath
         self.files: dict[Path, State] = {} if beneath is None else beneath.files
-        """The files that a model came from, as they were before anything was read."""
+        """The states of the model's files, taken before reading."""
 
     def hold(self, key: str, source: Array | Callable[[], Array]) -> None:
-        """Keeps an array that `source` is, or brings when asked (a file's mapping)."""
+        """Stores an array, or a function that loads it, such as a file mapping."""
         if key not in self:
             self._arrays[key] = source
 
     def held(self, key: str, what: object) -> Array:
-        """The array of a key, read-only by convention; an error says `what` it would be."""
+        """The array of a key, which must not be modified; an error mentions `what`."""
         found = self._arrays.get(key)
         if found is None and self._beneath is not None:
             return self._beneath.held(key, what)
@@ -94,7 +94,7 @@ class ArrayStore:
         return found
 
     def own(self) -> None:
-        """Copies what is a part of a model's file: whoever writes to it would change it."""
+        """Copies views of the model's file, which others may overwrite."""
         for key, found in self._arrays.items():
             self._arrays[key] = owned(found() if callable(found) else found)
 

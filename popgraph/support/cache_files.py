@@ -1,4 +1,4 @@
-"""Files of caches: names, atomic writes, seals against damage, trimming."""
+"""Cache files: content-based names, atomic writes, checksums, eviction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.support.writing import put, remove_orphans
 
 
 def digest(*texts: str) -> str:
-    """A name for these texts that no others have."""
+    """A collision-free file name for these texts."""
     made = hashlib.sha256()
     for text in texts:
         made.update(f"{len(text)}:{text}".encode())
@@ -23,7 +23,7 @@ def digest(*texts: str) -> str:
 
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """A file that others see when it is complete."""
+    """Writes a file atomically."""
     make_private(path.parent)
     if path.is_dir():
         shutil.rmtree(path)
@@ -31,15 +31,15 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """A file that tells whether it is damaged; linkers and loaders ignore what is at its end."""
+    """Writes a file with a trailing checksum, which linkers and loaders ignore."""
     write_whole(path, [content, _seal(content)])
 
 
 def read_sealed(path: Path) -> bytes:
     """
-    What was written there.
+    The content of a sealed file.
 
-    OSError or ValueError when it is not there, not as it was, or another's.
+    OSError or ValueError if it is absent, damaged, or owned by another user.
     """
     with open_trusted(path) as file:
         found = file.read()
@@ -50,7 +50,7 @@ def read_sealed(path: Path) -> bytes:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether the file is there, as it was written."""
+    """Whether the file exists and is intact."""
     with suppress(OSError, ValueError):
         read_sealed(path)
         return True
@@ -62,12 +62,12 @@ def _seal(content: bytes) -> bytes:
 
 
 EVERY = 32
-"""Of so many times, the first looks through the thousands of files of a cache."""
+"""Interval of scans: one call of this many scans the thousands of files of a cache."""
 _TIMES: Counter[Path] = Counter()
 
 
 def trim_now_and_then(folder: Path, limit: int) -> None:
-    """Trims a folder, behind some of the files that this process adds to it."""
+    """Trims a folder at every `EVERY`-th call."""
     if _TIMES[folder] % EVERY == 0:
         trim(folder, limit)
     _TIMES[folder] += 1
@@ -75,9 +75,9 @@ def trim_now_and_then(folder: Path, limit: int) -> None:
 
 def trim(folder: Path, limit: int) -> None:
     """
-    Removes the files of a folder that were not used for longest, until the rest fit.
+    Removes the least recently used files of a folder until the rest fit.
 
-    What killed processes left half written goes first.
+    Partial files of killed processes are removed first.
     """
     with suppress(OSError):
         for below in folder.iterdir():
@@ -91,7 +91,7 @@ def trim(folder: Path, limit: int) -> None:
 
 
 def _uses(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """When each file was used last, and its size."""
+    """(time of last use, size, path) of each file."""
     for path in folder.glob("*/*"):
         with suppress(OSError):
             state = path.stat()

@@ -1,4 +1,4 @@
-"""Casts: how elements of one type become those of another in NumPy, whatever the machine."""
+"""Casts between element types with NumPy, with the same results on every machine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import numpy as np
 from popgraph.support import dtypes
 
 Elements: TypeAlias = Any
-"""An array or a scalar of NumPy's."""
+"""A NumPy array or scalar."""
 
 _NATIVE = frozenset({"f16", "f32", "f64"})
-"""Floats that NumPy itself knows; ml_dtypes makes all others from f32, not always by itself."""
+"""Floats native to NumPy; ml_dtypes converts all others via f32, with gaps."""
 _NARROW = {"i4": np.int8, "i2": np.int8, "u4": np.uint8, "u2": np.uint8}
-"""Integers that ml_dtypes does not cast to all other types, and those that hold them."""
+"""{integer type without all casts in ml_dtypes: type that holds it}."""
 
 
 def cast(value: Elements, dtype: np.dtype[Any]) -> Elements:
     """
-    Elements as another type has them.
+    Converts elements to another type.
 
-    Floats are rounded to the nearest, to even from halfway. Integers keep their low bits, and so
-    does the whole part of a float, of which NumPy makes what the machine makes; infinities and NaN
-    become 0.
+    Floats round to nearest, ties to even. Integers keep their low bits, and so does the integer
+    part of a float, for which NumPy's result depends on the machine; infinities and NaN become 0.
     """
     if value.dtype == dtype:
         return value
@@ -39,7 +38,7 @@ def cast(value: Elements, dtype: np.dtype[Any]) -> Elements:
 
 
 def _low_bits(value: Elements) -> Elements:
-    """The whole part of f64, modulo 2^64."""
+    """The integer part of f64 values, modulo 2^64."""
     whole = np.where(np.isfinite(value), np.trunc(value), 0.0)
     rest = np.fmod(whole, 2.0**64)
     size = np.abs(rest).astype(np.uint64)

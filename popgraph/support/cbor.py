@@ -1,4 +1,4 @@
-"""Concise binary object representation (RFC 8949): an encoder of what JSON can say."""
+"""Concise binary object representation (RFC 8949): an encoder for JSON values."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from popgraph.support.errors import PopgraphError
 
 _NEGATIVE, _TEXT, _LIST, _MAP = 1, 3, 4, 5
-"""The kinds of items, which stand in the upper three bits of their first byte."""
+"""Major types, stored in the upper three bits of an item's first byte."""
 
 _SIMPLE = {False: b"\xf4", True: b"\xf5", None: b"\xf6"}
 
 _WIDTHS = ((24, 1, ">B"), (25, 2, ">H"), (26, 4, ">I"), (27, 8, ">Q"))
-"""What says that a number follows, the bytes that it has, and how it is packed."""
+"""(additional information, bytes, struct format) of a number that follows the head."""
 
 
 def to_cbor(value: object) -> bytes:
-    """The value as bytes: numbers, texts, truth values, None, lists and dictionaries of them."""
+    """Encodes numbers, strings, booleans, None, lists and dicts of them."""
     if value is None or isinstance(value, bool):
         return _SIMPLE[value]
     if isinstance(value, int):
@@ -39,7 +39,7 @@ def to_cbor(value: object) -> bytes:
 
 
 def _head(kind: int, number: int) -> bytes:
-    """The beginning of an item: its kind and its number or length, in as few bytes as hold it."""
+    """The head of an item: major type and number or length, in the shortest form."""
     if number < 24:
         return bytes([kind << 5 | number])
     for mark, width, form in _WIDTHS:

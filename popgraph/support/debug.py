@@ -1,4 +1,4 @@
-"""Debug settings from the environment, and where their output goes."""
+"""Debug settings from the environment, and their output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.support.errors import PassError, PopgraphError
 from popgraph.support.writing import put
 
 PASSES, IR, KERNELS, SOURCE = 1, 2, 3, 4
-"""What `POPGRAPH_DEBUG` shows from which level on."""
+"""The lowest level of `POPGRAPH_DEBUG` that shows each kind of output."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Settings:
     """
     The debug settings, all off by default.
 
-    `POPGRAPH_DEBUG=1..4` shows passes and their times; the IR after each pass that changed
-    something; kernels, too; the C. `POPGRAPH_DUMP=dir` writes numbered IR files and the C.
-    `POPGRAPH_STOP_AFTER=pass` ends the compilation there. `POPGRAPH_CHECK=1` checks after every
-    pass that the module is still well formed and means the same.
+    `POPGRAPH_DEBUG=1..4` shows passes and their times; then also the IR after each pass that
+    changed it; kernels; the C code. `POPGRAPH_DUMP=dir` writes numbered IR files and the C code.
+    `POPGRAPH_STOP_AFTER=pass` ends the compilation there. `POPGRAPH_CHECK=1` verifies the module
+    and its results after every pass.
     """
 
     level: int = 0
@@ -56,7 +56,7 @@ def _level(text: str) -> int:
 
 
 def note_source(name: str, text: str) -> None:
-    """To be called with every C text before it is compiled: shown or written when asked for."""
+    """Shows or dumps a C source, if enabled; called before each compilation."""
     settings = Settings.from_environment()
     if settings.level >= SOURCE:
         print(f"// {name}\n{text}", file=sys.stderr)

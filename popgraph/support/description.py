@@ -14,46 +14,48 @@ from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
 MOST_LISTED = 12
-"""So many inputs, and as many outputs, are shown; of more, their number."""
+"""The maximum number of inputs, and of outputs, that are listed."""
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a model says of an input, an output or a parameter."""
+    """The name, type and shape of an input, an output or a parameter."""
 
     name: str
     type: str
-    """As messages spell it: `f32[N, 3]`, `sequence(f32[...])`."""
+    """In the format of messages: `f32[N, 3]`, `sequence(f32[...])`."""
     dtype: np.dtype[Any] | None
-    """The element type in NumPy; None of what is no tensor of numbers."""
+    """The element type in NumPy; None for other types than numeric tensors."""
     shape: tuple[int | str | None, ...] | None
-    """Numbers, names of symbolic dimensions, None for a size that has no name; None if even the
-    number of axes is unknown."""
+    """
+    Integers, names of symbolic dimensions, or None for an unnamed unknown size; None as a whole if
+    the rank is unknown.
+    """
 
     def __str__(self) -> str:
         return f"{self.name}: {self.type}"
 
     @staticmethod
     def of(name: str, dtype: DType, shape: Shape) -> TensorSpec:
-        """What is known of an array."""
+        """The spec of an array."""
         sizes = ", ".join(map(str, shape))
         return TensorSpec(name, f"{dtype.name}[{sizes}]", dtype.numpy, tuple(shape))
 
     @property
     def row(self) -> tuple[Any, ...]:
-        """The same as text and numbers, for a file."""
+        """The spec as text and numbers, for a file."""
         return self.name, self.type, "" if self.dtype is None else self.dtype.name, self.shape
 
     @staticmethod
     def of_row(row: Sequence[Any]) -> TensorSpec:
-        """The spec of a `row`."""
+        """The spec stored by `row`."""
         name, type_, dtype, shape = row
         sizes = None if shape is None else tuple(shape)
         return TensorSpec(name, type_, np.dtype(dtype) if dtype else None, sizes)
 
     @property
     def size(self) -> int | None:
-        """How many elements it has, if that is known."""
+        """The number of elements, if known."""
         sizes = [one for one in self.shape or () if isinstance(one, int)]
         if self.shape is None or len(sizes) != len(self.shape):
             return None
@@ -61,27 +63,27 @@ class TensorSpec:
 
     @property
     def nbytes(self) -> int | None:
-        """The bytes of its elements in NumPy, if they are known."""
+        """The size in NumPy, if known."""
         if self.size is None or self.dtype is None:
             return None
         return self.size * self.dtype.itemsize
 
 
 def specs(rows: Mapping[str, tuple[DType, Shape]]) -> dict[str, TensorSpec]:
-    """What is known of arrays, by name."""
+    """Specs of arrays, by name."""
     return {name: TensorSpec.of(name, *row) for name, row in rows.items()}
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a model is called with, what it gives, and what it holds."""
+    """The inputs, outputs and parameters of a model."""
 
     model: str = ""
     """Its file or its name."""
     inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
     outputs: Mapping[str, TensorSpec] = field(default_factory=dict)
     parameters: Mapping[str, TensorSpec] = field(default_factory=dict)
-    """Its initializers: weights, and other tensors that it brings along."""
+    """The initializers: weights and other constant tensors."""
 
     @property
     def parameters_text(self) -> str:
@@ -94,7 +96,7 @@ class Description:
         return f"{counted(len(held), 'tensor')}, {numbers}, {size}"
 
     def rows(self) -> list[tuple[str, str]]:
-        """What a person is told: a word, and what it is of this model."""
+        """(label, text) pairs for people."""
         return [
             *_listed("input", self.inputs.values()),
             *_listed("output", self.outputs.values()),

@@ -11,15 +11,15 @@ import numpy as np
 
 @dataclass(frozen=True)
 class DType:
-    """One element type under all its names."""
+    """An element type with all its names."""
 
     name: str
-    """As `.pgraph` and messages spell it."""
+    """The name in `.pgraph` and messages."""
     numpy: np.dtype[np.generic]
     onnx: int
-    """The number in `TensorProto.DataType`."""
+    """The value in `TensorProto.DataType`."""
     popart: str
-    """As PopART's `DataType` and `TensorInfo` spell it."""
+    """The name in PopART's `DataType` and `TensorInfo`."""
 
     @property
     def is_float(self) -> bool:
@@ -35,7 +35,7 @@ class DType:
 
     @property
     def bits(self) -> int:
-        """How many bits of an element count; a byte holds one that has fewer."""
+        """Bits per element; narrower types than a byte occupy one byte each."""
         return _NARROW.get(self.name, self.numpy.itemsize * 8)
 
 
@@ -84,17 +84,17 @@ POPART_ORDER = (
     *("UINT64", "BOOL", "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "COMPLEX64", "COMPLEX128"),
     *("STRING", "UNDEFINED"),
 )
-"""The members of PopART's `DataType`; in its models, types are numbers of this order."""
+"""The members of PopART's `DataType`, whose models number types in this order."""
 _BY_NUMPY = {row.numpy: row for row in DTYPES}
 
 
 def from_numpy(dtype: object) -> DType:
-    """The row of a NumPy dtype; KeyError when ONNX has no such element type."""
+    """The row of a NumPy dtype; KeyError if ONNX has no such element type."""
     return _BY_NUMPY[np.dtype(dtype)]  # type: ignore[call-overload]
 
 
 def tensor_text(element: str, sizes: Sequence[int | str | None] | None) -> str:
-    """A type of tensors as messages spell it, `f32[N, 3]`; None is what nobody knows."""
+    """A tensor type in the format of messages, `f32[N, 3]`; None means unknown."""
     if sizes is None:
         return f"{element}[...]"
     return f"{element}[{', '.join('?' if size is None else str(size) for size in sizes)}]"

@@ -1,4 +1,4 @@
-"""Equations of Einstein sums: what they say of the axes of operands, and of the result."""
+"""Einstein summation equations: labels of operand and result axes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ELLIPSIS = "..."
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 Term: TypeAlias = tuple[str, ...]
-"""The label of each axis: a letter; for those of an ellipsis, their number from the right."""
+"""The label of each axis: a letter, or the number of an ellipsis axis from the right."""
 
 
 class EquationError(ValueError):
-    """What is wrong with an equation, and what would be right."""
+    """An invalid equation, with a hint."""
 
     def __init__(self, what: str, hint: str) -> None:
         super().__init__(what)
@@ -26,13 +26,13 @@ class EquationError(ValueError):
 
 @dataclass(frozen=True)
 class Equation:
-    """The labels of the axes of every operand, and of the result."""
+    """The axis labels of each operand and of the result."""
 
     terms: tuple[Term, ...]
     result: Term
 
     def sizes(self, shapes: Sequence[Shape]) -> dict[str, int]:
-        """The size of every label; an axis of size 1 fits every other one."""
+        """{label: size}; an axis of size 1 broadcasts."""
         found: dict[str, int] = {}
         for term, shape in zip(self.terms, shapes, strict=True):
             for label, size in zip(term, shape, strict=True):
@@ -47,7 +47,7 @@ class Equation:
 
 
 def parse(text: str, ranks: Sequence[int]) -> Equation:
-    """An equation about operands of these ranks."""
+    """Parses an equation for operands of these ranks."""
     left, arrow, right = text.replace(" ", "").partition("->")
     written = left.split(",")
     if len(written) != len(ranks):
@@ -68,7 +68,7 @@ def parse(text: str, ranks: Sequence[int]) -> Equation:
 
 
 def _term(text: str, rank: int) -> Term:
-    """The labels of an operand's axes."""
+    """The axis labels of an operand."""
     before, ellipsis_, behind = text.partition(ELLIPSIS)
     _check_letters(text, before + behind)
     more = rank - len(before + behind)
@@ -81,7 +81,7 @@ def _term(text: str, rank: int) -> Term:
 
 
 def _numbered(count: int) -> Term:
-    """Labels of so many axes of an ellipsis: those of several operands meet from the right."""
+    """Labels of `count` ellipsis axes, which align from the right across operands."""
     return tuple(str(number) for number in reversed(range(count)))
 
 
@@ -100,7 +100,7 @@ def _result(text: str, terms: Sequence[Term]) -> Term:
 
 
 def _implied(terms: Sequence[Term]) -> Term:
-    """The axes of the ellipsis, then the letters that stand once."""
+    """The ellipsis axes, then the letters that occur once."""
     counted: Mapping[str, int] = Counter(label for term in terms for label in term)
     once = sorted(label for label, count in counted.items() if count == 1 and label in LETTERS)
     return (*_longest(terms), *once)

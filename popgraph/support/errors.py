@@ -1,4 +1,4 @@
-"""The error classes, each with a message of three parts: what, where, what to do."""
+"""Error classes, each with a message of three parts: what, where, what to do."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 class PopgraphError(Exception):
     """
-    A mistake the user can mend.
+    A mistake the user can fix.
 
-    `what` says what is wrong, `where` names the place in the user's own terms (a `.pgraph` line,
-    a Builder call, an ONNX node), `hint` says what to do about it.
+    `what` states the mistake, `where` its location in the user's terms (a `.pgraph` line, a Builder
+    call, an ONNX node), `hint` what to do about it.
     """
 
     def __init__(self, what: str, where: str = "", hint: str = "") -> None:
@@ -26,62 +26,62 @@ class PopgraphError(Exception):
             lines.append(f"  at: {self.where}")
         if self.hint:
             lines.append(f"  try: {self.hint}")
-        # Names of files and of tensors may hold what no terminal can be told.
+        # Names of files and tensors may contain characters that break terminals.
         return "\n".join(lines).encode(errors="backslashreplace").decode()
 
 
 class ModelError(PopgraphError):
-    """The model itself is unusable: damaged bytes, a cycle, an unknown operator, a bad file."""
+    """The model is invalid: damaged bytes, a cycle, an unknown operator, a bad file."""
 
 
 class TypeMismatchError(PopgraphError):
-    """A shape or an element type does not fit."""
+    """A shape or an element type does not match."""
 
     node: object = None
-    """The node that does not take its inputs, where a model is being read."""
+    """The node whose operands do not match, if a model is being read."""
 
 
 class UnsupportedError(PopgraphError):
-    """A correct model asks for something that PopGraph cannot do (yet)."""
+    """A correct model requires a feature that PopGraph does not have (yet)."""
 
 
 class NeedsHostError(UnsupportedError):
     """
-    A node of a correct model has no static form: what data say decides its structure.
+    A node without a static form, since data determine its structure.
 
-    Python can compute such a node, or what stands before it, so that its structure is known.
+    Python can compute such a node, or its ancestors, to make its structure known.
     """
 
     inner: object = None
-    """The node, of whatever graph inside the model."""
+    """The node, possibly in a subgraph."""
     node: object = None
-    """The node of the main graph that it is, or is in."""
+    """The node of the main graph that it is or is part of."""
     model: object = None
-    """The model, as it was before any pass."""
+    """The original model, before any pass."""
 
 
 class UnsizedError(UnsupportedError):
-    """An operation of a model cannot run for sizes that only a call brings."""
+    """An operation cannot run for sizes that are unknown until a call."""
 
 
 class ArgumentError(PopgraphError, TypeError):
-    """A public function was called with the name of an argument that it does not have."""
+    """An unknown keyword argument of a public function."""
 
 
 class CallError(PopgraphError):
-    """An operator was called with what it does not take."""
+    """An operator was called with invalid arguments."""
 
 
 class PassError(PopgraphError):
-    """A pass was asked for something impossible: an unknown name, a bad option."""
+    """An invalid request to a pass: an unknown name, a bad option."""
 
 
 class ExtensionError(PopgraphError):
-    """Something from outside (a pass, an operator, a target) cannot be loaded or registered."""
+    """An extension (a pass, an operator, a target) cannot be loaded or registered."""
 
 
 class DifferentiationError(PopgraphError):
-    """No gradient exists where training needs one."""
+    """Training requires a gradient that does not exist."""
 
 
 class BackendError(PopgraphError):
@@ -93,7 +93,7 @@ class RunError(PopgraphError):
 
 
 class IndicesError(RunError):
-    """An index that data brought is outside of what it counts."""
+    """An index in data is out of range."""
 
 
 class ParseError(PopgraphError):
@@ -101,7 +101,7 @@ class ParseError(PopgraphError):
 
 
 class WriteError(PopgraphError):
-    """A file that was asked for cannot be written."""
+    """A requested file cannot be written."""
 
 
 class ErrorGroup(PopgraphError):
@@ -113,11 +113,11 @@ class ErrorGroup(PopgraphError):
 
 
 class UnsupportedGroup(ErrorGroup, UnsupportedError):
-    """All that a model asks for and PopGraph cannot do."""
+    """All features that a model requires and PopGraph does not have."""
 
 
 def together(refusals: Sequence[PopgraphError]) -> PopgraphError:
-    """Refusals, in the order of a model's nodes, as one error: a sentence for each kind."""
+    """Merges refusals, in node order, into one error with one sentence per kind."""
     kinds: dict[tuple[str, str], list[PopgraphError]] = {}
     for one in refusals:
         kinds.setdefault((one.what, one.hint), []).append(one)
@@ -126,7 +126,7 @@ def together(refusals: Sequence[PopgraphError]) -> PopgraphError:
 
 
 def _first_of(same: Sequence[PopgraphError]) -> PopgraphError:
-    """The first of several errors that differ in their places only; it tells how many follow."""
+    """The first of several errors that differ only in location, with the count of the others."""
     first, more = same[0], len(same) - 1
     if not more:
         return first
@@ -136,7 +136,7 @@ def _first_of(same: Sequence[PopgraphError]) -> PopgraphError:
 
 @contextmanager
 def fitting_memory() -> Iterator[None]:
-    """Says which model it was that asked for more memory than there is."""
+    """Turns MemoryError into an error that names the model."""
     try:
         yield
     except MemoryError as error:

@@ -1,4 +1,4 @@
-"""Extensions from outside: entry points of other distributions, loaded when their name is met."""
+"""Extensions: entry points of other distributions, loaded on first use of their name."""
 
 from __future__ import annotations
 
@@ -21,86 +21,88 @@ PASSES, OPERATORS = "popgraph.passes", "popgraph.ops"
 TARGETS, BACKENDS = "popgraph.targets", "popgraph.backends"
 GROUPS = (PASSES, OPERATORS, TARGETS, BACKENDS)
 """
-The groups of entry points. An entry point is named after what it brings (a pass, an ONNX domain, a
-target, a backend), and is a module that registers it as a script does.
+The groups of entry points.
+
+The name of an entry point is that of its pass, ONNX domain, target or backend; its module registers
+it on import.
 """
 
 OWN = "popgraph"
 
 
 _TAKEN = ("ai.onnx.", "ai.graphcore.", "com.microsoft.")
-"""How the ONNX domains, dots behind them, begin whose operators mean what others say."""
+"""Prefixes of ONNX domains, with a trailing dot, that extensions must not define."""
 
 
 def is_free(domain: str) -> bool:
-    """Whether extensions may say what operators of a domain mean."""
+    """Whether extensions may define operators of a domain."""
     return bool(domain) and not f"{domain}.".startswith(_TAKEN)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a top-level package or module from outside comes from."""
+    """The origin of an external top-level package or module."""
 
     title: str
     distribution: Any = None
     content: str | None = None
-    """A digest of all its files as they were when it was loaded; None: nobody can tell."""
+    """A digest of all its files when it was loaded; None if unknown."""
 
     @property
     def whose(self) -> str:
-        """The distribution, or the module where there is none."""
+        """The distribution, or else the module."""
         return self.title if self.distribution is None else _named(self.distribution)
 
     def key(self) -> str | None:
-        """What stands for its code in the keys of caches; None if it may have changed."""
+        """The digest for cache keys; None if the code may have changed."""
         same = self.content is not None and self.content == _content(self.distribution)
         return self.content if same else None
 
 
 SOURCES: dict[str, Source] = {}
-"""By top-level package: all that has registered something in this process."""
+"""{top-level package: source} of all registrations in this process."""
 _TRIED: dict[tuple[str, str], ExtensionError | None] = {}
-"""By group and name what was looked for: how it failed, if it did."""
+"""{(group, name): the error of the lookup, or None}."""
 
 
 def note(module: str) -> None:
-    """Notes that a module registers something; a script's may change without our knowledge."""
+    """Records that a module registers something; the code of a script has no digest."""
     root = module.partition(".")[0]
     if root != OWN:
         SOURCES.setdefault(root, Source(f"module {module}"))
 
 
 def bringer(module: str) -> str:
-    """The distribution or the module from outside to which a module belongs; "" if it is ours."""
+    """The external distribution or module that a module belongs to; "" for PopGraph."""
     source = SOURCES.get(module.partition(".")[0])
     return source.whose if source is not None else ""
 
 
 def is_empty() -> bool:
-    """Whether nothing from outside takes part in this process."""
+    """Whether no extension is registered in this process."""
     return not SOURCES
 
 
 def is_known(module: str) -> bool:
-    """Whether a module belongs to PopGraph or to a source whose code has a key."""
+    """Whether a module belongs to PopGraph or to a source with a digest."""
     root = module.partition(".")[0]
     return root == OWN or (root in SOURCES and SOURCES[root].key() is not None)
 
 
 def key() -> str | None:
-    """Of all code from outside that takes part; None if programs are not to be kept."""
+    """The digest of all extensions in use; None if programs must not be cached."""
     keys = {root: source.key() for root, source in SOURCES.items()}
     known = [f"{root} {one}" for root, one in sorted(keys.items()) if one is not None]
     return digest(*known) if len(known) == len(keys) else None
 
 
 def entry_points(group: str) -> list[Any]:
-    """Those of a group, by name; nothing is imported."""
+    """The entry points of a group, by name; nothing is imported."""
     return sorted(import_module("importlib.metadata").entry_points(group=group))
 
 
 def title(point: Any) -> str:
-    """An entry point as messages name it."""
+    """An entry point in the format of messages."""
     whose = _named(point.dist) if point.dist is not None else "a distribution"
     return f"entry point {point.name!r} of {point.group!r} in {whose}"
 
@@ -111,9 +113,9 @@ def _named(distribution: Any) -> str:
 
 def load(group: str, name: str) -> None:
     """
-    Loads what a distribution says to have under a name, once; nothing if none does.
+    Loads the entry point of a name once; does nothing if there is none.
 
-    Two that have the same name are refused: which of them is meant, nobody can tell.
+    Duplicate names are refused as ambiguous.
     """
     if (group, name) not in _TRIED:
         _TRIED[group, name] = None
@@ -139,7 +141,7 @@ def _load(group: str, name: str) -> None:
 
 
 def load_all(group: str) -> Iterator[ExtensionError]:
-    """Loads a whole group; an error for each that fails, which hides none of the others."""
+    """Loads a whole group, and yields an error for each entry point that fails."""
     for name in sorted({point.name for point in entry_points(group)}):
         try:
             load(group, name)
@@ -169,7 +171,7 @@ def _import(point: Any) -> None:
 
 
 def load_module(name: str) -> None:
-    """Loads what a user names: a file of Python, or a module that can be imported."""
+    """Loads a Python file, or imports a module."""
     try:
         if name.endswith(".py"):
             _run_file(Path(name))
@@ -212,7 +214,7 @@ def _python_files(distribution: Any) -> list[Path]:
 
 
 def _covers(distribution: Any, root: str) -> bool:
-    """Whether the files that a distribution lists are those that were imported."""
+    """Whether the imported module is among the files of a distribution."""
     origin = getattr(sys.modules.get(root), "__file__", None)
     if distribution is None or origin is None:
         return False
@@ -220,7 +222,7 @@ def _covers(distribution: Any, root: str) -> bool:
 
 
 def _content(distribution: Any) -> str | None:
-    """A digest of a distribution's files, and of the versions of all that it requires."""
+    """A digest of a distribution's files, and of the versions of its dependencies."""
     if distribution is None:
         return None
     made = hashlib.sha256()
@@ -236,7 +238,7 @@ def _content(distribution: Any) -> str | None:
 
 
 def _versions(requirements: Iterable[str], seen: set[str]) -> Iterator[str]:
-    """Names and versions of what is required, and of what that requires."""
+    """Names and versions of all direct and indirect dependencies."""
     metadata = import_module("importlib.metadata")
     for text in requirements:
         found = re.match(r"[A-Za-z0-9._-]+", text)

@@ -1,4 +1,4 @@
-"""Numbers as JSON and CSV have them: rounded to the digits that a measurement can mean."""
+"""Numbers in JSON and CSV, rounded to meaningful digits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 DIGITS = 6
-"""Significant ones of a measured number."""
+"""Significant digits of a measurement."""
 MOMENT = 15
-"""Of a place on a time line, whose differences are measured numbers."""
+"""Significant digits of a time stamp, whose differences are measurements."""
 
 
 def rounded(value: Any, digits: int = DIGITS) -> Any:
-    """Plain data, every float in it rounded; whole numbers stay as they are."""
+    """Plain data with every float rounded."""
     match value:
         case float():
             return float(f"{value:.{digits}g}")
@@ -27,12 +27,12 @@ def rounded(value: Any, digits: int = DIGITS) -> Any:
 
 
 def json_text(data: object, *, digits: int = DIGITS) -> str:
-    """Plain data as JSON, to be read and to be parsed."""
+    """Plain data as indented JSON."""
     return json.dumps(rounded(data, digits), indent=1)
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows, the headings first, as CSV."""
+    """Rows as CSV, headings first."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(rounded(list(row)) for row in rows)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""File states: detects whether a file has changed since it was read."""
+"""File states, which detect changes since a file was read."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from typing import TypeAlias
 from popgraph.support.errors import RunError
 
 State: TypeAlias = tuple[int, ...]
-"""Device, inode, size and times of a file: another content is another state."""
+"""Device, inode, size and times of a file, which change with its content."""
 
 ABSENT: State = ()
-"""The state of a file that is not there."""
+"""The state of an absent file."""
 
 SIZE = 2
-"""Which number of a state is the size."""
+"""Index of the size in a state."""
 
 MODELS = (".onnx", ".pgraph", ".mlir")
-"""What the names of models end in."""
+"""Suffixes of model files."""
 
 _WRITTEN = re.compile(
     r"\s*(#|@|\"|(graph|def|opset|import|let|train|function)\s+\w)|[^/]*(\s=\s|[{}])"
 )
-"""How texts begin, or what one line of them holds and no name of a file."""
+"""Beginnings of texts, or patterns on a line that occur in no file name."""
 
 SETTLED = 2.0
-"""Seconds after which a file system's clock has certainly moved on: a change shows."""
+"""Seconds after which a write must change the time stamp of a file."""
 
 
 def path_of(model: object) -> Path | None:
-    """Where the file is that a model is given by; a text, as far as it may be written, is none."""
+    """The path of a model given by file; None for a `.pgraph` text, even an incomplete one."""
     if isinstance(model, str) and is_text(model):
         return None
     return Path(model) if isinstance(model, str | Path) else None
 
 
 def is_text(model: str) -> bool:
-    """Whether this is a `.pgraph` text, perhaps an unfinished one, and not the name of a file."""
+    """Whether this is a `.pgraph` text, possibly incomplete, and not a file name."""
     if "\n" in model or not model.strip() or re.search(r"\bgraph\s.*\{", model):
         return True
     named = Path(model).suffix in MODELS
@@ -48,7 +48,7 @@ def is_text(model: str) -> bool:
 
 
 def resolved(path: Path) -> Path:
-    """Where a path leads; OSError when it leads nowhere: links in a circle, no name at all."""
+    """The resolved path; OSError for circular links or an invalid name."""
     try:
         return path.resolve()
     except (ValueError, RuntimeError) as error:
@@ -56,13 +56,13 @@ def resolved(path: Path) -> Path:
 
 
 def state_of(path: Path | str) -> State:
-    """The state of a file; OSError when there is none."""
+    """The state of a file; OSError if it is absent."""
     found = os.stat(path)
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def seen(path: Path) -> State:
-    """The state of a file that may be absent; where there can be none, there is none."""
+    """The state of a file; `ABSENT` if it does not or cannot exist."""
     try:
         return state_of(path)
     except (OSError, ValueError):
@@ -70,7 +70,7 @@ def seen(path: Path) -> State:
 
 
 def is_settled(state: State) -> bool:
-    """Whether a file of this state cannot get another content without another state."""
+    """Whether any later write to the file would change its state."""
     if state == ABSENT:
         return True
     *_, modified, changed = state
@@ -78,12 +78,12 @@ def is_settled(state: State) -> bool:
 
 
 def is_unchanged(files: Mapping[str, Sequence[int]]) -> bool:
-    """Whether files, by name, are still in these states."""
+    """Whether files still have these states."""
     return all(list(seen(Path(name))) == [*state] for name, state in files.items())
 
 
 def changed(files: Iterable[str]) -> RunError:
-    """What is said when a call needs something of a model's files that are others now."""
+    """The error for a call that needs a model file which has changed."""
     return RunError(
         "the model's file has changed since it was compiled, and has no program for this call yet",
         ", ".join(files),

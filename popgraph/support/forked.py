@@ -1,4 +1,4 @@
-"""Work in a forked child: what it computes stays there, and the parent's interpreter is free."""
+"""Runs work in a forked child, which leaves the parent's interpreter free."""
 
 from __future__ import annotations
 
@@ -17,37 +17,39 @@ from types import FrameType
 from weakref import WeakSet
 
 NICENESS = 5
-"""Of the child: the parent answers somebody."""
+"""Niceness of the child, so that the parent stays responsive."""
 MOST_TOLD = 4000
-"""Characters of an error that a child tells: a pipe takes them at once."""
+"""Maximum length of an error message from the child, which a pipe takes without blocking."""
 PATIENCE = 2.0
-"""Seconds in which a child that is told to end tidies up."""
+"""Seconds for a child to clean up when it is terminated."""
 REMINDERS = 20
-"""How often it is told in that time."""
+"""Number of signals sent during that time."""
 
 
 def can_fork() -> bool:
-    """Whether a child goes on where the parent was; elsewhere libraries of the system may not."""
+    """
+    Whether a forked child can continue the parent's work; outside Linux, system libraries may not.
+    """
     return sys.platform == "linux"
 
 
 class Child:
     """
-    A child that does some work and says whether it succeeded.
+    A child process that runs some work and reports its success.
 
-    `while_forking` is held at the moment of the fork: what it guards is whole in the child.
+    `while_forking` is held during the fork, so the data it guards are consistent in the child.
     """
 
     def __init__(
         self, work: Callable[[], object], while_forking: AbstractContextManager[object]
     ) -> None:
-        """OSError where there can be no child, RuntimeError when this process ends."""
+        """OSError if no child can be created, RuntimeError if this process is exiting."""
         if _ENDING.is_set():
             raise RuntimeError("this process ends")
         ours, theirs = os.pipe()
         try:
             with while_forking, warnings.catch_warnings():
-                # Other threads are not in the child, and whatever they hold it does not want.
+                # Other threads do not exist in the child, so their locks are of no use there.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self.pid = os.fork()
         except OSError:
@@ -63,7 +65,7 @@ class Child:
         _CHILDREN.add(self)
 
     def outcome(self) -> str:
-        """Waits for its end: nothing if all went well, else what went wrong."""
+        """Waits for the child; "" on success, else the error."""
         line = b""
         while not line.endswith(b"\n") and (more := os.read(self._told, 4096)):
             line += more
@@ -77,10 +79,10 @@ class Child:
         return f"its process ended by {signal.Signals(-code).name}" if code < 0 else "it ended"
 
     def end(self) -> None:
-        """Ends it, and what it has started, at once; another thread waits for its outcome."""
+        """Terminates the child and its subprocesses; another thread waits for the outcome."""
         if self._ended.is_set() or self._parent != os.getpid():
             return
-        # Again and again: what it was about to start has not heard the first time.
+        # Repeated, since a subprocess that just started may have missed the first signal.
         for number in (*[signal.SIGTERM] * REMINDERS, signal.SIGKILL):
             self._tell_all(number)
             if self._ended.wait(PATIENCE / REMINDERS):
@@ -88,7 +90,7 @@ class Child:
         self._tell_all(signal.SIGKILL)  # What it started as it ended has heard nothing yet.
 
     def _tell_all(self, number: signal.Signals) -> None:
-        """A signal for the child and what it has started, if anything of it is left."""
+        """Signals the child and its subprocesses, if any are left."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
@@ -99,14 +101,14 @@ _ENDING = threading.Event()
 
 @atexit.register
 def _end_all() -> None:
-    """Nobody would use what children still make."""
+    """Terminates all children when the parent exits."""
     _ENDING.set()
     for child in list(_CHILDREN):
         child.end()
 
 
 def _be_child(work: Callable[[], object], told: int) -> None:
-    """Never returns: what the parent would do at its end is the parent's."""
+    """Runs in the child and never returns, so that exit handlers of the parent do not run."""
     reason = "it was interrupted"
     try:
         os.setpgid(0, 0)  # Ctrl-C is for the parent, and whoever ends this one ends all.
@@ -133,11 +135,11 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _heard(number: int, frame: FrameType | None) -> None:
-    """Lets it tidy up; programs that it starts would inherit that signals are ignored."""
+    """Ignores a signal by a handler, since subprocesses inherit SIG_IGN but no handlers."""
 
 
 def _let_go(kept: int) -> None:
-    """Pipes, sockets and terminals of the parent end when the parent lets them go."""
+    """Closes pipes, sockets and terminals, so that they end with the parent."""
     null = os.open(os.devnull, os.O_RDWR)
     for name in Path("/proc/self/fd").iterdir():
         number = int(name.name)
@@ -148,5 +150,5 @@ def _let_go(kept: int) -> None:
 
 
 def _is_shared(mode: int) -> bool:
-    """Whether somebody at another end hears when the last holder of a file lets it go."""
+    """Whether the other end of a file notices when its last holder closes it."""
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

@@ -1,4 +1,4 @@
-"""Arrays that callers give for inputs: one rule for names and element types at every entry."""
+"""Input arrays from callers: one rule for names and element types at every entry point."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from popgraph.support.errors import RunError
 from popgraph.support.names import closest
 
 NARROW = 8
-"""Elements of so few bits are quantized on purpose: no float is rounded to them by itself."""
+"""
+Types with at most this many bits hold quantized numbers: no float is rounded to them implicitly.
+"""
 
 
 def as_array(name: str, value: object) -> Array:
-    """What was given for an input, lists of numbers for example."""
+    """Converts an input, such as a list of numbers, to an array."""
     if type(value) is np.ndarray:
         return value
     try:
@@ -38,9 +40,10 @@ def check_names(
     complete: bool = True,
 ) -> None:
     """
-    RunError unless every name is one of the inputs, and every input is given.
+    RunError unless every name is an input, and every input is given.
 
-    `overridable` are initializers that may be given, too; without `complete`, inputs may be absent.
+    `overridable` are initializers that may also be given; without `complete`, inputs may be
+    missing.
     """
     listed = f"the model's inputs are {', '.join(map(repr, inputs)) or 'none'}"
     known = (*inputs, *overridable)
@@ -54,7 +57,7 @@ def check_names(
 
 
 def check_outputs(wanted: Iterable[str], outputs: Collection[str]) -> None:
-    """RunError unless every name is one of the outputs."""
+    """RunError unless every name is an output."""
     if unknown := [name for name in wanted if name not in outputs]:
         listed, close = ", ".join(map(repr, outputs)) or "none", closest(unknown[0], outputs)
         raise RunError(
@@ -65,11 +68,11 @@ def check_outputs(wanted: Iterable[str], outputs: Collection[str]) -> None:
 
 def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:
     """
-    What was given for an input, in the element type of the model; RunError if that changes it.
+    Converts an input to the element type of the model; RunError if values would change.
 
-    Floats are rounded to floats of another width, unless a finite number would become infinite.
-    Integers and bools become whatever type has exactly these numbers. A float never becomes an
-    integer, and nothing becomes a bool.
+    Floats round to floats of another width, unless a finite number would become infinite. Integers
+    and bools become any type that represents them exactly. A float never becomes an integer, and
+    nothing becomes a bool.
     """
     array = as_array(name, value)
     if array.dtype == dtype.numpy:
@@ -98,19 +101,19 @@ def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:
 
 
 def all_fitted(given: Mapping[str, object], inputs: Mapping[str, DType]) -> dict[str, Array]:
-    """Arrays for exactly these inputs, in their element types."""
+    """Converts arrays for exactly these inputs to their element types."""
     check_names(given, inputs)
     return {name: fitted(name, given[name], dtype) for name, dtype in inputs.items()}
 
 
 def _home(dtype: DType) -> str:
-    """The module of an element type, as programs spell it."""
+    """The module of an element type, as spelled in programs."""
     module = dtype.numpy.type.__module__
     return "np" if module == np.__name__ else module
 
 
 def _admits(dtype: DType, array: Array) -> bool:
-    """Whether the element type has numbers of that kind: bool < integer < float < complex."""
+    """Whether the conversion is widening: bool < integer < float < complex."""
     try:
         return dtype.name != "bool" and _kind(from_numpy(array.dtype)) <= _kind(dtype)
     except KeyError:  # strings, dates, records
@@ -124,7 +127,7 @@ def _kind(dtype: DType) -> int:
 
 
 def _changed(given: Array, made: Array, dtype: DType) -> Array:
-    """Where numbers were lost."""
+    """A mask of elements that lose information."""
     with np.errstate(all="ignore"):
         if not from_numpy(given.dtype).is_float and given.dtype.kind != "c":
             wrapped: Array = ((made < 0) != (given < 0)) | (cast(made, given.dtype) != given)

@@ -13,28 +13,28 @@ from popgraph.support.errors import IndicesError
 
 NEAREST, ERROR = "nearest", "error"
 CHOICES = (NEAREST, ERROR)
-"""What an index outside means: the nearest one inside, or an end of the run."""
+"""The treatment of an out-of-range index: clamp it (or end the run), or raise."""
 
 
 @dataclass(frozen=True)
 class IndexCheck:
     """
-    The bounds of the indices that an operator gets, and the output of the program that tells.
+    The bounds of an operator's indices, and the program output that reports violations.
 
-    That output holds, for each of the bounds, the largest of `index - low` as an unsigned number:
-    those below `low` are larger than all others.
+    For each bound, the output holds the maximum of `index - low` as an unsigned number, where
+    indices below `low` wrap to large values.
     """
 
     output: str
     what: str
-    """What an index is called: a label, say."""
+    """The kind of index, such as a label."""
     place: str
     """The operator, in the user's words."""
     low: tuple[int, ...]
     last: tuple[int, ...]
 
     def error(self, found: Array) -> IndicesError | None:
-        """What is wrong with the indices of a run; None if nothing is."""
+        """The error for the indices of a run; None if all are in range."""
         if not found.ndim and found.item() <= self.last[0] - self.low[0]:
             return None  # The usual case, in a third of the time.
         for largest, low, last in zip(found.reshape(-1).tolist(), self.low, self.last, strict=True):
@@ -49,13 +49,13 @@ class IndexCheck:
 
 
 def as_signed(number: int, dtype: np.dtype[Any]) -> int:
-    """A whole number as the signed type of that size has it."""
+    """The value of an unsigned number as a signed one of the same width."""
     half = 1 << (8 * dtype.itemsize - 1)
     return (number + half) % (2 * half) - half
 
 
 def raise_errors(checks: Iterable[tuple[IndexCheck, Array]]) -> None:
-    """IndicesError for the first check that a run did not pass."""
+    """Raises IndicesError for the first check that failed."""
     for check, found in checks:
         error = check.error(found)
         if error is not None:

@@ -9,14 +9,14 @@ from weakref import WeakSet
 
 class Lock:
     """
-    A lock that its thread may take again, and that a forked child finds free.
+    A reentrant lock that is free in a forked child.
 
-    Whoever held it there, another thread of the parent, is not in the child to give it back.
+    Its holder, another thread of the parent, does not exist in the child and could not release it.
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """To be taken itself where time matters; a fork puts another one here."""
+        """The raw lock, for time-critical code; a fork replaces it."""
         _ALL.add(self)
 
     def __enter__(self) -> None:
@@ -26,7 +26,7 @@ class Lock:
         self.lock.release()
 
     def forked(self) -> bool:
-        """To be called in a child: whether another thread held the lock; it is free now."""
+        """For a child: whether another thread held the lock, which is released."""
         if self.lock.acquire(blocking=False):
             self.lock.release()
             return False
@@ -35,14 +35,14 @@ class Lock:
 
 
 class ExclusiveSection(Lock):
-    """A lock of something that must be finished before it begins again."""
+    """A lock for a section that must not be re-entered."""
 
     def __init__(self) -> None:
         super().__init__()
         self.busy = False
-        """Whether this thread is in the middle of it: to begin again would spoil it."""
+        """Whether this thread is inside the section."""
         self.interrupted = False
-        """Whether a fork left it unfinished in this process."""
+        """Whether a fork interrupted the section."""
 
     def forked(self) -> bool:
         was_another = super().forked()

@@ -1,4 +1,4 @@
-"""Logs of what the compiler does, by module and level, as PopART's environment variables ask."""
+"""Logs of the compiler by module and level, configured by PopART's environment variables."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LEVELS = {
     "CRITICAL": logging.CRITICAL,
     "OFF": logging.CRITICAL + 10,
 }
-"""What PopART calls the levels; any other word means OFF."""
+"""PopART's names of the levels; any other word means OFF."""
 
 MODULES = (
     "session", "ir", "devicex", "transform", "pattern", "builder", "op", "opx", "ces", "python",
 )  # fmt: skip
-"""The modules that PopART logs by."""
+"""PopART's log modules."""
 
 DEFAULT_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ %n %P.%t %L: %v"
 
@@ -46,12 +46,12 @@ _WORDS = {
 
 
 def level_of(word: str) -> int:
-    """The level of this name."""
+    """The level of a name."""
     return LEVELS.get(word, LEVELS["OFF"])
 
 
 def log_of(module: str) -> logging.Logger:
-    """The log of a module; "all" is what all of them follow that have no level of their own."""
+    """The logger of a module; modules without a level follow "all"."""
     _set_up()
     return _named(module)
 
@@ -62,7 +62,7 @@ def _named(module: str) -> logging.Logger:
 
 @cache
 def _set_up() -> None:
-    """The environment decides where logs go and which levels they start at."""
+    """Configures destination and levels from the environment."""
     root = _named("all")
     handler = _handler(_asked("LOG_DEST", "stderr"))
     handler.setFormatter(Pattern(_asked("LOG_FORMAT", DEFAULT_FORMAT)))
@@ -74,7 +74,7 @@ def _set_up() -> None:
 
 
 def _asked(name: str, default: str) -> str:
-    """A variable of PopART's, or of PopONNX's, as it was called before."""
+    """A variable of PopART, or of PopONNX under its former name."""
     before = os.environ.get(f"POPONNX_{name}", default)
     return os.environ.get(f"POPART_{name}", before)
 
@@ -86,7 +86,7 @@ def _handler(destination: str) -> logging.Handler:
 
 
 class _Standard(logging.StreamHandler[TextIO]):
-    """Writes to what `sys.stderr` or `sys.stdout` is when a line is written."""
+    """Writes to the current `sys.stderr` or `sys.stdout`."""
 
     def __init__(self, name: str) -> None:
         self._stream_name = name
@@ -99,7 +99,7 @@ class _Standard(logging.StreamHandler[TextIO]):
 
 
 def _levels_in(path: Path) -> Mapping[str, str]:
-    """The levels in a file, such as `{"all": "WARN", "popart:session": "DEBUG"}`."""
+    """Reads levels from a file such as `{"all": "WARN", "popart:session": "DEBUG"}`."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def _set_levels(levels: Mapping[str, str]) -> None:
 
 
 class Pattern(logging.Formatter):
-    """Lines of a pattern in spdlog's language, in universal time; its colours are left out."""
+    """Formats lines by a spdlog pattern, in UTC, without colours."""
 
     def __init__(self, pattern: str) -> None:
         super().__init__()
@@ -144,5 +144,5 @@ class Pattern(logging.Formatter):
         return known[flag] if flag in known else self._time(flag, record)
 
     def _time(self, flag: str, record: logging.LogRecord) -> str:
-        """A part of date or time; a flag that nobody knows stays as it is."""
+        """A date or time field; unknown flags stay as they are."""
         return time.strftime(f"%{flag}", time.gmtime(record.created))

@@ -9,15 +9,15 @@ Given = TypeVar("Given")
 Found = TypeVar("Found")
 
 MOST = 1 << 12
-"""Objects that a function remembers."""
+"""Maximum number of cached objects per function."""
 
 
 def by_identity(function: Callable[[Given], Found]) -> Callable[[Given], Found]:
     """
-    The same function, called once per object.
+    Caches a function by object identity.
 
-    A table by equality would hash the object at every call: the type of a vector takes ten Python
-    calls for that, more than the function itself. Most attributes are met again as the same object.
+    A cache by equality would hash the object at each call: ten Python calls for a vector type, more
+    than the function itself. Most attributes recur as the same object.
     """
     known: dict[int, tuple[Found, Given]] = {}
 
@@ -26,7 +26,7 @@ def by_identity(function: Callable[[Given], Found]) -> Callable[[Given], Found]:
         if met is None:
             if len(known) >= MOST:
                 known.clear()
-            # An object that is kept keeps its identity.
+            # A cached object is kept alive, so its id stays unique.
             met = known[id(given)] = function(given), given
         return met[0]
 

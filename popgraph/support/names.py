@@ -1,4 +1,4 @@
-"""Names: the closest known one to a misspelt one, tables of aliases, spelling in IR text."""
+"""Names: closest match of a misspelt one, aliases, and spelling in IR text."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def closest(name: str, known: Iterable[str], least: float = 0.6) -> str:
     """
-    The known name that looks most like this one; empty when none does.
+    The closest known name, ignoring case; "" if none is similar.
 
-    Case is no difference, so a name that differs in nothing else wins. `least` is how alike two
-    names must be, from 0 to 1.
+    `least` is the required similarity, from 0 to 1.
     """
     folded: dict[str, str] = {}
     for one in known:
@@ -28,7 +27,7 @@ def closest(name: str, known: Iterable[str], least: float = 0.6) -> str:
 
 
 def hint(name: str) -> str | None:
-    """An IR name as close to the name as IR text allows."""
+    """The closest valid IR name."""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
     if not plain:
         return None
@@ -42,28 +41,28 @@ def plain(name: str) -> str:
 
 class Names:
     """
-    The names of one kind of thing, such as losses, and other spellings of them.
+    The names of one kind of object, such as losses, with aliases.
 
-    Case, underscores and hyphens make no difference.
+    Case, underscores and hyphens are ignored.
     """
 
     def __init__(self, kind: str, aliases: Mapping[str, str], plural: str = "") -> None:
-        """`aliases` has the other spellings of each name, separated by blanks."""
+        """`aliases` maps each name to its aliases, separated by blanks."""
         self.kind, self.plural = kind, plural or f"{kind}s"
         self.names = tuple(aliases)
         self._spelled = {one: name for name in aliases for one in (name, *aliases[name].split())}
         self._meant = {plain(one): name for one, name in self._spelled.items()}
 
     def find(self, given: str) -> str | None:
-        """The name of a spelling; None if it is unknown."""
+        """The canonical name; None if it is unknown."""
         return self._meant.get(plain(given))
 
     def aliases(self, name: str) -> tuple[str, ...]:
-        """The other spellings of a name."""
+        """The aliases of a name."""
         return tuple(one for one, meant in self._spelled.items() if meant == name != one)
 
     def closest(self, given: str) -> str:
-        """The spelling that looks most like this one; empty when none does."""
+        """The closest name or alias; "" if none is similar."""
         return closest(given, self._spelled)
 
     def hint(self, given: str) -> str:
@@ -73,16 +72,16 @@ class Names:
 
     @property
     def listed(self) -> str:
-        """All names, as a hint has them."""
+        """All names, as part of a hint."""
         return f"the {self.plural} are {', '.join(self.names)}"
 
     def unknown(self, given: str) -> tuple[str, str]:
-        """The error and the hint for a name that `find` does not know."""
+        """The error and the hint for an unknown name."""
         return f"there is no {self.kind} {given!r}", self.hint(given)
 
 
 def names_arguments(function: _Function) -> _Function:
-    """Errors for unknown names of arguments list the names that the function has."""
+    """Makes errors for unknown keyword arguments list the valid ones."""
     taken = signature(function)
 
     @wraps(function)
@@ -94,7 +93,7 @@ def names_arguments(function: _Function) -> _Function:
 
 
 def check_keywords(function: Callable[..., Any], taken: Signature, named: Iterable[str]) -> None:
-    """ArgumentError unless a function of this signature has arguments of these names."""
+    """ArgumentError unless all keywords are parameters of the function."""
     kinds = {parameter.kind for parameter in taken.parameters.values()}
     unknown = [name for name in named if name not in taken.parameters]
     if not unknown or Parameter.VAR_KEYWORD in kinds:

@@ -1,4 +1,4 @@
-"""The depth of nesting of a text, found without recursion."""
+"""The nesting depth of a text, computed without recursion."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _TOKENS = re.compile(
 
 def deepest(text: str) -> tuple[int, int]:
     """
-    The deepest level of an IR text, and the line where it begins.
+    The maximum nesting depth of an IR text, and its line.
 
-    A bracket is one level, and so is each operator of a sum or product: what follows it stands
-    beside a tree of all before it.
+    Each bracket adds a level, and so does each operator of a sum or product, as the parser nests
+    them to the left.
     """
     level = most = place = 0
     opened = [0]

@@ -1,4 +1,4 @@
-"""When something that is done again and again is due."""
+"""Rate limiting of a repeated action."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass
 class Pace:
-    """Not more often than every so many seconds, and never for more than a share of the time."""
+    """At most once per `seconds`, and at most a fraction `share` of the time."""
 
     seconds: float
     share: float = 0.05
@@ -21,7 +21,7 @@ class Pace:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Around what was due: the longer it takes, the later it is due again."""
+        """Runs the action; the longer it takes, the later it is due again."""
         began = time.monotonic()
         yield
         ended = time.monotonic()

@@ -1,4 +1,4 @@
-"""Functions whose modules are imported when they are first called."""
+"""Functions whose modules are imported on the first call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Page:
-    """Takes the place of a function until its module, in a room above, is imported."""
+    """A stub for a function of a higher layer, which imports its module when called."""
 
     def __init__(self, module: str) -> None:
         self.page = module

@@ -1,4 +1,4 @@
-"""Progress of what takes long: reported to listeners, or else in a line on a terminal."""
+"""Progress of long operations: reported to listeners, or else on a terminal."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from typing import TypeAlias
 from popgraph.support.locks import Lock
 
 Listener: TypeAlias = Callable[[str], None]
-"""Hears what begins, in a few words, and nothing when that has ended."""
+"""Receives a short description of what starts, and "" when it ends."""
 
 
 def is_terminal() -> bool:
-    """Whether a person is looking (NO_COLOR is respected by whoever asks rich for colours)."""
+    """Whether stderr is an interactive terminal; callers of rich respect NO_COLOR."""
     stream = sys.stderr
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class CompilingLine:
     """
-    A line on a terminal that says what is being compiled, once that takes a while.
+    A terminal line that shows what is being compiled, after a delay.
 
-    A thread writes it, because a C compiler may say nothing for a minute. Only the main thread
-    is listened to: what is compiled in the background keeps nobody waiting.
+    A thread writes it, since a C compiler may be silent for a minute. Only the main thread reports:
+    background compilation keeps nobody waiting.
     """
 
     DELAY = 2.0
-    """Seconds of compilation before which nothing is shown, and of idleness that end one."""
+    """Seconds of compilation before the line appears, and of idleness that end it."""
     AGAIN = 1.0
-    """Seconds after which the line says how long it has taken so far."""
+    """Seconds between updates of the elapsed time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._text = ""
         self._began = self._ended = 0.0
         self._spent = 0.0
-        """Seconds of what has ended of this compilation."""
+        """Seconds of the finished parts of this compilation."""
         self._shown = False
         self._timer: threading.Timer | None = None
 
@@ -59,7 +59,7 @@ class CompilingLine:
                 self._shown = False
 
     def _show_when_due(self) -> None:
-        """Writes the line, now or in a while; a thread writes it again."""
+        """Writes the line now or after the delay; a thread updates it."""
         spent = self._spent + time.monotonic() - self._began
         if spent >= self.DELAY:
             _write(f"\r\x1b[Kcompiling, {spent:.0f} s: {self._text}")
@@ -90,7 +90,7 @@ _silenced = 0
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Has the listener hear of all that is compiled meanwhile, instead of a person."""
+    """Redirects progress inside the block to a listener."""
     _listeners.append(listener)
     try:
         yield
@@ -100,7 +100,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Has nobody hear of what is compiled meanwhile."""
+    """Suppresses progress inside the block."""
     global _silenced
     before = list(_listeners)
     _listeners.clear()
@@ -113,7 +113,7 @@ def silence() -> Iterator[None]:
 
 
 def tell(text: str) -> None:
-    """Says what is being done now; an empty text: it is done."""
+    """Reports the current action; "" reports its end."""
     for listener in _listeners:
         listener(text)
     if not _listeners and not _silenced and _keeps_somebody_waiting() and is_terminal():
@@ -122,7 +122,7 @@ def tell(text: str) -> None:
 
 @contextmanager
 def telling(text: str) -> Iterator[None]:
-    """Says what is being done, and when it is done."""
+    """Reports an action, and its end after the block."""
     tell(text)
     try:
         yield
@@ -131,6 +131,9 @@ def telling(text: str) -> Iterator[None]:
 
 
 def _keeps_somebody_waiting() -> bool:
-    """Whether this is the main thread; forked children build in the background."""
+    """
+    Whether this is the main thread of the original process; forked children build in the
+    background.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and os.getpid() == _process

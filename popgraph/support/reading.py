@@ -1,4 +1,4 @@
-"""Reads untrusted files, with every failure as one error."""
+"""Reads untrusted files; every failure becomes one kind of error."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from popgraph.support.files import State, state_of
 from popgraph.support.names import closest
 
 MOST_OF_A_PIPE = 1 << 31
-"""Bytes that are read of what has no size: protobuf holds no larger message."""
+"""Maximum size of a stream without known size, as protobuf has no larger messages."""
 
 MOST_NAMES = 1000
-"""Names of a folder that are looked at for the closest one."""
+"""Maximum number of file names to compare with a misspelt one."""
 
 
 class Unreadable(Exception):
-    """What is wrong with a file, in one sentence; a failure of whatever was to read it."""
+    """A file that cannot be read, with the reason in one sentence."""
 
 
 class Missing(Unreadable):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 class Outside(Unreadable):
-    """A name that leads out of the folder in which it was to stand."""
+    """The path leads out of the folder to which it is confined."""
 
 
 def no_such(path: Path) -> str:
-    """That there is no such file, or folder, and which name in it is the closest."""
+    """The message for a missing file or folder, with the closest existing name."""
     folder = path.parent
     if not folder.is_dir():
         return f"there is no folder {str(folder)!r}"
@@ -42,7 +42,7 @@ def no_such(path: Path) -> str:
 
 
 def similar(path: Path) -> Path | None:
-    """The file beside this path whose name is the closest to it, or has another ending only."""
+    """The file in the same folder with the closest name, or with another suffix."""
     try:
         names = sorted(one.name for one in islice(path.parent.iterdir(), MOST_NAMES))
     except OSError:
@@ -55,9 +55,9 @@ def similar(path: Path) -> Path | None:
 @contextmanager
 def reading(otherwise: str = "it is damaged") -> Iterator[None]:
     """
-    Every failure inside becomes `Unreadable`: what the system says, or `otherwise`.
+    Turns every failure in the block into `Unreadable`, with the system's reason or `otherwise`.
 
-    Decoders (of zip archives, NumPy's headers, JSON) fail in more ways than they say.
+    Decoders (of zip archives, NumPy's headers, JSON) fail in more ways than they document.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def reading(otherwise: str = "it is damaged") -> Iterator[None]:
 
 
 def beside(folder: Path, name: str) -> Path:
-    """The path of a file in a folder or below it, as it is named; `Unreadable` if it is none."""
+    """The path of a file in or below a folder; `Unreadable` if it leads outside."""
     with reading("its name leads nowhere"):
         home = folder.resolve()
         path = home / name  # As it is named: a link may lead elsewhere one day.
@@ -89,7 +89,7 @@ def beside(folder: Path, name: str) -> Path:
 
 
 def opened(path: Path) -> tuple[BinaryIO, State]:
-    """A file to be read from its beginning, and its state before that; no folder, no device."""
+    """(file, state before opening); folders and devices are refused."""
     with reading():
         state = state_of(path)
         kind = path.stat().st_mode
@@ -101,7 +101,7 @@ def opened(path: Path) -> tuple[BinaryIO, State]:
 
 
 def rest_of(file: BinaryIO) -> bytes:
-    """What is left of a file, a pipe for example, that does not say how much there is."""
+    """The rest of a stream of unknown size, such as a pipe."""
     with reading():
         content = file.read(MOST_OF_A_PIPE + 1)
     if len(content) > MOST_OF_A_PIPE:
@@ -110,7 +110,7 @@ def rest_of(file: BinaryIO) -> bytes:
 
 
 def part_of(path: Path, offset: int, length: int) -> bytes:
-    """Some bytes of a file."""
+    """Reads a byte range of a file."""
     file, _ = opened(path)
     with reading(), file:
         file.seek(offset)
@@ -121,7 +121,7 @@ def part_of(path: Path, offset: int, length: int) -> bytes:
 
 
 def size_of(path: Path) -> int:
-    """The size of a plain file."""
+    """The size of a regular file."""
     with reading():
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):

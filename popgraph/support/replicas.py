@@ -1,16 +1,16 @@
-"""Groups of replicas: which of them stand together."""
+"""Groups of replicas with a common value or collective."""
 
 from __future__ import annotations
 
 ALL, CONSECUTIVE, ORTHOGONAL, UNGROUPED = range(4)
-"""The kinds of groups, as PopART numbers them."""
+"""PopART's values of `CommGroupType`."""
 
 Grouping = tuple[int, int]
-"""How far apart the members of a group are, and how many there are."""
+"""(stride, size) of a group."""
 
 
 def grouping(kind: int, size: int, replicas: int) -> Grouping:
-    """All replicas, neighbours, replicas as far apart as possible, or each on its own."""
+    """(stride, size) of groups of all replicas, consecutive ones, orthogonal ones, or one each."""
     if kind == ALL:
         return 1, replicas
     if kind == CONSECUTIVE:
@@ -21,7 +21,7 @@ def grouping(kind: int, size: int, replicas: int) -> Grouping:
 
 
 def grouped(replicas: int, stride: int, size: int) -> list[list[int]]:
-    """The replicas of each group; stride times size divides their number."""
+    """The replicas of each group; `stride * size` divides their number."""
     span = stride * size
     starts = [base + at for base in range(0, replicas, span) for at in range(stride)]
     return [list(range(start, start + span, stride)) for start in starts]

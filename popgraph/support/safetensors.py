@@ -1,4 +1,4 @@
-"""Reads and writes files of arrays: safetensors, and parts of raw files."""
+"""Reads and writes array files: safetensors, and byte ranges of raw files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMES = {
     "f8e5m2": "F8_E5M2",
     "c64": "C64",
 }
-"""What the safetensors format calls our element types; others are kept as their bytes."""
+"""{element type: name in safetensors}; other types are stored as bytes."""
 _OURS = {theirs: ours for ours, theirs in _NAMES.items()}
 _BYTES = "U8"
 _HEAD = struct.Struct("<Q")
@@ -47,9 +47,9 @@ _ALIGNMENT = 64
 
 def read_key(path: Path, key: str, check: Check | None = None) -> Array:
     """
-    The array of that key in a .safetensors or .npz file; `KeyError` if there is none.
+    The array of a key in a .safetensors or .npz file; `KeyError` if it is absent.
 
-    `check` sees its type before anything is decompressed; a .safetensors file is only mapped.
+    `check` sees its type before decompression; a .safetensors file is memory-mapped.
     """
     if path.suffix == ".safetensors":
         return _from_safetensors(path, key)
@@ -57,7 +57,7 @@ def read_key(path: Path, key: str, check: Check | None = None) -> Array:
 
 
 def read_part(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Array:
-    """The elements that stand in a file from a place on, as ONNX keeps external data."""
+    """Reads elements at an offset of a file, such as ONNX external data."""
     size = size_of(path)
     wanted = prod(shape) * dtype.itemsize
     if not 0 <= offset <= size - wanted:
@@ -91,7 +91,7 @@ def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """What stands in a file, and where its arrays begin."""
+    """The header of a file, and the offset of its arrays."""
     (size,) = _HEAD.unpack(part_of(path, 0, _HEAD.size))
     if size > min(_MOST_HEADER, size_of(path)):
         raise Unreadable("it is no .safetensors file")
@@ -103,7 +103,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def read_all(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """All arrays of a .safetensors file, and what it tells besides."""
+    """All arrays of a .safetensors file, and its metadata."""
     header, start = _header(path)
     told = header.pop(_METADATA, {})
     if not isinstance(told, dict):
@@ -116,9 +116,9 @@ def safetensors(
     arrays: Mapping[str, Array], told: Mapping[str, str] | None = None
 ) -> Iterator[bytes | memoryview]:
     """
-    A file with all arrays, piece by piece, and with what is told of them.
+    The content of a file with arrays and metadata, in chunks.
 
-    The larger elements come first, so that all are aligned.
+    Arrays are in order of decreasing element size, so all are aligned.
     """
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
     header: dict[str, Any] = {_METADATA: dict(told)} if told else {}
@@ -142,10 +142,10 @@ def safetensors(
 
 def as_type(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:
     """
-    The array as one of this type and shape; None if it is no such array.
+    The array as this type and shape; None if it does not match.
 
-    Element types for which a file has no name stand there as bytes, along a last axis, or in
-    .npz as nameless elements of that size.
+    Types without a name in the format are stored as bytes along an extra last axis, or in .npz as
+    void elements of the same size.
     """
     if not is_type(array.dtype, array.shape, dtype, shape):
         return None
@@ -157,7 +157,7 @@ def as_type(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array
 def is_type(
     found: np.dtype[Any], held: tuple[int, ...], dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> bool:
-    """Whether `as_type` takes an array that has the element type `found` and the shape `held`."""
+    """Whether `as_type` accepts an array with element type `found` and shape `held`."""
     if found == np.uint8 != dtype:
         return held == (*shape, dtype.itemsize)
     is_nameless = found.kind == "V" and found.itemsize == dtype.itemsize

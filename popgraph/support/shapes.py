@@ -21,7 +21,9 @@ __all__ = [
 ]
 
 KNOWN_ELEMENTS = 256
-"""Up to this size values are followed while a model is read: shapes, axes, pads, sizes, scales."""
+"""
+Maximum number of elements of values that are folded during import: shapes, axes, pads, scales.
+"""
 
 
 def text(shape: Sequence[int | str]) -> str:
@@ -30,7 +32,7 @@ def text(shape: Sequence[int | str]) -> str:
 
 
 def broadcast(*shapes: Sequence[int]) -> Shape:
-    """The shape that NumPy's rule gives, or an error that names the shapes."""
+    """The NumPy broadcast of shapes; an error names the shapes."""
     rank = max((len(shape) for shape in shapes), default=0)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     result = []
@@ -54,7 +56,7 @@ def reduced(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> Shape:
 
 
 def beside_data(indices: Shape, rank: int, axis: int, grouped: bool) -> Shape:
-    """The shape of PopART's indices with as many axes as data: a vector's own is `axis`."""
+    """The shape of PopART's indices, expanded to the rank of the data; a vector indexes `axis`."""
     first = int(grouped)
     if len(indices) - first == 1:
         indices = (*indices[:first], *[1] * (axis - first), *indices[first:])
@@ -62,14 +64,14 @@ def beside_data(indices: Shape, rank: int, axis: int, grouped: bool) -> Shape:
 
 
 def window_output(size: int, kernel: int, stride: int, dilation: int, low: int, high: int) -> int:
-    """How many windows fit along one axis (floor)."""
+    """The number of windows along an axis (floor)."""
     return (size + low + high - (dilation * (kernel - 1) + 1)) // stride + 1
 
 
 def unpooled(
     space: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
 ) -> Shape:
-    """The least spatial shape in which windows have just so many places; no strides are ones."""
+    """The smallest spatial shape with these numbers of windows; strides default to 1."""
     steps, around = strides or [1] * len(space), pads or [0] * (2 * len(space))
     rows = zip(space, kernel, steps, around, around[len(space) :], strict=False)
     return tuple((size - 1) * step + width - low - high for size, width, step, low, high in rows)

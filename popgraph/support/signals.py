@@ -1,4 +1,4 @@
-"""Ctrl-C where an exception would be lost."""
+"""Ctrl-C in code where an exception would be lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process as the system does it, not by an exception."""
+    """Makes Ctrl-C terminate the process by the signal, not by an exception."""
     before = signal.getsignal(signal.SIGINT)
     ours = before is signal.default_int_handler
     if not ours or threading.current_thread() is not threading.main_thread():

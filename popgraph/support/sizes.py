@@ -1,4 +1,4 @@
-"""Sizes of a call: dimensions that a program leaves open, up to a bound."""
+"""Sizes set by a call: symbolic dimensions of a program, with an upper bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.support.shapes import Shape
 
 @dataclass(frozen=True)
 class Place:
-    """An axis of an input or output that is `factor` times a size."""
+    """An axis of an input or output whose extent is `factor` times a size."""
 
     tensor: str
     axis: int
@@ -21,7 +21,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Size:
-    """A size that comes with a call, `least` to `bound`; the program has an input of this name."""
+    """A size in [least, bound] that a call sets; the program has an input of this name."""
 
     name: str
     bound: int
@@ -31,7 +31,7 @@ class Size:
 
     @staticmethod
     def of_row(row: Mapping[str, Any]) -> Size:
-        """The size of which `asdict` made this, perhaps by way of JSON."""
+        """The size of a row that `asdict` created."""
         places = {part: tuple(Place(**one) for one in row[part]) for part in ("inputs", "outputs")}
         return Size(row["name"], row["bound"], **places, least=row["least"])
 
@@ -40,7 +40,7 @@ class Size:
 
 
 def named(tensor: str, shape: Sequence[int], sizes: Iterable[Size]) -> tuple[int | str, ...]:
-    """The shape of an input, with the names of sizes where it has them: `(N, 8)`."""
+    """The shape of an input with names in place of sizes: `(N, 8)`."""
     found: list[int | str] = [*shape]
     for size in sizes:
         for place in size.inputs:
@@ -53,7 +53,7 @@ def named(tensor: str, shape: Sequence[int], sizes: Iterable[Size]) -> tuple[int
 def with_sizes(
     shapes: Mapping[str, Shape], sizes: Sequence[Size], numbers: Mapping[str, int]
 ) -> dict[str, Shape]:
-    """The shapes of inputs, with these numbers where they have sizes."""
+    """The shapes of inputs for these values of the sizes."""
     found = {name: list(shape) for name, shape in shapes.items()}
     for size in sizes:
         for place in size.inputs:
@@ -62,7 +62,7 @@ def with_sizes(
 
 
 def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, int] | None:
-    """The sizes that inputs of these shapes bring; None if they bring none that fit."""
+    """The sizes of inputs with these shapes; None if they are inconsistent."""
     found = dict[str, int]()
     for size in sizes:
         for place in size.inputs:
@@ -74,7 +74,7 @@ def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, in
 
 
 def fronts(arrays: Mapping[str, Array], places: Iterable[Place], number: int) -> dict[str, Array]:
-    """The arrays up to the end of a size that is this number, at the places that have it."""
+    """The leading slices of arrays for this value of a size."""
     found = dict(arrays)
     for place in places:
         end = slice(0, number * place.factor)

@@ -1,4 +1,4 @@
-"""Settings as the user writes them: keyword arguments in Python, options of the command."""
+"""Settings in the user's syntax: keyword arguments in Python, options on the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AS_OPTIONS = ContextVar("as_options", default=False)
 
 @contextmanager
 def as_options() -> Iterator[None]:
-    """Within it, the command is in use: hints name its options."""
+    """Makes hints in the block name command-line options."""
     token = _AS_OPTIONS.set(True)
     try:
         yield

@@ -10,25 +10,25 @@ from popgraph.support.errors import RunError
 
 AUTO = "auto"
 RECOMPUTED = {"none": "", "checkpoints": "standard", "norms": "norms"}
-"""The names of recomputation modes, and what `Options.recompute` calls them."""
+"""{name of a recomputation mode: value of `Options.recompute`}."""
 
 
 @dataclass(frozen=True)
 class StepOption:
-    """An option, its values and what it does."""
+    """An option, its valid values and its effect."""
 
     name: str
     default: object
     wanted: str
-    """What a value must be, as messages say it."""
+    """The requirement on a value, for messages."""
     fits: Callable[[object], bool]
     example: str
-    """A value and its effect."""
+    """An example value and its effect."""
     help: str
     metavar: str = ""
 
     def checked(self, value: object, where: str = "") -> object:
-        """The value; RunError if it is none."""
+        """The value; RunError if it is invalid."""
         if not self.fits(value):
             raise RunError(
                 f"{self.name} is {self.wanted}, not {value!r}",

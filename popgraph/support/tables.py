@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns under each other; the last one is as long as it likes."""
+    """Aligned columns; the last one is not padded."""
     if not rows:
         return ""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
@@ -19,11 +19,11 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """A line of a table in Markdown."""
+    """A row of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], align: str = "") -> str:
-    """A table in Markdown; `align` has an `r` for each column of numbers."""
+    """A Markdown table; an `r` in `align` marks a right-aligned column."""
     marks = ["---:" if mark == "r" else "---" for mark in align.ljust(len(columns))]
     return "\n".join(map(markdown_row, [columns, marks, *rows]))

@@ -1,4 +1,4 @@
-"""Reads text files, with a parse error when they cannot be read."""
+"""Reads text files; failures are parse errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from popgraph.support.reading import Unreadable, reading
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; a ParseError says why it cannot be read."""
+    """The text of a file; ParseError if it cannot be read."""
     try:
         with reading("this is no UTF-8 text"):
             return path.read_text("utf-8")

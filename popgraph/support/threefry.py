@@ -1,4 +1,4 @@
-"""Threefry: random words that are a function of a key and of a counter alone."""
+"""Threefry: a counter-based random number generator."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORD = np.uint64(32)
 
 def threefry(key: Array, counter: Array) -> Array:
     """
-    Threefry-2x32 with 20 rounds: for each key, a permutation of all counters that looks random.
+    Threefry-2x32 with 20 rounds: for each key, a pseudorandom permutation of all counters.
 
-    A number of 64 bits stands for its two words, the low one first. Salmon, Moraes, Dror, Shaw:
-    "Parallel random numbers: as easy as 1, 2, 3", 2011.
+    A 64-bit number is a pair of words, the low one first. Salmon, Moraes, Dror, Shaw: "Parallel
+    random numbers: as easy as 1, 2, 3", 2011.
     """
     with np.errstate(over="ignore"):
         left, right = _mixed(_words(key), _words(counter))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 SHARED = "POPGRAPH_SHARED_CACHE"
-"""When it is 1, what belongs to root is believed, too: a cache that an administrator filled."""
+"""Set to 1 to also trust files of root, such as a cache filled by an administrator."""
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _trusted: set[Path] = set()
@@ -17,11 +17,11 @@ _warned: set[str] = set()
 
 
 class UntrustedError(PermissionError):
-    """A file is there that somebody else can have written."""
+    """Another user may have written the file."""
 
 
 def objection(found: os.stat_result) -> str:
-    """Why a file or folder of a cache is not to be believed; empty when it is."""
+    """The reason to distrust a cache file or folder; "" if it is trusted."""
     owners = {os.geteuid(), 0} if os.environ.get(SHARED) == "1" else {os.geteuid()}
     if found.st_uid not in owners:
         return f"it belongs to user {found.st_uid}"
@@ -29,7 +29,7 @@ def objection(found: os.stat_result) -> str:
 
 
 def objection_to_folder(folder: Path) -> str:
-    """Why what lies in a folder is not to be believed: it, or one above it, is another's."""
+    """The reason to distrust a folder, which may be one of its parents; "" if it is trusted."""
     if folder in _trusted:
         return ""
     problem = _may_be_changed(folder)
@@ -41,7 +41,9 @@ def objection_to_folder(folder: Path) -> str:
 
 
 def _may_be_changed(folder: Path) -> str:
-    """Who else can put other files, or another folder, in the place of what this one holds."""
+    """
+    The reason why another user could replace the files of a folder, or the folder; "" if none can.
+    """
     found = folder.stat()
     if found.st_uid not in {os.geteuid(), 0, os.stat("/").st_uid}:
         return f"{folder} belongs to user {found.st_uid}"
@@ -51,7 +53,7 @@ def _may_be_changed(folder: Path) -> str:
 
 
 def open_trusted(path: Path) -> IO[bytes]:
-    """A file of a cache, open; OSError when it is not there, or not to be believed."""
+    """Opens a cache file; OSError if it is absent or not trusted."""
     file = path.open("rb")
     problem = objection(os.fstat(file.fileno())) or objection_to_folder(path.parent)
     if not problem:
@@ -62,20 +64,20 @@ def open_trusted(path: Path) -> IO[bytes]:
 
 
 def warn_once(text: str) -> None:
-    """Says something to whoever runs the process, the first time that it is to be said."""
+    """Warns once per process."""
     if text not in _warned:
         _warned.add(text)
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def forget() -> None:
-    """Folders are looked at anew, and warnings are given again, as in a new process."""
+    """Clears all recorded results and warnings, as in a new process."""
     _trusted.clear()
     _warned.clear()
 
 
 def make_private(folder: Path) -> None:
-    """Makes a folder, and those above it that are missing, for this user alone."""
+    """Creates a folder and its missing parents with access for this user only."""
     if not folder.is_dir():
         make_private(folder.parent)
         folder.mkdir(stat.S_IRWXU, exist_ok=True)

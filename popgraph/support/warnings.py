@@ -1,4 +1,4 @@
-"""The warning classes: what a user should know of a model that runs."""
+"""Warning classes about models that run."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ class PopgraphWarning(UserWarning):
 
 
 class ManyProgramsWarning(PopgraphWarning):
-    """Inputs have brought so many values or sizes that compiling takes the time."""
+    """Inputs have had so many values or sizes that compilation dominates."""
 
 
 class UntrainedWeightsWarning(PopgraphWarning):
-    """Weights are to be trained, and stay what they are: no gradient reaches them."""
+    """Weights selected for training receive no gradient."""
 
 
 class DoubtfulTrainingWarning(PopgraphWarning):
-    """A training goes on that can hardly learn what it is meant to learn."""
+    """Training continues, but can hardly learn the task."""
 
 
 class UntunedProgramWarning(PopgraphWarning):
-    """A quick program goes on, since no tuned one could be built in the background."""
+    """The quick program continues, since the tuned one failed to build in the background."""
 
 
 class NoCacheWarning(PopgraphWarning):
-    """A language model runs without its cache, since the results would not be the same with it."""
+    """A language model runs without its KV cache, since results would differ with it."""
 
 
 KINDS = {kind.__name__: kind for kind in PopgraphWarning.__subclasses__()}
-"""By the names by which files know them."""
+"""{name in files: class}."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning of a model, which is given again whenever its program starts."""
+    """A warning of a model, repeated whenever its program starts."""
 
     kind: type[PopgraphWarning]
     text: str
 
     def give(self) -> None:
-        """Warns."""
+        """Emits the warning."""
         warnings.warn(self.text, self.kind, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Atomic file writes: whole or not at all, one file or several."""
+"""Atomic file writes of one file or several."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from zlib import crc32
 from popgraph.support.errors import WriteError
 
 Parts: TypeAlias = Iterable[bytes | memoryview]
-"""What stands in a file, piece by piece."""
+"""The content of a file, in chunks."""
 
 OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")
-"""Names of files that a process has open: nothing can take the place of these."""
+"""Paths of open files, which cannot be replaced."""
 
 A_DAY = 24 * 60 * 60
-"""Seconds without a change after which no other machine is still writing a part."""
+"""Seconds without a change after which no other machine is still writing a partial file."""
 
 
 def write_file(path: str | Path, parts: Parts) -> None:
     """
-    Writes a file that a user asked for; a WriteError says why it could not be written.
+    Writes a file that a user requested; WriteError if it fails.
 
-    What stood there is there until the new content is on the disk, and stays if anything goes
-    wrong. The file keeps its mode, and a link to it stays a link. What is no plain file (a pipe, a
-    terminal) is written to as it is.
+    The old content stays until the new one is on the disk, and stays if anything fails. The file
+    keeps its mode, and links remain links. Pipes, terminals and other special files are written in
+    place.
     """
     write_files([(Path(path), parts)])
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a text that a user asked for, as `write_file` does."""
+    """Writes a text by `write_file`."""
     write_file(path, [text.encode()])
 
 
 def write_files(files: Sequence[tuple[Path, Parts]]) -> None:
-    """Writes files that belong together: none takes its place before all are on the disk."""
+    """Writes several files; none is replaced before all are on the disk."""
     with _staged(files) as staged:
         for (path, _), one in zip(files, staged, strict=True):
             with _told(path):
@@ -55,9 +55,9 @@ def write_pair(
     path: Path, naming: Callable[[str], Parts], beside: Path, parts: Callable[[], Parts]
 ) -> None:
     """
-    Writes a file that names another one beside it; whenever we are stopped, the two fit together.
+    Writes a file that refers to another file next to it; the pair is consistent at any moment.
 
-    Where both were there, the first names a copy of the second until that has taken its place.
+    If both exist, the first refers to a copy of the second until that one is replaced.
     """
     if not (path.exists() and beside.exists()):
         write_files([(beside, parts()), (path, naming(beside.name))])
@@ -72,7 +72,7 @@ def write_pair(
 
 
 def append_to(path: Path, content: bytes) -> None:
-    """Adds data to the end of a file that may be too large to write anew; all of them, or none."""
+    """Appends data to a file that may be too large to rewrite; all of it or nothing."""
     with _told(path), open(path, "ab") as file:
         size = file.tell()
         try:
@@ -85,9 +85,9 @@ def append_to(path: Path, content: bytes) -> None:
 
 def put(path: Path, parts: Parts, *, mode: int = 0o666, durable: bool = False) -> None:
     """
-    A file of our own that others see when it is complete; OSError when it cannot be.
+    Writes an internal file atomically; OSError if it fails.
 
-    Unless it is to be `durable`, nobody waits for the disk: a loss of power may take it.
+    Unless `durable`, the data are not synced to the disk, so a power loss may lose them.
     """
     staged = stage(path, parts, durable=durable, mode=mode)
     try:
@@ -115,7 +115,7 @@ def _told(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _staged(files: Sequence[tuple[Path, Parts]]) -> Iterator[list[Staged]]:
-    """The contents on the disk, beside the files that they become."""
+    """Writes the contents to temporary files next to their targets."""
     staged: list[Staged] = []
     try:
         for path, parts in files:
@@ -128,7 +128,7 @@ def _staged(files: Sequence[tuple[Path, Parts]]) -> Iterator[list[Staged]]:
 
 
 def _copy(staged: Staged, path: Path, parts: Callable[[], Parts]) -> None:
-    """The content of a staged file under another name; it is one file where that can be."""
+    """Copies a staged file to another name, by a hard link if possible."""
     try:
         os.link(staged.part or staged.place, path)
         _sync_folder(path.parent)
@@ -138,15 +138,15 @@ def _copy(staged: Staged, path: Path, parts: Callable[[], Parts]) -> None:
 
 @dataclass
 class Staged:
-    """Content on its way to a file."""
+    """Content that waits to replace a file."""
 
     place: Path
-    """The file that it becomes, links followed."""
+    """The target file, with links resolved."""
     part: Path | None
-    """The file beside that one where it waits; none if it has already arrived."""
+    """The temporary file next to the target; None once it is in place."""
     durable: bool
     lock: int = -1
-    """A descriptor that is locked while the part has an owner: see `remove_orphans`."""
+    """A locked descriptor while the temporary file has an owner: see `remove_orphans`."""
 
     def commit(self) -> None:
         if self.part is None:
@@ -157,7 +157,7 @@ class Staged:
             _sync_folder(self.place.parent)
 
     def drop(self) -> None:
-        """Removes what has not arrived."""
+        """Removes the temporary file, if it is not in place."""
         if self.part is not None:
             with suppress(OSError):
                 self.part.unlink()
@@ -169,7 +169,7 @@ class Staged:
 
 
 def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -> Staged:
-    """Writes content beside its file, or into what can only be written in place."""
+    """Writes content to a temporary file, or directly into a special file."""
     if "\0" in str(path):
         raise OSError(EINVAL, "a name has no NUL in it", str(path))
     if is_written_in_place(path):
@@ -185,7 +185,7 @@ def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -
     if mode is None:
         mode = 0o666 if before is None else 0o600
     part, descriptor = _new_part(place, mode)
-    # The lock belongs to the open file, whichever descriptor of it is the last to be closed.
+    # The lock belongs to the open file description, until its last descriptor is closed.
     staged = Staged(place, part, durable, os.dup(descriptor))
     try:
         with open(descriptor, "wb") as file:
@@ -202,7 +202,7 @@ def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -
 
 
 def _new_part(place: Path, mode: int) -> tuple[Path, int]:
-    """A new file beside another one, open and locked."""
+    """Creates a locked temporary file next to another file."""
     while True:
         part = place.with_name(f".{_key(place)}.{_kernel()}.{os.urandom(8).hex()}.part")
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -215,13 +215,15 @@ def _new_part(place: Path, mode: int) -> tuple[Path, int]:
 
 
 def _key(place: Path) -> str:
-    """The parts of a file share this; its own name could leave no room for more characters."""
+    """
+    A short prefix shared by the temporary files of a file, whose name may be too long to extend.
+    """
     return f"{crc32(os.fsencode(place.name)):08x}"
 
 
 @cache
 def _kernel() -> str:
-    """Identifies the running kernel: all its processes, in containers too, see their locks."""
+    """Identifies the running kernel, whose processes see each other's locks, even in containers."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:
@@ -230,13 +232,13 @@ def _kernel() -> str:
 
 
 def remove_orphans_of(path: Path) -> None:
-    """Removes what killed processes left of their attempts to write this file."""
+    """Removes temporary files that killed processes left for this file."""
     place = Path(os.path.realpath(path))
     _remove_orphans(place.parent, _key(place))
 
 
 def remove_orphans(folder: Path) -> None:
-    """Removes what killed processes left of their attempts to write files of a folder."""
+    """Removes temporary files that killed processes left in a folder."""
     _remove_orphans(folder, "*")
 
 
@@ -249,9 +251,9 @@ def _remove_orphans(folder: Path, key: str) -> None:
 
 def _remove_orphan(part: Path) -> None:
     """
-    Removes a part that no process is writing: the kernel frees the locks of those that die.
+    Removes a temporary file without a writer: the kernel releases locks of dead processes.
 
-    On a shared folder, locks of other machines may be invisible: their parts have to be old.
+    On a shared folder, locks of other machines may be invisible, so their files must also be old.
     """
     descriptor = os.open(part, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -264,7 +266,7 @@ def _remove_orphan(part: Path) -> None:
 
 
 def is_written_in_place(path: Path) -> bool:
-    """Whether this is the name of something else than a plain file, or of one yet to be made."""
+    """Whether the path is, or would be, something else than a regular file."""
     if os.path.abspath(path).startswith(OPEN_FILES):
         return True
     try:
@@ -274,7 +276,7 @@ def is_written_in_place(path: Path) -> bool:
 
 
 def _resemble(descriptor: int, before: os.stat_result) -> None:
-    """Gives a file the owner and the mode of the one whose place it takes."""
+    """Copies owner and mode of the replaced file."""
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         for owner, group in ((-1, before.st_gid), (before.st_uid, -1)):
@@ -284,7 +286,7 @@ def _resemble(descriptor: int, before: os.stat_result) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """That a file has taken its place is on the disk, too; some file systems cannot be asked."""
+    """Syncs the folder, so that a replacement is durable; some file systems do not support it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -294,7 +296,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def replaceable(path: Path) -> bool:
-    """Whether `write_file` could write this file, as far as permissions tell."""
+    """Whether permissions allow `write_file` to write this file."""
     if is_written_in_place(path):
         return os.access(path, os.W_OK)
     place = Path(os.path.realpath(path))

@@ -138,7 +138,7 @@ def _check_facts(path: Path, then: Facts, now: Facts) -> None:
     for name, text in now.items():
         if then.get(name) != text:
             raise RunError(
-                f"the checkpoint was trained with different {name}: {then.get(name)}, not {text}",
+                f"the checkpoint differs in {name}: {then.get(name)}, not {text}",
                 str(path),
                 "use the original value, or start without `resume` and with another file",
             )

@@ -146,7 +146,7 @@ def test_names_are_found_renamed_and_listed() -> None:
         assert edit is not None and edit.changes is not None
         assert places(edit.changes[URI]) == places(found)
         assert {one.new_text for one in edit.changes[URI]} == {"h2"}
-        with pytest.raises(JsonRpcException, match="'hidden' is the name of something else"):
+        with pytest.raises(JsonRpcException, match="'hidden' is already used"):
             await client.text_document_rename_async(lsp.RenameParams(new_name="hidden", **here))
         symbols = await client.text_document_document_symbol_async(
             lsp.DocumentSymbolParams(lsp.TextDocumentIdentifier(URI))

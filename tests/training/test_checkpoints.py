@@ -101,18 +101,18 @@ def test_patience_goes_on_counting(tmp_path: Path) -> None:
         first.fit((X, LABELS), epochs=9, checkpoint=file, callbacks=[StopAt(11)], **settings)
     second = trainer("SGD(0)", None)
     second.fit((X, LABELS), epochs=9, checkpoint=file, resume=True, **settings)
-    assert "no better" in second.stopped
+    assert "did not improve" in second.stopped
     assert told(second) == told(whole)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"optimizer": "Adam(0.03)"}, "other optimizer"),
-        ({"rows": 30}, "different data: 40 samples, not 24 samples"),
-        ({"seed": 4}, "different batches: 8 samples, in the order of seed 3, not"),
-        ({"batch": 4}, "different batches"),
-        ({"drop_last": True}, "different last batches: kept, not left out"),
+        ({"optimizer": "Adam(0.03)"}, "differs in optimizer"),
+        ({"rows": 30}, "differs in data: 40 samples, not 24 samples"),
+        ({"seed": 4}, "differs in batches: 8 samples, in the order of seed 3, not"),
+        ({"batch": 4}, "differs in batches"),
+        ({"drop_last": True}, "differs in last batches: kept, not left out"),
         ({"net": NET.replace("8", "9")}, "another model or optimizer"),
     ],
 )

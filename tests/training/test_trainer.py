@@ -136,7 +136,7 @@ def test_patience_stops_and_the_best_weights_stay() -> None:
     trainer = Trainer(LINEAR, "cross_entropy", "SGD(50.0)")
     data = (FEW, RNG.integers(0, 3, 50))
     history = trainer.fit(data, epochs=50, validation=data, patience=2)
-    assert "no better" in trainer.stopped
+    assert "did not improve" in trainer.stopped
     assert len(history.epochs) < 50
     assert trainer.evaluate(data)["loss"] == pytest.approx(min(history["val_loss"]), rel=1e-5)
 
