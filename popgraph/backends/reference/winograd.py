@@ -42,7 +42,7 @@ def _einsum(formula: str, *arrays: Any) -> Array:
 
 
 def _transformed(op: Tiled, matrix: Matrix, x: Array, once: bool = False) -> Array:
-    """By row and column of the matrix, tile and channel; what others have counts `once`, or not."""
+    """`M tile M^T` by row, column, tile and channel; shared elements count `once`, or in each."""
     side, tiling = len(matrix[0]), op.tiling
     channels = op.x.type.get_shape()[-1]  # type: ignore[attr-defined]
     number, *inside = grid((tiling.count, side, side, channels))

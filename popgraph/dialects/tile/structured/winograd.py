@@ -121,13 +121,13 @@ class Tiling:
 
     @staticmethod
     def of(images: Shape, size: int) -> Tiling:
-        """That of so many images, so high and wide."""
+        """The tiling of images, given their number, height and width."""
         count, height, width = images
         return Tiling(count, (height, width), size)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """How many tiles there are along the height and the width."""
+        """The tiles along the height and the width."""
         height, width = self.extents
         return -(-height // self.size), -(-width // self.size)
 
@@ -146,13 +146,13 @@ class Tiling:
 
     @property
     def last(self) -> tuple[int, int]:
-        """Where the last tile of a column begins, and the last one of a row."""
+        """The first row of the last tile of a column, the first column of the last one of a row."""
         height, width = self.extents
         return height - self.size, width - self.size
 
     @property
     def overlaps(self) -> tuple[int, int]:
-        """How many rows or columns the last tile and the one before it have in common."""
+        """The rows and the columns that the last tile and the one before it have in common."""
         height, width = self.extents
         return -height % self.size, -width % self.size
 
@@ -359,7 +359,7 @@ class WinogradOp(Tiled):
 
     @property
     def panels(self) -> int:
-        """How many panels the weights have; the last one may hold lanes of no channel."""
+        """The number of panels of weights; the last one may hold lanes of no channel."""
         return -(-self.sizes[3] // self.schedule.nr)
 
     def verify_(self) -> None:

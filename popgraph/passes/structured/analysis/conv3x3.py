@@ -36,7 +36,7 @@ class Convolution:
 
     @property
     def images(self) -> Shape:
-        """How many results, and their height and width."""
+        """The number of results, their height and their width."""
         return self.op.sizes[:3]
 
 
@@ -53,7 +53,7 @@ class WeightGradient:
     slope: SSAValue
     offset: tuple[int, int]
     images: Shape
-    """How many results, and their height and width."""
+    """The number of results, their height and their width."""
     dims: tuple[int, int, int, int]
     """The loops over the window's rows and columns, over input and output channels."""
 
@@ -70,7 +70,7 @@ class WeightGradient:
 
 @dataclass(frozen=True)
 class _Window:
-    """How a factor is read: `image[n, y + row + down, x + column + right, channel]`."""
+    """The indices of a factor: `image[n, y + row + down, x + column + right, channel]`."""
 
     offset: tuple[int, int]
     row: int

@@ -39,9 +39,6 @@ from popgraph.passes.structured.to_loops.emit.writer import Bound
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     ImageTile,
     InputTransform,
-    N,
-    X,
-    Y,
     each,
     least,
 )
@@ -52,8 +49,8 @@ from popgraph.support.tuning import Target
 BLOCK, PANEL = range(2)
 """The loops of a convolution: blocks of tiles, and panels of weights."""
 
-K = 3
-"""The channels of the result, in the domain."""
+N, Y, X, K = range(4)
+"""The dimensions of the result."""
 
 
 class TapProducts(ContractLoops):
