@@ -61,11 +61,11 @@ KINDS = {
     "ops": OPERATORS,
     "export": EXPORTED,
 }
-"""What there is to measure."""
+"""{kind of benchmark: its models}."""
 SECTIONS = {"halves": "Half precision"}
-"""Sections of the page whose title is not the name of their kind."""
+"""{kind: title of its section}, where they differ."""
 SCRIPTS = dict.fromkeys(("quantized", "halves", "architectures"), "inference")
-"""Of other kinds, the script of that name measures one of these."""
+"""{kind: the script that measures its models}, where they differ."""
 
 INFERENCE = (
     *("model", "ours ms", "onnxruntime ms", "OpenVINO ms", "best / ours", "GFLOP/s", "of peak"),
@@ -92,11 +92,11 @@ HEADINGS = {
     "export": EXPORT,
 }
 SLOW = 0.8
-"""A ratio to onnxruntime below which a row says why."""
+"""The ratio to onnxruntime below which a row states a reason."""
 
 
 def measured(kind: str, name: str, options: Sequence[str]) -> dict[str, Any]:
-    """What one script says of one model; why not, if it fails or the model is not here."""
+    """The result of a script for one model; the reason if it fails or the model is absent."""
     for found, missing in (
         (packaged.PACKAGED, packaged.missing),
         (architectures.ARCHITECTURES, architectures.missing),
@@ -115,7 +115,7 @@ def measured(kind: str, name: str, options: Sequence[str]) -> dict[str, Any]:
 
 
 def times(found: dict[str, Any], names: Sequence[str]) -> list[str]:
-    """Ours, each of the others, and how much longer the best of them takes."""
+    """Our time, those of the others, and the ratio of the best of them to ours."""
     rows = {row["name"]: row for row in found["rows"]}
     took = {name: row["best_ms"] for name, row in rows.items() if row["best_ms"]}
     ours = took["popgraph"]
@@ -146,7 +146,7 @@ def inference_row(found: dict[str, Any]) -> list[str]:
 
 
 def cold_cells(cold: Spent) -> list[str]:
-    """Seconds on the clock, of our own process, and of the C compiler."""
+    """Seconds by the wall clock, of our process, and of the C compiler."""
     return [f"{cold[one]:.1f}" for one in ("wall", "own_cpu", "compiler_cpu")]
 
 
@@ -198,7 +198,7 @@ def row(kind: str, found: dict[str, Any]) -> str:
 
 
 def ops_rows(found: dict[str, Any]) -> Iterator[str]:
-    """A row for each case of an operator, or for all of them if its process failed."""
+    """A row per case of an operator, or one row if its process failed."""
     if "failed" in found:
         yield markdown_row([found["model"], "", "", "", "", f"failed: {found['failed']}"])
     for case in found.get("cases", []):
@@ -221,11 +221,11 @@ def ops_cells(case: dict[str, Any]) -> list[str]:
 
 
 TOLERANCE = 1e-3
-"""Of results of the two, relative to the largest: what is further apart is told."""
+"""Relative difference of results above which a row reports it."""
 
 
 def ops_summary(all_found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """The mean, how many are slow, and which operators have no case."""
+    """The mean ratio, the number of slow cases, and the operators without a case."""
     timed = [case for found in all_found for case in found.get("cases", []) if "ours_ms" in case]
     ratios = [case["theirs_ms"] / case["ours_ms"] for case in timed]
     if ratios:
@@ -237,7 +237,7 @@ def ops_summary(all_found: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def ops_table(arguments: argparse.Namespace) -> Iterator[str]:
-    """Single operators, one process for each."""
+    """The table of single operators, each in its own process."""
     yield from ("### Operators, 1 thread", "", markdown_table(OPS, [], "  rrr "))
     options = ["--seconds", str(arguments.seconds), "--rounds", str(arguments.rounds)]
     names = [name for name in arguments.names or OPERATORS if re.search(arguments.only, name)]
@@ -252,7 +252,7 @@ def ops_table(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def tables(arguments: argparse.Namespace) -> Iterator[str]:
-    """The lines of all tables, each as soon as it is measured."""
+    """The lines of all tables, as soon as each is measured."""
     for kind in [arguments.kind] if arguments.kind else KINDS:
         if kind == "ops":
             yield from ops_table(arguments)
@@ -272,7 +272,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[str]:
 
 
 def machine() -> str:
-    """What the numbers depend on."""
+    """The machine, compiler and packages behind the figures."""
     from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates
 
@@ -298,7 +298,9 @@ def processor() -> str:
 
 
 def write(kind: str, text: str) -> None:
-    """Writes the tables of one kind between its markers for this target, added where missing."""
+    """
+    Writes the tables of a kind between its markers for this target, which are added if absent.
+    """
     from popgraph.backends.c.build.target import host_target
 
     place = f"{kind} with {host_target().name}"

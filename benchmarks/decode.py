@@ -24,18 +24,21 @@ from popgraph.measure.timing import pin
 PROMPT = list(range(1, 17))
 
 Advance = Callable[[list[int]], np.ndarray[Any, Any]]
-"""Takes new tokens, and gives the logits after the last one."""
+"""Takes new tokens, and returns the logits after the last one."""
 
 
 def saved(name: str, folder: Path) -> Path:
-    """The model as a file."""
+    """Saves the model to a file."""
     document = parse(text(LANGUAGES[name]))
     onnx.save(export_model(document.module, document.weights), folder / f"{name}.onnx")
     return folder / f"{name}.onnx"
 
 
 class Theirs:
-    """onnxruntime's usual way: the presents of a run are the pasts of the next, never copied."""
+    """
+    onnxruntime with a cache: the outputs `present` of a run are the inputs `past` of the next,
+    without copies.
+    """
 
     def __init__(self, path: Path, net: Language, threads: int) -> None:
         options = onnxruntime.SessionOptions()
@@ -77,7 +80,7 @@ def timed(advance: Advance, tokens: list[int]) -> tuple[float, np.ndarray[Any, A
 
 
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Both decode the same text; each token is timed in turns, and its fastest round counts."""
+    """Decodes the same text by both, alternately; the fastest round of each token counts."""
     net = LANGUAGES[name]
     ours = popgraph.Decoder(path, max_length=1024, threads=arguments.threads)
 

@@ -23,7 +23,7 @@ from popgraph.measure.timing import Contestant, pin, race
 from popgraph.support.arrays import Array
 
 FLAGS = ("-O3", "-march=native", "-std=c11")
-"""How the other program is built: faster than with -O2. Ours says its own flags."""
+"""Compiler flags of the other program, which is faster than with -O2. Our Makefile has its own."""
 
 
 def run(*command: str | Path) -> str:
@@ -35,17 +35,17 @@ def run(*command: str | Path) -> str:
 
 
 def code_bytes(file: Path) -> int:
-    """Of the machine code, without tables."""
+    """Size of the machine code, without tables."""
     lines = run("size", "-A", file).splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(".text"))
 
 
 Bind = Callable[[list[Array], list[Array]], Callable[[], object]]
-"""Makes a call of these inputs and outputs, for which nothing is left to prepare."""
+"""Binds inputs and outputs to a call without further preparation."""
 
 
 def ours(path: Path, folder: Path) -> tuple[Bind, int]:
-    """The exported model, built by its own Makefile, then linked as a library."""
+    """Exports the model, builds it by its Makefile, and links it as a library."""
     run(sys.executable, "-m", "popgraph", "export", path, "-o", folder)
     run("make", "-C", folder, "check", f"CC={os.environ['CC']} -fPIC")
     library = folder / "model.so"
@@ -63,7 +63,7 @@ def ours(path: Path, folder: Path) -> tuple[Bind, int]:
 
 
 def theirs(path: Path, folder: Path) -> tuple[Bind, int]:
-    """The other's program, weights included in it."""
+    """Compiles the output of emx-onnx-cgen, with embedded weights."""
     source, made, library = folder / "model.c", folder / "model.o", folder / "model.so"
     keeps = ("--large-weight-threshold", "0")
     run(sys.executable, "-m", "emx_onnx_cgen", "compile", *keeps, path, source)
@@ -84,7 +84,7 @@ def pointers(arrays: list[Array]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def arrays(infos: Any, rng: np.random.Generator) -> list[Array]:
-    """Of the types and sizes that a graph declares."""
+    """Random arrays with the types and shapes of a graph."""
     found = []
     for info in infos:
         tensor = info.type.tensor_type
@@ -96,7 +96,7 @@ def arrays(infos: Any, rng: np.random.Generator) -> list[Array]:
 
 
 def ram(folder: Path) -> int:
-    """What our header says."""
+    """The RAM according to our header."""
     said = re.search(r"MODEL_MEMORY_BYTES (\d+)", (folder / "model.h").read_text())
     assert said is not None
     return int(said[1])
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def measured(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Both times, sizes, and how far the results are apart."""
+    """Times and sizes of both, and the difference of their results."""
     path = folder / "model.onnx"
     proto = onnx.shape_inference.infer_shapes(model(arguments.name))
     onnx.save(proto, path)

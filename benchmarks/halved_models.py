@@ -13,13 +13,13 @@ NETWORKS = (
     *("decoder_1x2048", "decoder_128x2048"),
 )
 HALVED = tuple(f"{name}_{kind}" for kind in KINDS for name in NETWORKS)
-"""Weights and all values between are halves; what goes in and comes out is cast."""
+"""Weights and intermediate values are in half precision; inputs and outputs are cast."""
 OLDEST = 22
-"""The first opset whose operators all know bf16."""
+"""The first opset whose operators all support bf16."""
 
 
 def halved(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
-    """A network of `HALVED`, made of what `model` gives for its plain name."""
+    """A network of `HALVED`; `model` builds the f32 network."""
     plain, _, kind = name.rpartition("_")
     found, target = model(plain), KINDS[kind]
     if found.opset_import[0].version < OLDEST:

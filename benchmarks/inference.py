@@ -24,7 +24,7 @@ Types = dict[str, tuple[str, list[int]]]
 """The element type and the shape of each input."""
 
 STATUS = Path("/proc/self/status")
-"""Where Linux says how much memory a process has had."""
+"""Linux's memory statistics of a process."""
 
 STARTUP = """
 import json, sys
@@ -62,19 +62,19 @@ onnxruntime.InferenceSession(path, options).run(None, inputs)
 
 
 def startup(path: Path) -> Spent:
-    """What it takes from `import popgraph` to a model that can be called, in a new process."""
+    """Time from `import popgraph` to a callable model, in a new process."""
     found: Spent = said(STARTUP, path, Path(__file__).parent)
     return found
 
 
 def memory(path: Path, types: Types, module: str) -> float:
-    """Megabytes that reading a model and running it once add at most to what is imported."""
+    """Peak memory in megabytes that loading and one run add to the imports."""
     script = MEMORY.format(module=module, run=RUNS[module])
     return float(said(script, path, json.dumps(types)))
 
 
 def said(script: str, *arguments: object) -> Any:
-    """What a script prints as JSON, in a new process."""
+    """The JSON output of a script in a new process."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -84,7 +84,7 @@ def said(script: str, *arguments: object) -> Any:
 
 
 def types_of(path: Path) -> Types:
-    """Of the inputs that no initializer fills."""
+    """Types of the inputs without initializers."""
     graph = onnx.load(path, load_external_data=False).graph
     filled = {each.name for each in graph.initializer}
     types = {v.name: v.type.tensor_type for v in graph.input if v.name not in filled}
@@ -98,7 +98,7 @@ def types_of(path: Path) -> Types:
 
 
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything about one model."""
+    """All measurements of a model."""
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
     types = types_of(path)
     from popgraph.compiler import load
@@ -118,7 +118,7 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
 
 
 def profile(arguments: argparse.Namespace, path: Path) -> str:
-    """Where our program spends its time."""
+    """The time of our program by kernel."""
     from popgraph.compiler import load
     from popgraph.measure import timing
     from popgraph.measure.profile import report

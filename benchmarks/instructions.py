@@ -42,12 +42,12 @@ STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
 TEXTS = {"mlp": (1, 64), "lenet": (1, 1, 28, 28), "quantized": (1, 64), "mlp_bf16": (1, 64)}
-"""Examples, and the shape of the input `x` that they get."""
+"""{example: shape of its input `x`}."""
 HALVES = "_bf16"
-"""How the name of an example ends whose numbers are to be halves."""
+"""Suffix of examples that are converted to half precision."""
 MODELS = (*TEXTS, "squeezenet", "lstm")
 TARGET, MARCH = "avx2", "-march=x86-64-v3"
-"""Valgrind does not know AVX-512."""
+"""Valgrind does not support AVX-512."""
 
 
 def model(name: str, folder: Path) -> Path:
@@ -82,7 +82,11 @@ def lstm(steps: int, units: int) -> onnx.ModelProto:
 
 
 def static_count(name: str) -> dict[str, int]:
-    """What the kernels of one step do, by their loops, with vectors of 32 bytes (halves: 64)."""
+    """
+    Operation counts of one step from the loops of its kernels, with vectors of 32 bytes (halves:
+
+    64).
+    """
     with tempfile.TemporaryDirectory() as folder:
         module, compilation = load(model(name, Path(folder)))
     if name in TEXTS:
@@ -94,7 +98,7 @@ def static_count(name: str) -> dict[str, int]:
 
 
 def compiler() -> str:
-    """The first line of what `cc` says of itself; nothing if it is not there."""
+    """The first line of `cc --version`; "" if it is absent."""
     if shutil.which("cc") is None:
         return ""
     done = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
@@ -102,7 +106,7 @@ def compiler() -> str:
 
 
 def obstacle() -> str:
-    """Why instructions cannot be counted here; nothing if they can."""
+    """The reason why instructions cannot be counted here; "" if they can."""
     if platform.machine() not in ("x86_64", "AMD64") or platform.system() != "Linux":
         return "instructions are counted on x86-64 Linux only"
     if shutil.which("valgrind") is None:
@@ -134,7 +138,7 @@ def instructions(name: str) -> int:
 
 
 def build(name: str, folder: Path) -> tuple[Path, list[str]]:
-    """A program that runs one step, and its arguments: the memory that it needs."""
+    """Builds a program that runs one step; returns it with its memory arguments."""
     source = folder / "c"
     command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", source]
     dims = ["--dim", "N=1"] if name in TEXTS else []
@@ -153,7 +157,7 @@ def build(name: str, folder: Path) -> tuple[Path, list[str]]:
 
 
 def memory(source: Path) -> list[int | str]:
-    """For each entry of the table of memory: the bytes, or a file that holds them."""
+    """The size, or a file with the content, of each entry of the memory table."""
     described = json.loads((source / "program.json").read_text())
     sizes = {dtype.name: dtype.numpy.itemsize for dtype in DTYPES}
     entries: list[int | str] = []
@@ -168,7 +172,7 @@ def memory(source: Path) -> list[int | str]:
 
 
 def count() -> dict[str, object]:
-    """Everything that can be counted here."""
+    """All counts that are possible on this machine."""
     found: dict[str, object] = {"static": {name: static_count(name) for name in MODELS}}
     if not obstacle():
         found["compiler"] = compiler()

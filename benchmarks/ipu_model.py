@@ -35,21 +35,23 @@ train (labels: i32[N]) {
 
 PUBLISHED_SHARES = {("ipu1", "f32"): 0.607, ("ipu1", "f16"): 0.473}
 """
-Of peak, of large products: 18.9 of 31.1 Tflop/s and 58.9 of 124.5, Jia et al. 2019.
+Published fractions of peak for large matmuls: 18.9 of 31.1 Tflop/s and 58.9 of 124.5, Jia et al.
+2019.
 
 The peaks are confirmed by other sources, 18.9 and 58.9 are not verified.
 """
 
 PUBLISHED_BATCHES = {("ipu2", "inference"): 90, ("ipu2", "training"): 7}
 """
-Of ResNet-50 on halves, on one IPU, as the configurations of github.com/graphcore/examples set them
-(`applications/pytorch/cnns`). That of training keeps activations, as the model does: with
-recomputation it is 18. For ipu1 there are none: training is on four of them, four images at a time.
+Published batch sizes of ResNet-50 in half precision on one IPU, from the configurations of
+github.com/graphcore/examples (`applications/pytorch/cnns`). The one for training keeps activations,
+like the model; with recomputation it is 18. For ipu1 none is published: training there uses four
+IPUs with four images each.
 """
 
 
 def model_of(text: str, ipu: Ipu, sizes: dict[str, int], *, train: bool) -> IpuModel:
-    """What the model says of a program given as a text."""
+    """The cost model of a program given as text."""
     document = parse(text)
     module, weights, training = document.module, document.weights, None
     if train:
@@ -88,7 +90,7 @@ def products() -> Iterator[tuple[str, ...]]:
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """The largest batch that fits, by doubling and halving; 0: none does."""
+    """The largest batch that fits, by bisection; 0 if none does."""
     good, bad = 0, 1
     while fits(bad):
         good, bad = bad, 2 * bad

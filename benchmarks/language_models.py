@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Language:
-    """A decoder of equal layers, and how many tokens it is to write."""
+    """A decoder of identical layers, and the number of tokens to generate."""
 
     tokens: int
     layers: int = 12
     heads: int = 8
     kept: int = 8
-    """Heads of keys and values; fewer than `heads` serve several heads of queries each."""
+    """Heads of keys and values; with fewer than `heads`, several query heads share one."""
     size: int = 64
     hidden: int = 2048
     vocabulary: int = 8192
     rotary: bool = False
-    """Positions turn queries and keys, layers are gated, as in Llama; else as in GPT-2."""
+    """Rotary embeddings and gated layers as in Llama; otherwise as in GPT-2."""
 
     @property
     def width(self) -> int:
@@ -88,7 +88,7 @@ def _weights(net: Language, at: int) -> list[str]:
 
 
 def _layer(net: Language, at: int) -> list[str]:
-    """Attention over the cache, then two or three products."""
+    """Attention over the cache, then two or three matmuls."""
     h, groups = f"h{at}", net.heads // net.kept
     queries, keys = (f"{_split(f'n{at} @ {one}{at}', count)}"
                      for one, count in (("q", net.heads), ("k", net.kept)))  # fmt: skip
@@ -124,7 +124,7 @@ def _split(product: str, heads: int) -> str:
 
 
 def _repeated(net: Language, value: str, groups: int) -> str:
-    """Heads of keys, once for each head of queries, as transformers repeats them."""
+    """Repeats key heads for each query head, as transformers does."""
     if groups == 1:
         return f"Identity({value})"
     spread = f"Expand(Unsqueeze({value}, [2]), [1, 1, {groups}, 1, 1])"

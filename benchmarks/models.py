@@ -14,7 +14,7 @@ from quantized_models import QUANTIZED, quantized
 
 FOLDER = Path(onnx.__file__).parent / "backend/test/data/light"
 NAMES = ("bvlc_alexnet", "squeezenet", "resnet50", "inception_v1", "vgg19")
-"""Of the CNNs that come with onnx, those that the tests run as well."""
+"""The CNNs of the onnx package that are also tested."""
 CNNS = (
     *("resnet50", "vgg19", "squeezenet", "bvlc_alexnet", "inception_v1", "inception_v2"),
     *("shufflenet", "densenet121"),
@@ -25,17 +25,17 @@ FROM_TORCH = (
     *("lstm_1x64x128", "lstm_1x64x512", "lstm_16x64x128", "lstm_16x64x512"),
     *("gru_1x64x128", "gru_1x64x512", "gru_16x64x128", "gru_16x64x512"),
 )
-"""Recurrent ones are named by their cell, batch, steps and units."""
+"""Recurrent networks are named by cell, batch, steps and units."""
 TRAINED = ("silero_vad_op18_ifless", "nsnet2", "magika")
 """
-With the weights of their packages; absent packages are named.
+Models with the weights of their packages; absent packages are reported.
 
-Of the forms of silero-vad, the one that its peers take with a sampling rate that is known.
+Of silero-vad's variants, the one that peers accept with a fixed sampling rate.
 """
 
 
 def model(name: str) -> ModelProto:
-    """Any of them, ready to be measured: random weights and no softmax, unless it is trained."""
+    """A model ready to be measured: random weights and no softmax, unless it is trained."""
     if name in CNNS:
         return logits(with_random_weights(light(name)))
     if name in PACKAGED:
@@ -57,7 +57,7 @@ def light(name: str) -> ModelProto:
 
 
 def weight(shape: tuple[int, ...], op: str, position: int, rng: np.random.Generator) -> np.ndarray:
-    """Random values that keep activations in range: He for products, near one for what scales."""
+    """Random weights that keep activations in range: He for matmuls, near one for scales."""
     if (op, position) in (("BatchNormalization", 1), ("BatchNormalization", 4), ("Mul", 1)):
         return 1 + 0.01 * rng.random(shape, dtype=np.float32)
     spread = 0.01

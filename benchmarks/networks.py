@@ -15,7 +15,7 @@ from torch.nn import functional
 
 
 class Attention(nn.Module):
-    """Every position looks at all others, by several heads."""
+    """Multi-head self-attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Attention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """As in BERT: attention and two products with GELU, each added to what it read, normalized."""
+    """A BERT layer: attention and an MLP with GELU, each with a residual and post-normalization."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class EncoderLayer(nn.Module):
 
 
 class RootMeanSquare(nn.Module):
-    """Every position divided by the root of its mean square."""
+    """RMS normalization."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class RootMeanSquare(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """As in Llama: attention and gated products, of what is normalized before; without a cache."""
+    """A Llama layer: pre-normalized attention and gated MLP, without a cache."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class DecoderLayer(nn.Module):
 
 
 class InvertedResidual(nn.Module):
-    """A wide depthwise convolution between two narrow tensors."""
+    """An inverted residual block with a depthwise convolution."""
 
     def __init__(self, inputs: int, outputs: int, expand: int, kernel: int, stride: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ STAGES = (
     *((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3)),
     *((6, 5, 1, 112, 3), (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)),
 )
-"""Of EfficientNet-Lite0: expansion, kernel, stride, channels, how many blocks."""
+"""EfficientNet-Lite0: expansion, kernel, stride, channels, number of blocks."""
 
 
 def efficientnet_lite0() -> nn.Module:
@@ -131,7 +131,7 @@ def efficientnet_lite0() -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """What one layer says at every step."""
+    """The outputs of a layer at every step."""
 
     def __init__(self, kind: type[nn.RNNBase], units: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class Recurrent(nn.Module):
 
 CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 SEQUENCES = tuple((batch, 64, units) for batch in (1, 16) for units in (128, 512))
-"""Batch, steps and units of recurrent layers, whose inputs are as wide as they are."""
+"""(batch, steps, units) of recurrent layers; their inputs have as many features as units."""
 
 
 def recurrent(
@@ -179,11 +179,11 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp_784_128_10": (lambda: perceptron(784, 128, 10), (1, 784)),
     **recurrent(Recurrent),
 }
-"""How each is made, and the shape of its input."""
+"""{name: (constructor, input shape)}."""
 
 
 def exported(name: str) -> onnx.ModelProto:
-    """The network as ONNX, in the form for inference."""
+    """The network as ONNX, for inference."""
     torch.manual_seed(0)
     make, shape = NETWORKS[name]
     file = io.BytesIO()

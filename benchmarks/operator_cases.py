@@ -32,9 +32,9 @@ class Case:
     domain: str = ""
     opset: int = OPSET
     outside: tuple[str, ...] = ()
-    """Inputs of the model that only bodies read: they are named on after those of the node."""
+    """Outer values that only bodies read; their names follow those of the node."""
     reason: str = ""
-    """Why it may take longer than 1.25 times as long as onnxruntime does."""
+    """The reason why it may take more than 1.25 times as long as with onnxruntime."""
 
     @property
     def title(self) -> str:
@@ -42,13 +42,13 @@ class Case:
 
     @property
     def text(self) -> str:
-        """Its inputs and attributes in a line."""
+        """Inputs and attributes in a line."""
         inputs = ", ".join(map(_text, self.inputs))
         attributes = [f"{name}={_value(value)}" for name, value in self.attributes.items()]
         return " ".join([inputs, *(one for one in attributes if len(one) < 40)])
 
     def model(self) -> tuple[onnx.ModelProto, dict[str, Array]]:
-        """The model, and what it is fed."""
+        """The model and its inputs."""
         rng = np.random.default_rng(0)
         names, fed, held, infos = [], {}, [], []
         for place, given in enumerate((*self.inputs, *self.outside)):
@@ -132,7 +132,7 @@ def one(number: float | int, dtype: str = "f32") -> Array:
 
 
 def each(operators: str, *inputs: str | Array | None, **more: Any) -> list[Case]:
-    """The same case of several operators."""
+    """The same case for several operators."""
     return [Case(operator, inputs, **more) for operator in operators.split()]
 
 
@@ -222,12 +222,12 @@ MATHS = (
     "HardSigmoid HardSwish Softsign Softplus Mish Gelu Sigmoid Tanh Exp Erf Sin Cos Tan Sinh Cosh "
     "Asinh Atan"
 )
-"""Functions of any number."""
+"""Functions on all real numbers."""
 POSITIVE = "Log Sqrt Reciprocal Asin Acos Atanh"
 REDUCTIONS = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare"
 LOGARITHMS = "ReduceLogSum ReduceLogSumExp"
 COMPARISONS = "Equal Greater GreaterOrEqual Less LessOrEqual"
-"""Of two tensors that both vary."""
+"""Comparisons of two non-constant tensors."""
 
 ELEMENTWISE = [
     *each(MATHS, BIG),
@@ -665,7 +665,7 @@ LANGUAGE_MODELS = [
     ms("WordConvEmbedding", "i32 32x16 <64", "!64x1x3x16 w", "!64", "!64x16"),
 ]
 LIMITS = np.array([0, 100, 256], np.int32)
-"""Of two sequences, one behind the other."""
+"""Lengths of two concatenated sequences."""
 DECODERS = [
     ms(
         "DecoderMaskedMultiHeadAttention",
@@ -948,7 +948,10 @@ REASONS = {
     f"{MICROSOFT}.FusedMatMul": "a factor that varies is transposed into panels in each run",
     f"{MICROSOFT}.TransposeMatMul": "a factor that varies is transposed into panels in each run",
 }
-"""Why operators may take longer than 1.25 times as long as onnxruntime; cases may say more."""
+"""
+Reasons why operators may take more than 1.25 times as long as with onnxruntime; cases may have
+their own.
+"""
 
 
 def reason(case: Case) -> str:
@@ -956,7 +959,7 @@ def reason(case: Case) -> str:
 
 
 def compiled() -> list[str]:
-    """The operators that compile in C and that onnxruntime could have: not PopART's."""
+    """The operators that compile to C and may exist in onnxruntime, so not PopART's."""
     from popgraph.passes.onnx.operator_ways import rows
 
     titles = (row.title for row in rows() if row.way.is_compiled)
@@ -964,5 +967,5 @@ def compiled() -> list[str]:
 
 
 def missing() -> list[str]:
-    """Those of them without a case."""
+    """The operators in `compiled()` without a case."""
     return sorted(set(compiled()) - {case.title for case in CASES} - ABSENT)

@@ -22,7 +22,7 @@ Run = Callable[[], Mapping[str, Array]]
 
 
 def measure(case: Case, seconds: float, rounds: int) -> dict[str, Any]:
-    """Both times and how far the results are apart; or why one of the two does not run it."""
+    """Times of both and the difference of results, or the reason why one does not run the case."""
     said: dict[str, Any] = {"operator": case.title, "case": case.text, "reason": reason(case)}
     proto, inputs = case.model()
     try:

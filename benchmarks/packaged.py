@@ -22,19 +22,19 @@ from onnx import ModelProto, numpy_helper
 
 @dataclass(frozen=True)
 class Packaged:
-    """Which package has a model, and what is measured of it."""
+    """The package of a model, and the inputs for measuring."""
 
     package: str
-    """As pip installs it."""
+    """The requirement for pip."""
     file: str
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of the inputs whose dimensions the model leaves open, when it is measured."""
+    """Shapes of inputs with symbolic dimensions."""
     values: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    """Inputs that are settled when it is measured: they decide what is computed."""
+    """Values of structural inputs, which become constants."""
 
 
 def _silero(file: str, **values: int) -> Packaged:
-    """One frame of 32 ms, with the 4 ms before it, and the state of the frames before."""
+    """One frame of 32 ms, with the previous 4 ms, and the state."""
     shapes = {"input": (1, 576), "state": (2, 1, 128)}
     settled = {name: np.array(value) for name, value in values.items()}
     return Packaged("silero-vad==6.2.3", f"silero_vad/data/{file}.onnx", shapes, settled)
@@ -89,11 +89,11 @@ PACKAGED = {
     "rapidocr_rec": _rapidocr("ch_PP-OCRv4_rec", 1, 3, 48, 320),
     "rapidocr_cls": _rapidocr("ch_ppocr_mobile_v2.0_cls", 1, 3, 48, 192),
 }
-"""All of them, by the names that tables and tests give them."""
+"""{name in tables and tests: model}."""
 
 
 def missing(name: str) -> str:
-    """Why a model cannot be had here, and what brings it; nothing if it is there."""
+    """The command that installs a missing model; "" if it is present."""
     each = PACKAGED[name]
     try:
         found = distribution(each.package.partition("==")[0])
@@ -105,13 +105,13 @@ def missing(name: str) -> str:
 
 
 def path_of(name: str) -> Path:
-    """The file of a model that is not missing."""
+    """The file of a model that is present."""
     each = PACKAGED[name]
     return Path(str(distribution(each.package.partition("==")[0]).locate_file(each.file)))
 
 
 def fixed(name: str) -> ModelProto:
-    """The model for inputs of known shapes, as it is measured."""
+    """The model with static input shapes."""
     each, model = PACKAGED[name], onnx.load(path_of(name))
     kept = [value for value in model.graph.input if value.name not in each.values]
     for value in kept:

@@ -13,7 +13,7 @@ from onnx import ModelProto, numpy_helper, version_converter
 STATIC = ("resnet50", "squeezenet", "efficientnet_lite0")
 DYNAMIC = ("encoder_4x256",)
 LEVELS = {"w4": 0, "w4a8": 4}
-"""What a product with weights of four bits may do to its other factor: nothing, or round it."""
+"""{suffix: accuracy level of a 4-bit matmul}: level 4 permits int8 activations."""
 PACKED = tuple(f"decoder_{rows}x2048_{way}" for rows in (1, 128) for way in LEVELS)
 QUANTIZED = (
     *(f"{name}_qdq" for name in STATIC),
@@ -21,18 +21,17 @@ QUANTIZED = (
     *PACKED,
 )
 """
-By what is done to a network: QuantizeLinear and DequantizeLinear around every value, with a scale
-for each map of weights; or weights alone, with scales of activations that are computed as it runs;
-or weights of four bits in blocks of 32 (MatMulNBits).
+Quantized networks: QuantizeLinear and DequantizeLinear around every value, with per-channel scales
+of weights; or dynamic quantization of activations; or 4-bit weights in blocks of 32 (MatMulNBits).
 
-Weights have seven bits: with eight, onnxruntime's sums saturate where a machine has no VNNI.
+Weights have seven bits: with eight, onnxruntime's sums saturate on machines without VNNI.
 """
 OLDEST = 13
-"""The first opset whose quantization knows scales of an axis."""
+"""The first opset with per-axis quantization."""
 
 
 def quantized(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
-    """A network of `QUANTIZED`, made of what `model` gives for its plain name."""
+    """A network of `QUANTIZED`; `model` builds the f32 network."""
     from onnxruntime.quantization import (
         CalibrationDataReader,
         QuantFormat,
@@ -83,11 +82,11 @@ def quantized(name: str, model: Callable[[str], ModelProto]) -> ModelProto:
 
 
 BLOCK = 32
-"""Weights that share a scale."""
+"""Weights per scale."""
 
 
 def packed(model: ModelProto, level: int) -> ModelProto:
-    """A network whose products have weights of four bits, in blocks around zero."""
+    """Quantizes the weights of matmuls to four bits, in symmetric blocks."""
     held = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     stored = []
     for node in model.graph.node:

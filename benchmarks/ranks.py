@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from popgraph.support.ranks.communicator import Communicator
 
 ROUNDS = 3
-"""How many turns each contestant has."""
+"""Rounds per contestant."""
 NETWORKS = {"resnet18": 16, "transformer": 8}
-"""The networks that are published, and the samples of a batch of all ranks."""
+"""{published network: global batch size}."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A contestant: the program, its ranks, the threads of each, and the shares of a batch."""
+    """A contestant: program, ranks, threads per rank, and shards of a batch."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ ROWS = (
 
 
 def own_steps(arguments: argparse.Namespace) -> None:
-    """Our step, on whatever ranks run this; the first one compiles what all will find."""
+    """Our training step on the ranks that run this; the first one fills the cache for all."""
     from training import CASES
     from training import Trained as Network
 
@@ -83,7 +83,7 @@ def own_steps(arguments: argparse.Namespace) -> None:
 def found_here(
     step: Trained, here: Communicator, arrays: dict[str, Array], arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """What the scaling model wants to know: the network here, and the step if that is asked for."""
+    """The inputs of the scaling model: the network parameters here, and the step if requested."""
     from popgraph.measure.scale import measured_here, network_here
 
     found: dict[str, Any] = {"network": asdict(network_here(here, 10))}
@@ -140,7 +140,9 @@ def timed(
     agreed: Callable[[int], int],
     gathered: Callable[[float], list[float]],
 ) -> dict[str, float]:
-    """What a step takes, of which all ranks run as many, and what it costs all processors."""
+    """
+    The wall-clock time of a step, and its processor time on all ranks, which run the same number.
+    """
     step()
     barrier()
     start = time.perf_counter()
@@ -160,7 +162,7 @@ def timed(
 
 
 def started(arguments: argparse.Namespace, folder: Path, row: Row) -> Contestant:
-    """The processes of one row, ready to take turns."""
+    """The processes of a row, ready for their first round."""
     own = [sys.executable, __file__, arguments.name, "--worker", row.kind]
     own += ["--threads", str(row.threads), "--batch", str(arguments.batch // row.shares)]
     own += ["--seconds", str(arguments.seconds), *(["--model"] if row is ROWS[0] else [])]
@@ -190,7 +192,7 @@ MOST_RANKS = 1024
 
 
 def scaled(name: str, batch: int, file: Path, rounds: int) -> str:
-    """What the scaling model says of a network of which each rank takes a whole batch."""
+    """Predictions of the scaling model for a network with a whole batch per rank."""
     from training import CASES, Trained
 
     from popgraph.measure.scale import Network, efficiency_chart, predictions
@@ -220,7 +222,7 @@ def scaled(name: str, batch: int, file: Path, rounds: int) -> str:
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
-    """All contestants, in turn; then what the scaling model says of ranks, and what they take."""
+    """Measures all contestants alternately, then compares the scaling model with real ranks."""
     with tempfile.TemporaryDirectory() as folder:
         running: list[Contestant] = []
         try:
@@ -243,9 +245,10 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def checked(ready: list[dict[str, Any]], found: list[dict[str, Any]]) -> dict[str, Any]:
     """
-    The scaling model beside real ranks: the fastest step, and what the fastest kernels predict.
+    The scaling model compared with real ranks: the fastest step, and the prediction from the
+    fastest kernels.
 
-    Where ranks are more than cores, each computes for its share of the time.
+    With more ranks than cores, each rank has a share of the time.
     """
     from popgraph.measure.scale import Network, Span, Step, cores_here
 

@@ -66,7 +66,9 @@ def alone(
     draw: Callable[[np.random.Generator], dict[str, Array]],
     held: Mapping[str, Array] | None = None,
 ) -> Network:
-    """One operator, whose first result is of floats in Compress and TopK, of integers otherwise."""
+    """
+    A model of one operator, whose first result is float for Compress and TopK, otherwise integer.
+    """
     first = TensorProto.FLOAT if node.op_type in ("Compress", "TopK") else TensorProto.INT64
     outputs = {name: first if not at else TensorProto.INT64 for at, name in enumerate(node.output)}
     rng = np.random.default_rng(0)
@@ -89,7 +91,7 @@ def unique(size: int) -> Network:
 
 
 def compress(*shape: int) -> Network:
-    """Keeps half of the axis before the last one."""
+    """Keeps half of the second-to-last axis."""
     node = helper.make_node("Compress", ["x", "keep"], ["y"], axis=len(shape) - 2)
     return alone(
         "x".join(map(str, shape)),
@@ -99,7 +101,7 @@ def compress(*shape: int) -> Network:
 
 
 def suppression(size: int) -> Network:
-    """Keeps 100 boxes at most; few of them overlap by much."""
+    """Keeps up to 100 boxes, few of which overlap strongly."""
     node = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most", "over"], ["y"])
 
     def draw(rng: np.random.Generator) -> dict[str, Array]:
@@ -135,7 +137,7 @@ def mask(size: int) -> Network:
 
 
 def detector(candidates: int, labels: int) -> Network:
-    """The head of a YOLO: 300 boxes at most for each label, with their scores and labels."""
+    """The head of a YOLO: up to 300 boxes per label, with scores and labels."""
     nodes = [
         helper.make_node("Transpose", ["raw"], ["rows"], perm=[0, 2, 1]),
         helper.make_node("Split", ["rows", "parts"], ["boxes", "logits"], axis=2),
@@ -172,7 +174,7 @@ def detector(candidates: int, labels: int) -> Network:
 
 
 def measure(one: Network, seconds: float, rounds: int) -> dict[str, Any]:
-    """The best times of both, with equal results."""
+    """The best times of both, after comparing results."""
     run = popgraph.compile(one.model, threads=1)
     peers = [ready(PEERS[PEER], one.model, inputs, 1) for inputs in one.inputs]
     for inputs, peer in zip(one.inputs, peers, strict=True):

@@ -1,4 +1,4 @@
-"""What a call takes: seconds on the clock, and of processors here and in the C compiler."""
+"""The cost of a call: wall-clock time, and processor time here and in the C compiler."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Spent(TypedDict):
     own_cpu: float
     """Processor time of this process, all its threads included: imports, passes, printing C."""
     compiler_cpu: float
-    """Of the processes that it started and waited for: the C compiler, its assembler and linker."""
+    """Processor time of its finished subprocesses: the C compiler, its assembler and linker."""
 
 
 def spent(call: Callable[[], object]) -> Spent:
-    """What a call takes; nothing else may run in this process meanwhile."""
+    """The cost of a call; the process must be idle otherwise."""
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     before, start = [_seconds(each) for each in who], time.perf_counter()
     call()

@@ -102,7 +102,7 @@ class ResNet18(nn.Module):
 
 
 class Attention(nn.Module):
-    """Every position looks at all others, by several heads."""
+    """Multi-head self-attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Attention(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention and two products, each added to what it read, and normalized."""
+    """Attention and an MLP, each with a residual and normalization."""
 
     def __init__(self, width: int, heads: int, inner: int) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class Transformer(nn.Module):
 
 
 class LastStep(nn.Module):
-    """Classes, by what a recurrent layer says at the last step."""
+    """Classifies by the last step of a recurrent layer."""
 
     def __init__(self, kind: type[nn.RNNBase], units: int) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ def lenet() -> nn.Module:
 
 @dataclass(frozen=True)
 class Case:
-    """A network, the shape of its input, and how many classes it tells apart."""
+    """A network, its input shape, and its number of classes."""
 
     network: Callable[[], nn.Module]
     shape: tuple[int, ...]
@@ -197,7 +197,7 @@ CASES = {
 
 
 class Trained:
-    """One network, one batch, and the steps of both that train it."""
+    """A network and a batch, with the training steps of both frameworks."""
 
     def __init__(self, name: str, case: Case | None = None) -> None:
         torch.manual_seed(0)
@@ -228,7 +228,7 @@ class Trained:
         return {"x": self.x.numpy(), "labels": self.labels.numpy().astype(np.int32)}
 
     def task(self) -> tuple[ModuleOp, Compilation, Options]:
-        """The exported network with its loss, its weights, and how it is to be trained."""
+        """The exported network with its loss, its weights, and the training options."""
         module, compilation = load(self.exported())
         labels = tensor_type(dtypes.from_numpy(np.dtype(np.int32)), self.case.shape[:1])
         loss = "nll(Softmax(y), labels)"
@@ -237,7 +237,7 @@ class Trained:
         return module, compilation, Options(training=training)
 
     def ours(self) -> Executable:
-        """Compiled; the session's steps are steps of this."""
+        """The compiled step."""
         module, compilation, options = self.task()
         return build(module, compilation, options)
 
@@ -261,7 +261,7 @@ class Trained:
 
 
 def losses(trained: Trained, executable: Executable, steps: int) -> float:
-    """How far the losses of the first steps of both are apart, relative to the first."""
+    """The largest difference of the losses in the first steps, relative to the first loss."""
     step = trained.theirs(False)
     pairs = []
     for _ in range(steps):

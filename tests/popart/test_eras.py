@@ -353,7 +353,7 @@ def test_the_page_has_a_row_for_every_era() -> None:
     page = (Path(__file__).parents[2] / "docs/coming-from-popart.md").read_text()
     for era in ERAS:
         names = "`1`, `2`, ..." if era.numbered else "by operator"
-        asked = "asked for" if era.mandatory else "not asked for"
+        asked = "required" if era.mandatory else "not required"
         row = (
             f"| {era.name} | `{era.module}` | {era.opset} | `{era.gradient}w` | {names} | {asked} |"
         )
