@@ -15,123 +15,125 @@ PAIRS = ("i16",)
 BYTES = ("u8i7", "i8u7", "i16")
 VNNI = ("u8i8", "i8u8", "i16")
 BF16 = (*VNNI, "bf16")
-"""The words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and AVX512-BF16 too."""
+"""
+Packed words of x86 with SSE2, with SSSE3 and AVX2 or AVX-512, with VNNI, and with AVX512-BF16.
+"""
 DOTPROD = ("i8i8",)
-"""The words of Arm with SDOT."""
+"""Packed words of Arm with SDOT."""
 
 
 @dataclass(frozen=True)
 class Machine:
     """
-    Every fact about a processor that a decision rests on; the defaults are a generic AVX-512 core.
+    All processor parameters of the cost model; the defaults describe a generic AVX-512 core.
 
-    Cycles are those of a core. Rates in bytes per cycle are what a kernel sees beside its
-    arithmetic, not the peak of a bus. The generic figures were measured on a Xeon (family 6, model
-    85) and a Zen 3; the sizes of caches are effective ones there, see `MEASURED`.
+    Cycles are core cycles. Rates in bytes per cycle are effective rates during arithmetic, not peak
+    bandwidths. The generic figures were measured on a Xeon (family 6, model 85) and a Zen 3; their
+    cache sizes are effective ones, see `MEASURED`.
     """
 
     name: str = "avx512"
-    """The preset, or the target of the compiler."""
+    """The name of the preset or compiler target."""
     source: str = "a generic AVX-512 core"
-    """Where the figures come from."""
+    """The source of the figures."""
 
     # Registers and arithmetic
 
     vector_bytes: int = 64
-    """Bytes of a vector register."""
+    """Size of a vector register."""
     registers: int = 32
-    """Vector registers: sums and what they are made of must fit into them."""
+    """Number of vector registers, which bounds the register tile and its operands."""
     fmas_per_cycle: int = 2
-    """Vector multiply-adds that begin in a cycle."""
+    """Vector FMAs issued per cycle."""
     fma_latency: float = 4.0
-    """Cycles until a sum is ready for the next product."""
+    """Latency of an FMA."""
     fuses_multiply_add: bool = True
-    """Whether a multiply-add rounds once, and costs no more than a product."""
+    """Whether the processor has FMA, which rounds once and costs no more than a product."""
     words: tuple[str, ...] = BYTES
-    """What words hold (`support/words.py`) that vectors multiply faster than floats, best first."""
+    """Packed words (`support/words.py`) with faster dot products than f32, best first."""
     vector_load_cycles: float = 1.0
-    """Cycles that a vector costs beside products (measured with 4 to 14 rows of 2 to 6 vectors)."""
+    """Cycles of a vector load during FMAs (measured with 4 to 14 rows of 2 to 6 vectors)."""
     scalar_load_cycles: float = 0.5
-    """Cycles of a scalar that is loaded into all lanes."""
+    """Cycles of a broadcast scalar load."""
     unaligned_vectors: float = 1.5
-    """How many vectors one counts as that begins anywhere in a cache line."""
+    """Cost of an unaligned vector load, in aligned ones."""
     tile_overhead_cycles: float = 25.0
-    """Cycles between one register tile and the next: the end of a loop is not predicted."""
+    """Cycles between register tiles: the exit of the inner loop is mispredicted."""
     strided_cycles: float = 1.25
-    """Cycles to load or store one element that is not next to the last one."""
+    """Cycles of a load or store of an element not adjacent to the last one."""
     pack_cycles: float = 1.0
-    """Cycles per element that is packed."""
+    """Cycles per packed element."""
     row_pack_cycles: float = 0.5
-    """Cycles per element where whole rows are packed."""
+    """Cycles per packed element if whole rows are copied."""
     elements_per_cycle: float = 4.0
-    """Elements that a kernel touches in a cycle, by and large; for work that threads share."""
+    """Average elements per cycle of an elementwise kernel, to balance threads."""
 
     # Caches
 
     line_bytes: int = 64
-    """Bytes of a cache line."""
+    """Size of a cache line."""
     page_bytes: int = 4096
-    """Bytes of a page: hardware prefetchers do not cross it, and cache sets repeat with it."""
+    """Size of a page: prefetchers stop at its end, and cache sets repeat with it."""
     l1_bytes: int = 32 * KIB
-    """Bytes of the first data cache."""
+    """Size of the L1 data cache."""
     l1_ways_free: int = 6
-    """Lines of one L1 set that scalars may hold beside a panel: the ways of the cache, less two."""
+    """L1 lines per set for scalars next to a panel: the associativity minus two."""
     page_aliases: int = 32
-    """Lines at the same place of different pages that L1 and L2 keep together."""
+    """Lines at the same page offset that L1 and L2 hold together."""
     l2_bytes: int = 1 * MIB
-    """Bytes of the second cache, which every core has for itself."""
+    """Size of the L2 cache of a core."""
     l3_bytes: int = 16 * MIB
-    """Bytes that stay in the third cache, which others use too, until they are read again."""
+    """Effective size of the shared L3 cache."""
 
     # Rates and latencies
 
     l2_bpc: float = 28.0
-    """Bytes per cycle from L2 into L1."""
+    """Bandwidth from L2 to L1."""
     l2_miss_bpc: float = 4.0
-    """Bytes per cycle from behind L2, where a kernel waits for them."""
+    """Bandwidth from L3 or memory for loads that stall the kernel."""
     l3_bpc: float = 20.0
-    """Bytes per cycle from L3, streamed beside products."""
+    """Bandwidth from L3 of streams during FMAs."""
     memory_bpc: float = 8.0
-    """Bytes per cycle from memory, streamed beside products."""
+    """Bandwidth from memory of streams during FMAs."""
     local_bpc: float = 24.0
-    """Bytes per cycle of what the same core wrote before."""
+    """Bandwidth of data that the same core wrote."""
     remote_bpc: float = 6.0
-    """Bytes per cycle of what another core wrote."""
+    """Bandwidth of data that another core wrote."""
     remote_strided_bpc: float = 2.5
-    """Bytes per cycle of what another core wrote, in short pieces."""
+    """Bandwidth of short runs that another core wrote."""
     far_line_cycles: float = 6.0
-    """Cycles of a line that is a page or more away from the last one; nearer ones cost less."""
+    """Cycles of a line at least a page away from the last one; closer ones cost less."""
     evicted_scalar_cycles: float = 0.7
-    """Cycles of a scalar whose line had to leave L1 for that of another row."""
+    """Cycles of a scalar whose line was evicted from L1 by another row."""
     result_run_cycles: float = 48.0
-    """Cycles in which neighbouring lines of results come from behind L2 and go back there."""
+    """Cycles to fetch a run of adjacent result lines from beyond L2, and to write it back."""
     result_run_lines: int = 4
-    """Lines of results that come together at most."""
+    """Maximum length of such a run, in lines."""
     lines_together: int = 2
     """Lines that memory delivers together (the adjacent-line prefetcher)."""
 
     # Prefetching
 
     prefetch_streams: int = 16
-    """Rows far apart that hardware prefetchers follow side by side."""
+    """Number of distant rows that hardware prefetchers follow concurrently."""
     prefetch_bytes: int = 2560
-    """Bytes that a core reads while memory answers; a power of two of them is slower."""
+    """Bytes that a core reads during a memory latency; strides of powers of two are slower."""
 
     # Threads
 
     chunk_start_cycles: float = 200.0
-    """Cycles that it costs a thread to take a chunk of work."""
+    """Cycles for a thread to claim a chunk."""
     cores: int = field(default=1, repr=False)
-    """Cores of this machine: for people only, programs do not depend on it."""
+    """Number of cores, for reports only: programs do not depend on it."""
 
     def line_elements(self, element_bytes: int) -> int:
-        """Elements of a cache line."""
+        """Elements per cache line."""
         return max(1, self.line_bytes // element_bytes)
 
     def with_vectors(
         self, vector_bytes: int, registers: int, words: tuple[str, ...] | None = None
     ) -> Machine:
-        """The same caches and rates with other vector registers, and what they multiply."""
+        """The same caches and rates with other vector registers and packed words."""
         words = self.words if words is None else words
         return replace(self, vector_bytes=vector_bytes, registers=registers, words=words)
 
@@ -153,11 +155,11 @@ UNITS: Mapping[str, str] = {
     "words": "kinds of words",
     "multiply_add": "true or false",
 }
-"""The unit of a field by how its name ends."""
+"""{suffix of a field name: unit}."""
 
 
 def unit_of(name: str) -> str:
-    """The unit of a field of `Machine`; nothing where it is text."""
+    """The unit of a field of `Machine`; "" for text."""
     return next((unit for end, unit in UNITS.items() if f"_{name}".endswith(f"_{end}")), "")
 
 
@@ -167,7 +169,7 @@ MEASURED = (
     "cycles and rates measured with PopGraph's own kernels; cache sizes are effective ones: with "
     "1 MiB for L2 and 16 MiB for L3 the cost model ranks schedules as measurements do"
 )
-"""What the reader of a preset is to know where its L2 is not what the data sheet says."""
+"""The note on presets whose L2 size differs from the data sheet."""
 
 
 def _generic(name: str, vector_bytes: int, registers: int, words: tuple[str, ...] = ()) -> Machine:
@@ -186,7 +188,9 @@ TARGETS: Mapping[str, Machine] = {
         replace(_generic("baseline", 16, 16), fuses_multiply_add=False),
     )
 }
-"""What POPGRAPH_TARGET names, with generic caches and rates: the same on every machine."""
+"""
+{value of POPGRAPH_TARGET: machine} with generic caches and rates, independent of this machine.
+"""
 
 EMBEDDED: Mapping[str, Machine] = {
     each.name: each
@@ -212,7 +216,7 @@ EMBEDDED: Mapping[str, Machine] = {
         replace(_generic("wasm32", 16, 16), fuses_multiply_add=False),
     )
 }
-"""Machines that run no Python, for which C is exported."""
+"""Machines without Python, for exported C."""
 
 PRESETS: Mapping[str, Machine] = {
     each.name: each
@@ -304,28 +308,30 @@ PRESETS: Mapping[str, Machine] = {
         ),
     )
 }
-"""Processors by name. Where only a data sheet was at hand, its source says so."""
+"""Processors by name. If the figures come from a data sheet only, `source` says so."""
 
 MACHINES: Mapping[str, Machine] = {**PRESETS, **TARGETS}
-"""What POPGRAPH_MACHINE names."""
+"""{value of POPGRAPH_MACHINE: machine}."""
 
 
 @dataclass(frozen=True)
 class AddedTarget:
-    """A target from outside: a machine, and how compilers are told to make code for it."""
+    """A target of an extension: a machine, and the compiler flags for it."""
 
     machine: Machine
     flags: tuple[str, ...] = ()
-    """Spellings of the options that ask for it, tried in order; none: code for the machine at hand,
-    decided as the machine's figures say."""
+    """
+    Alternative compiler flags, tried in order; without any, code is compiled for this machine, with
+    decisions for `machine`.
+    """
     macro: str = "__STDC__"
-    """What a compiler defines that makes code for it."""
+    """A macro that compilers for the target define."""
     compiler: str = "cc"
-    """The command by which exported C is built for it."""
+    """The compiler of exported C."""
 
 
 ADDED: dict[str, AddedTarget] = {}
-"""By the name of the machine."""
+"""{name of the machine: target}."""
 
 
 def add_target(
@@ -335,12 +341,11 @@ def add_target(
     compiler: str = "cc",
 ) -> None:
     """
-    Registers a target: `POPGRAPH_MACHINE` may name it, and, with `flags`, `POPGRAPH_TARGET`.
+    Registers a target for `POPGRAPH_MACHINE` and, with `flags`, for `POPGRAPH_TARGET`.
 
-    `flags` are spellings of the compiler's options that ask for it (`-march=znver4`, or several in
-    one text), of which the first is taken that a compiler knows; `macro` is what that compiler then
-    defines. `popgraph export --target` may name it, too: the Makefile then has the first spelling,
-    and calls `compiler`.
+    `flags` are alternative compiler flags (`-march=znver4`, or several in one text); the first one
+    that the compiler supports is used. `macro` is then defined by the compiler. `popgraph export
+    --target` accepts the name, too: its Makefile uses the first alternative and `compiler`.
     """
     added = AddedTarget(machine, tuple(flags), macro, compiler)
     taken = machine.name in MACHINES or machine.name in EMBEDDED or machine.name == "native"
@@ -356,14 +361,14 @@ def add_target(
 
 
 def added_target(name: str) -> AddedTarget | None:
-    """The target from outside of a name, loaded if a distribution brings it."""
+    """A registered target, loaded from an extension if necessary."""
     if name not in ADDED:
         extensions.load(extensions.TARGETS, name)
     return ADDED.get(name)
 
 
 def machine_named(name: str) -> Machine | None:
-    """What POPGRAPH_MACHINE names; None if there is no such machine."""
+    """The machine for a value of POPGRAPH_MACHINE; None if it is unknown."""
     if name in MACHINES:
         return MACHINES[name]
     added = added_target(name)
@@ -391,14 +396,14 @@ KINDS: Kinds = (
     ("zen3", 25, range(0x20, 0x60)),
     ("zen5", 26, range(0x100)),
 )
-"""The preset of an x86 processor by its family and models, as CPUID and /proc/cpuinfo say them."""
+"""(preset, family, models) of x86 processors, from CPUID or /proc/cpuinfo."""
 
 ARM_PARTS: Mapping[tuple[int, int], str] = {(0x41, 0xD0C): "neoverse_n1"}
-"""The preset of an Arm processor by its implementer and part, as /proc/cpuinfo says them."""
+"""{(implementer, part) in /proc/cpuinfo: preset} of Arm processors."""
 
 
 def preset_of(family: int, model: int, *, arm: bool = False) -> Machine | None:
-    """The preset of a processor (of an `arm` one: implementer and part); None if there is none."""
+    """The preset of a processor (for `arm`: implementer and part); None if there is none."""
     if arm:
         name = ARM_PARTS.get((family, model))
     else:
