@@ -92,7 +92,7 @@ thresholds: $(READY)  ## which thresholds of Tuning the benchmark networks feel,
 docs: pages  ## regenerate the generated pages, and build all pages as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md, api.md, sizes.md, and the parser's tables
+pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, cli.md, api.md, sizes.md, the IR in how-it-works.md, and the parser's tables
 	$(BIN)/python -m tests.parser_tables
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
@@ -101,6 +101,7 @@ pages: $(DOCS_READY)  ## regenerate docs/ops.md, passes.md, popart.md, tile.md, 
 	$(BIN)/python -m popgraph --markdown > docs/cli.md
 	$(BIN)/python -m tests.api_page > docs/api.md
 	$(BIN)/python -m tests.sized_operators > docs/sizes.md
+	$(BIN)/python -m tests.walkthrough
 
 pictures: $(READY)  ## take the pictures of docs/view.md anew, with a browser; look at them
 	$(BIN)/python -m tests.viewer.pictures

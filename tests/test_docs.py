@@ -30,10 +30,11 @@ from popgraph.conformance.outcome import Computed, Status
 from popgraph.passes import optimizer_spec
 from popgraph.passes.onnx.without_gradient import Flow, flows
 from popgraph.passes.optimizer_spec import Scalar
+from popgraph.passes.pipeline import PIPELINE
 from popgraph.support.errors import ErrorGroup, PopgraphError
 from popgraph.training.metrics import METRIC_NAMES
 from popgraph.training.update_rule import OPTIMIZER_NAMES
-from tests import names_page
+from tests import names_page, walkthrough
 from tests.api_page import documented, own_names
 
 ROOT = Path(__file__).parent.parent
@@ -130,6 +131,15 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert f"`@{word}" in page
     for path in (ROOT / "examples").glob("*.pgraph"):
         assert f"`{path.name}`" in page
+
+
+def test_the_walk_through_the_levels_shows_the_ir_of_today() -> None:
+    """`python -m tests.walkthrough` writes it."""
+    text = walkthrough.PAGE.read_text()
+    assert walkthrough.page(text) == text
+    steps = {found[4] for found in walkthrough.SHOWN.finditer(text)}
+    at_loops = {step.pass_class.name for step in PIPELINE if step.level == "loops" and not step.to}
+    assert at_loops <= steps
 
 
 def test_the_page_of_training_has_all_names() -> None:

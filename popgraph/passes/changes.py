@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, unified_diff
@@ -45,7 +45,6 @@ class Changes(Observer):
     stretches: tuple[Stretch, ...] = ()
     every: bool = False
     """Whether each pass that changes something is shown."""
-    text: Callable[[ModuleOp], str] = str
     found: list[str] = field(default_factory=list)
     """The differences, in the order of the passes."""
     _begun: dict[Stretch, str] = field(default_factory=dict)
@@ -117,6 +116,7 @@ def renumbered(before: Sequence[str], after: Sequence[str]) -> list[str]:
     One more operation at the top of a kernel renumbers all values of the kernel, and the difference
     would be the whole kernel. So lines are matched without numbers: values that matching lines
     define are the same. Uses are renamed like definitions, so a changed operand is a difference.
+    A value that is gone has an apostrophe if its number is that of another one now: `%2'`.
     """
     old_plain, new_plain = ([NUMBER.sub("%", line) for line in it] for it in (before, after))
     pairs = {
@@ -125,9 +125,11 @@ def renumbered(before: Sequence[str], after: Sequence[str]) -> list[str]:
         for at in range(size)
     }
     names, found = dict[str, str](), list[str]()
+    taken = {number for line in after for number in NUMBER.findall(line)}
     for at, line in enumerate(before):
         defined = _defined(line)
-        same = _defined(after[pairs[at]]) if at in pairs else defined
+        gone = [f"{one}'" if one in taken else one for one in defined]
+        same = _defined(after[pairs[at]]) if at in pairs else gone
         names.update(zip(defined, same, strict=True))
         found.append(NUMBER.sub(lambda number: names.get(number[0], number[0]), line))
     return found

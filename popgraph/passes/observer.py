@@ -34,6 +34,8 @@ class Observer:
     """Passes after which the IR is shown, whatever the level."""
     same_meaning: SameMeaning | None = None
     output: TextIO = field(default_factory=lambda: sys.stderr)
+    text: Callable[[ModuleOp], str] = str
+    """Prints a module that is shown; dumps are always whole."""
     _count: int = 0
 
     @classmethod
@@ -65,7 +67,7 @@ class Observer:
             self._report_changes(step, before, module)
             self._check(step, before, module, weights)
         elif step.name in self.print_after:
-            self._show(step, str(module))
+            self._show(step, self.text(module))
 
     def _before(self, module: ModuleOp) -> ModuleOp | None:
         """The module as it was, if anyone will compare."""
@@ -76,12 +78,12 @@ class Observer:
         changed = not before.is_structurally_equivalent(module)
         if not changed and step.name not in self.print_after:
             return
-        text = str(module)
         shown = self.settings.level >= (KERNELS if _has_kernels(module) else IR)
         if shown or step.name in self.print_after:
-            self._show(step, text)
+            self._show(step, self.text(module))
         if self.settings.dump is not None:
-            write_dump(self.settings.dump, f"{self._count:02}_{step.name}.mlir", text + "\n")
+            name = f"{self._count:02}_{step.name}.mlir"
+            write_dump(self.settings.dump, name, f"{module}\n")
 
     def _check(self, step: Pass, before: ModuleOp, module: ModuleOp, weights: WeightStore) -> None:
         if not self.settings.check:

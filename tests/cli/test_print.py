@@ -94,6 +94,12 @@ def test_kernels_are_printed_step_by_step_although_caches_know_them(product: str
     assert functions and all(line.endswith("{") for line in functions)
 
 
+def test_texts_on_the_way_are_elided_as_the_last_one_is(product: str) -> None:
+    asked = ["--at", "structured", "--print-after", "graphcore-to-structured", "--elide"]
+    shown = call("print", product, *asked).output
+    assert shown.count("pg.constant") == shown.count('..." : tensor') == 2
+
+
 def test_a_diff_of_kernels_shows_no_values_that_only_have_other_numbers(product: str) -> None:
     shown = call("print", product, "--at", "loops", "--diff", "prefetch-panels").output
     changed = [line[1:] for line in shown.splitlines()[2:] if line.startswith(("+", "-"))]
