@@ -258,7 +258,7 @@ class ReduceSpec:
 
 @dataclass(frozen=True)
 class ContractSpec:
-    """A `tile.contract` whose epilogue adds the epilogue inputs."""
+    """A contraction whose epilogue adds the epilogue inputs."""
 
     kind: str
     sizes: Shape
