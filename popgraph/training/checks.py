@@ -1,4 +1,4 @@
-"""Checks one training step, layer by layer: are the gradients finite, and do weights learn?"""
+"""Checks one training step, layer by layer: finite gradients, and weights that learn."""
 
 from __future__ import annotations
 
