@@ -114,7 +114,10 @@ class SumInWords(Rule[AnyContraction]):
 
     def _contracted(self, op: AnyContraction, factor: Shifted, words: Words) -> Operand:
         first, second = summed_axes(op)
-        lhs, rhs = packed(factor.numbers(), first, words.count), self._packed(op, second, words)
+        lhs, rhs = (
+            packed(factor.numbers(words), first, words.count),
+            self._packed(op, second, words),
+        )
         is_padded = isinstance(op, ConvOp) and factor.is_moved and any(op.pads)
         if isinstance(op, ConvOp) and is_padded:
             lhs = self._padded(op, lhs, factor, words)
@@ -237,7 +240,19 @@ class Shifted:
         """Whether something is to be taken from the sums."""
         return self.zero is not None or self.by != 0
 
-    def numbers(self) -> SSAValue:
+    def numbers(self, words: Words) -> SSAValue:
+        """
+        The moved numbers, of which words keep the low bits.
+
+        So a cast to narrow integers before the sum is left out, unless others store its result.
+        """
+        wide = self.value.owner
+        narrow = wide.x.owner if isinstance(wide, CastOp) else None
+        bits = 8 * WORD.itemsize // words.count
+        if self.by and isinstance(narrow, CastOp) and narrow.result.has_one_use():
+            is_word = tensor_of(narrow.x).element_type == i32
+            if is_word and dtype_of(narrow.result).bits >= bits:
+                return self._moved(narrow.x)
         return self._moved(self.value)
 
     def whole_zero(self) -> SSAValue:
