@@ -358,7 +358,7 @@ def test_there_is_no_form_further_down() -> None:
     module, compilation = load(picking())
     lower(module, compilation, until="normalize")
     with pytest.raises(
-        UnsupportedError, match="the data decide the size of what NonZero gives"
+        UnsupportedError, match="the output size of NonZero depends on data"
     ) as error:
         lower(module, compilation)
     assert "places" in error.value.where

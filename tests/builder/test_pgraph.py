@@ -233,7 +233,7 @@ def test_what_other_initialisers_make() -> None:
     assert np.array_equal(a, [[0, 1, 2], [3, 4, 5]])
     assert b.tolist() == [1, 0.5, 0]
     assert between.tolist() == [[-1, 0], [1, 2]]
-    with pytest.raises(ParseError, match="eye: this needs two axes"):
+    with pytest.raises(ParseError, match="eye: this needs at least two axes"):
         body("weight w: f32[3] = eye\n y = x")
 
 

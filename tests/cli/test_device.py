@@ -49,7 +49,7 @@ def test_the_printed_level_has_the_mapping(net: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("profile", "--device", "gpu"), "is no device"),
+        (("profile", "--device", "gpu"), "unknown device"),
         (("profile", "--device", "ipu:0"), "NAME:IPUS"),
         (("profile", "--device", "ipu", "--csv", "x.csv"), "kept by --json"),
         (("print", "--device", "ipu", "--at", "program"), "structured level"),

@@ -125,7 +125,7 @@ def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> 
     more = ["-o", str(tmp_path / "out")] if command in ("emit", "export") else []
     result = CliRunner().invoke(app, [command, str(tmp_path / "net.pgraph"), *more])
     assert result.exit_code == 1
-    assert "the data decide the size of what NonZero gives: this model" in result.output
+    assert "the output size of NonZero depends on data: this model" in result.output
     assert "at: node 'places' (NonZero)" in result.output
 
 

@@ -1489,7 +1489,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "unroll-loops",
         "all iterations compute with the values of the first",
-        f"{PASSES}.loops.unroll_loops:Unrolling._key",
+        f"{PASSES}.loops.unrolling:Unrolling._key",
         as_it_is,
     ),
     Mutant(
@@ -1566,19 +1566,19 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "prefetch-panels",
         "the section after the next one is prefetched",
-        f"{PASSES}.loops.prefetch_panels:Inserter._in_next",
+        f"{PASSES}.loops.prefetching:Inserter._in_next",
         a_section_further,
     ),
     Mutant(
         "prefetch-panels",
         "what is read once is prefetched when it is read",
-        f"{PASSES}.loops.prefetch_panels:Inserter.ahead",
+        f"{PASSES}.loops.prefetching:Inserter.ahead",
         at_once,
     ),
     Mutant(
         "prefetch-panels",
         "only the first loop of a kernel is looked at",
-        f"{PASSES}.loops.prefetch_panels:loops_in",
+        f"{PASSES}.loops.prefetching:loops_in",
         first_only,
     ),
     Mutant(

@@ -14,7 +14,7 @@ from popgraph.backends.reference.bodies import Scope, Step
 from popgraph.backends.reference.kernels import KERNEL
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import PrefetchAheadAttr, PrefetchNextAttr, PrefetchOp
-from popgraph.dialects.tile.loops.prefetches import NAME, argument_of
+from popgraph.dialects.tile.loops.recipes import PREFETCH, argument_of
 from popgraph.testing import random_inputs
 
 LOADS = (memref.LoadOp, vector.LoadOp)
@@ -33,9 +33,9 @@ def assert_prefetched(before: ModuleOp, after: ModuleOp, weights: WeightStore) -
     distances = distances_of(after, weights)
     expected = set[PrefetchOp]()
     for marked, loop in zip(loops_of(before), loops_of(after), strict=True):
-        assert NAME not in loop.attributes
-        if NAME in marked.attributes:
-            expected |= check_loop(loop, marked.attributes[NAME], distances)
+        assert PREFETCH not in loop.attributes
+        if PREFETCH in marked.attributes:
+            expected |= check_loop(loop, marked.attributes[PREFETCH], distances)
     assert expected == distances.keys(), "a prefetch is in a loop without a mark"
 
 

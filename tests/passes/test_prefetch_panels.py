@@ -17,7 +17,8 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import PackOp, PrefetchOp, is_contraction
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.loops.prefetch_panels import Inserter, PrefetchPanels
+from popgraph.passes.loops.prefetch_panels import PrefetchPanels
+from popgraph.passes.loops.prefetching import Inserter
 from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.machine import Machine
@@ -113,7 +114,7 @@ def test_shares_that_do_not_cover_the_next_section_are_found(
     target: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bugs that keep every distance: only the lines of all blocks together show them."""
-    module = "popgraph.passes.loops.prefetch_panels"
+    module = "popgraph.passes.loops.prefetching"
     owner = Inserter if target.startswith("Inserter") else __import__(module, fromlist=["_"])
     name = target.rpartition(".")[2]
     monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))

@@ -113,7 +113,7 @@ def test_a_session_has_no_texts() -> None:
 
 
 def test_what_is_no_member_and_what_is_not_there() -> None:
-    with pytest.raises(popart.popart_exception, match="9 is no InitType"):
+    with pytest.raises(popart.popart_exception, match="9 is not a value of InitType"):
         popart.Builder().aiGraphcore.init([2], 1, 9)
     with pytest.raises(popart.popart_exception, match="No input shape info for Tensor `x' in "):
         popart.InputShapeInfo().get("x")

@@ -81,7 +81,7 @@ def test_the_command(tmp_path: Path) -> None:
     arguments += ["--bandwidth", "10G,100G", "--json", str(told), "--svg", str(chart)]
     done = CliRunner().invoke(app, [*arguments, "--rounds", "1"])
     assert done.exit_code == 0, done.output
-    assert "tells 2 messages: 512 bytes, 2.0 kB" in done.output
+    assert "sends 2 messages: 512 bytes, 2.0 kB" in done.output
     assert "at 10Gbit/s" in done.output and "at 100Gbit/s" in done.output
     found = json.loads(told.read_text())
     slow, fast = (found["predictions"][f"{name}bit/s"] for name in ("10G", "100G"))

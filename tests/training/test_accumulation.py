@@ -254,7 +254,7 @@ def test_a_model_of_one_size_is_that_of_a_micro_batch() -> None:
     fixed = NET.replace("N", "4")
     trainer = trained(fixed, accumulate=4, shuffle=False)
     assert_alike(trainer, trained(shuffle=False, drop_last=True))
-    with pytest.raises(RunError, match="batches of 4 in each of 2 micro-batches, not of 16"):
+    with pytest.raises(RunError, match="batch size of 4 in each of 2 micro-batches, not 16"):
         trained(fixed, accumulate=2)
 
 

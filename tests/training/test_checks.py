@@ -66,7 +66,9 @@ def test_a_label_outside_the_classes_is_an_error() -> None:
 def test_training_warns_of_what_cannot_learn() -> None:
     with pytest.warns(DoubtfulTrainingWarning, match="'y' holds no probabilities"):
         Trainer(net("z = x @ w + b", "Sigmoid(z)"), "nll", "SGD(0.1)").fit((X, LABELS))
-    with pytest.warns(DoubtfulTrainingWarning, match="not changed 1 of 2 weights: 'w'"):
+    with pytest.warns(
+        DoubtfulTrainingWarning, match="1 of 2 weights did not change in an epoch: 'w'"
+    ):
         Trainer(net("z = Relu(x @ w * 0.0 - 1.0) + b"), "nll", "SGD(0.1)").fit((X, LABELS))
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -408,7 +408,7 @@ def test_schedules_at_both_doors() -> None:
     assert decay == parse_schedule("exponential(0.5, 2)")
     with pytest.raises(PopgraphError) as caught:
         Trainer(net(""), "mse", "sgd", schedule="cosin(steps=1)")
-    assert caught.value.what == "there is not a schedule 'cosin'"
+    assert caught.value.what == "there is no schedule 'cosin'"
     assert caught.value.hint == (
         "did you mean 'cosine'? the schedules are constant, linear, cosine, step, exponential"
     )

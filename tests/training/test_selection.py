@@ -134,7 +134,7 @@ def test_patterns_decide_otherwise() -> None:
             "no weight matches the pattern 'fc.wieght'\n  at: freeze\n"
             "  try: did you mean 'fc.weight'?",
         ),
-        (Choice(train_only=("fc.*", "%%%")), "like '%%%'\n  at: train_only\n  try: its weights"),
+        (Choice(train_only=("fc.*", "%%%")), "pattern '%%%'\n  at: train_only\n  try: its weights"),
     ],
 )
 def test_a_pattern_that_names_nothing_is_an_error(choice: Choice, said: str) -> None:

@@ -287,7 +287,7 @@ def test_a_history_becomes_a_table(tmp_path: Path) -> None:
         ({}, {"data": (FEW, CLASSES + 3)}, "out of range"),
         ({}, {"data": iter(batches()), "epochs": 2}, "an iterator yields its batches once"),
         ({}, {"validation": 0.0}, "is 0 for validation"),
-        ({}, {"epochs": 0}, "from 1 on"),
+        ({}, {"epochs": 0}, "a positive integer, not 0"),
         ({}, {"patience": 1, "monitor": "val_f1"}, "no epoch has 'val_f1'"),
     ],
 )

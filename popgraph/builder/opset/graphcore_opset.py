@@ -609,7 +609,7 @@ def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
     try:
         return enum(value)
     except ValueError:
-        raise CallError(f"{value} is not a {enum.__name__}") from None
+        raise CallError(f"{value} is not a value of {enum.__name__}") from None
 
 
 def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:

@@ -18,7 +18,7 @@ from popgraph.dialects.tile.lanes import (
     ThreefryOp,
 )
 from popgraph.dialects.tile.loops.ops import LaunchOp
-from popgraph.dialects.tile.loops.prefetches import PrefetchAheadAttr, PrefetchNextAttr
+from popgraph.dialects.tile.loops.recipes import PrefetchAheadAttr, PrefetchNextAttr
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.messages import ReceiveOp, SendOp
 from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, func, memref, scf, vector
-from xdsl.dialects.builtin import MemRefType, ModuleOp, VectorType
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile import PrefetchAheadAttr, PrefetchNextAttr, PrefetchOp
-from popgraph.dialects.tile.loops.prefetches import NAME, argument_of
-from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.loops.indices import Indices, ancestor, before
 from popgraph.passes.options import Options
-from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.tuning import Target
-
-Load = memref.LoadOp | vector.LoadOp
-Store = memref.StoreOp | vector.StoreOp
 
 
 @dataclass(frozen=True)
@@ -42,149 +31,9 @@ class PrefetchPanels(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for function in [op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks]:
-            kernel = function.body.block
-            marked = [op for op in loops_in(kernel) if NAME in op.attributes]
-            indices = Indices(kernel) if marked else None
-            for loop in marked:
-                assert indices is not None
-                self._insert(loop, kernel, indices)
+        for op in module.ops:
+            if isinstance(op, func.FuncOp) and op.body.blocks:
+                # A program of known kernels has no bodies, and imports nothing that writes any.
+                from popgraph.passes.loops.prefetching import insert_prefetches
 
-    def _insert(self, loop: scf.ForOp, kernel: Block, indices: Indices) -> None:
-        """The prefetches of a marked loop, in place of the mark."""
-        recipe = loop.attributes.pop(NAME)
-        assert isinstance(recipe, PrefetchAheadAttr | PrefetchNextAttr)
-        memory = kernel.args[argument_of(recipe)]
-        assert isinstance(memory.type, MemRefType)
-        line = self.target.machine.line_elements(element_bytes(memory.type))
-        inserter = Inserter(kernel, memory, line, indices)
-        if isinstance(recipe, PrefetchNextAttr):
-            inserter.next_section(loop, recipe)
-        else:
-            inserter.ahead(loop, recipe.by.data)
-
-
-def loops_in(block: Block) -> list[scf.ForOp]:
-    """All loops of a block, those inside of others, too."""
-    parents = [inner.parent_op() for inner in blocks_in(block)]
-    return [op for op in parents if isinstance(op, scf.ForOp)]
-
-
-def blocks_in(block: Block) -> list[Block]:
-    """A block and all blocks inside; `walk` resumes a generator per enclosing loop for each op."""
-    found = [block]
-    for one in found:
-        op = one.first_op
-        while op is not None:
-            if op.regions:
-                found += [inner for region in op.regions for inner in region.blocks]
-            op = op.next_op
-    return found
-
-
-@dataclass(frozen=True)
-class Inserter:
-    """Inserts prefetches of one memory of a kernel, of which `line` elements are a cache line."""
-
-    kernel: Block
-    memory: SSAValue
-    line: int
-    indices: Indices
-
-    def ahead(self, loop: scf.ForOp, by: int) -> None:
-        """Requests every line that the loop accesses, `by` elements ahead."""
-        for block in blocks_in(loop.body.block):
-            self._request_lines(self._loads(block), by)
-            for op in [op for op in block.ops if isinstance(op, Store)]:
-                if op.operands[1] is self.memory:
-                    assert op.next_op is not None, "a block ends with a terminator"
-                    index = self.indices.of(op.operands[2]) + by
-                    self._request(index, op.next_op, written=True)
-
-    def _request_lines(self, loads: Sequence[Load], by: int) -> None:
-        """Vectors that are neighbours may share a line, which is requested once."""
-        indices = [self.indices.of(op.operands[1]) for op in loads]
-        requested = dict[frozenset[tuple[SSAValue, int]], int]()
-        for index, op in sorted(zip(indices, loads, strict=True), key=lambda one: one[0].constant):
-            key, first = frozenset(index.terms.items()), index.constant
-            at, end = max(first, requested.get(key, first)), first + _width(op)
-            for line in range(at, end, self.line):
-                self._request(Index(line + by, index.terms), loads[0])
-                requested[key] = line + self.line
-
-    def next_section(self, loop: scf.ForOp, recipe: PrefetchNextAttr) -> None:
-        """Requests the share that one step of the innermost loop has of the next section."""
-        loads = self._loads(loop.body.block)
-        if not loads:
-            return
-        around = list(_around(loop))
-        inner, outer = around[: recipe["loops"]], around[recipe["loops"] :]
-        here = self.indices.of(loads[0].operands[1])
-        index = self._in_next(inner, here, recipe) + recipe["first"]
-        for op, skipped in zip(outer, recipe.again, strict=False):
-            if skipped:
-                index += Index.of(_counter(op), skipped)
-        if recipe["chunk"]:
-            index += Index.of(self._chunk_digit(recipe, loads[0]), recipe["chunk"])
-        for line in range(recipe["lines"]):
-            self._request(index + line * self.line, loads[0])
-
-    def _in_next(self, inner: Sequence[Operation], here: Index, recipe: PrefetchNextAttr) -> Index:
-        """As far into the next section, in shares, as `here` is into this one, in steps."""
-
-        def in_shares(elements: int) -> int:
-            return elements // recipe["lanes"] * recipe["share"]
-
-        inside = {_counter(op) for op in inner}
-        scaled = {
-            value: in_shares(factor) if value in inside else factor
-            for value, factor in here.terms.items()
-        }
-        index, outermost = Index(here.constant, scaled), inner[-1]
-        assert isinstance(outermost, scf.ForOp)
-        if constant_of(outermost.lb) is not None:
-            return index + recipe["elements"]
-        pitch = here.terms.get(_counter(outermost), 0)  # The section is what this loop runs.
-        first, end = self.indices.of(outermost.lb), self.indices.of(outermost.ub)
-        return index + end.scaled(pitch) + first.scaled(-in_shares(pitch))
-
-    def _chunk_digit(self, recipe: PrefetchNextAttr, at: Operation) -> SSAValue:
-        """The number of a chunk, or the digit of it that counts chunks of rows."""
-        place = ancestor(at, self.kernel)
-        number: SSAValue = self.kernel.args[0]
-        if recipe["divisor"] > 1:
-            divisor = self.indices.constant(recipe["divisor"], at)
-            number = before(place, arith.DivSIOp, number, divisor)
-        if recipe["modulo"]:
-            number = before(
-                place, arith.RemSIOp, number, self.indices.constant(recipe["modulo"], at)
-            )
-        return number
-
-    def _loads(self, block: Block) -> list[Load]:
-        """The loads of the memory in a block."""
-        found = [op for op in block.ops if isinstance(op, Load)]
-        return [op for op in found if op.operands[0] is self.memory]
-
-    def _request(self, index: Index, before: Operation, *, written: bool = False) -> None:
-        op = PrefetchOp(self.memory, self.indices.value(index, before), written=written)
-        assert before.parent is not None
-        before.parent.insert_op_before(op, before)
-
-
-def _width(op: Load) -> int:
-    """The number of elements that are loaded."""
-    type_ = op.results[0].type
-    return int(type_.get_shape()[0]) if isinstance(type_, VectorType) else 1
-
-
-def _around(loop: scf.ForOp) -> Iterator[Operation]:
-    """A loop and the operations around it, innermost first, up to the function."""
-    op: Operation | None = loop
-    while op is not None and not isinstance(op, func.FuncOp):
-        yield op
-        op = op.parent_op()
-
-
-def _counter(loop: Operation) -> SSAValue:
-    return loop.regions[0].blocks[0].args[0]
+                insert_prefetches(op.body.block, self.target)

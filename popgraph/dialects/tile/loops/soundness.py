@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, SymbolRefAt
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.tile.loops.prefetches import check_prefetch
+from popgraph.dialects.tile.loops.recipes import check_prefetch
 
 Access = memref.LoadOp | memref.StoreOp | vector.LoadOp | vector.StoreOp
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
-from popgraph.dialects.tile.loops.prefetches import NAME
+from popgraph.dialects.tile.loops.recipes import PREFETCH
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
@@ -151,7 +151,7 @@ class MicroKernel:
         loops = self.grid.writer.depth - outside
         recipe = self.prefetch(loops) if loops else None
         if recipe is not None:
-            self.grid.writer.mark(NAME, recipe)
+            self.grid.writer.mark(PREFETCH, recipe)
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.tile.loops.prefetches import (
+from popgraph.dialects.tile.loops.recipes import (
     PrefetchAheadAttr,
     PrefetchAttr,
     PrefetchNextAttr,

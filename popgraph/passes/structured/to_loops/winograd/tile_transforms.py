@@ -14,7 +14,7 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import linear, offset
-from popgraph.dialects.tile.loops.prefetches import NAME, PrefetchAheadAttr
+from popgraph.dialects.tile.loops.recipes import PREFETCH, PrefetchAheadAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.winograd import Tiling
@@ -187,4 +187,4 @@ class TransformLoops(Emitter):
         if far and argument is not None:
             line = machine.line_elements(lane_bytes(element(self.op.x)))
             by = tuning.transform_ahead_lines * line
-            body.writer.mark(NAME, PrefetchAheadAttr.of(argument=argument, by=by))
+            body.writer.mark(PREFETCH, PrefetchAheadAttr.of(argument=argument, by=by))

@@ -1,0 +1,259 @@
+"""Unrolling of marked loops in one kernel: copies of iterations, and memory that becomes values."""
+
+from __future__ import annotations
+
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.ir import Block, Operation, SSAValue
+
+from popgraph.dialects.tile.loops.soundness import constant_of
+from popgraph.passes.loops.editor import Editor, copy_of
+from popgraph.passes.loops.marked import (
+    LOADS,
+    Access,
+    Form,
+    MarkedLoops,
+    is_linear,
+    is_pure,
+    waits,
+)
+from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import lanes_of
+from popgraph.support.tuning import Target
+
+Slot = tuple[SSAValue, int]
+"""A register: its memory, and where it was in it."""
+
+
+def unroll(block: Block, target: Target) -> None:
+    """Writes out the marked loops of a kernel, those in copies of others last."""
+    while (marked := MarkedLoops(block)).steps:
+        if not Unrolling(block, target, marked).run():
+            break
+
+
+class Unrolling:
+    """
+    Writes out the marked loops of a body, but for those in other loops in marked ones.
+
+    What is in a marked loop differs between its iterations: values are found by the counters that
+    they depend on.
+    """
+
+    def __init__(self, block: Block, target: Target, marked: MarkedLoops) -> None:
+        self.body, self.writer, self.marked = block, Editor(block, target), marked
+        self.counters: dict[SSAValue, int] = {}
+        self.values: dict[object, SSAValue] = {}
+        self.loads: dict[object, SSAValue] = {}
+        """What marked loops have loaded that do not write it."""
+        self.registers: dict[SSAValue, dict[int, SSAValue]] = {
+            access.memory: {} for access in self.marked.registers.values()
+        }
+        """What is in each slot."""
+        self.copied = False
+
+    def run(self) -> bool:
+        """Whether marked loops are left, in copies."""
+        self._block(self.body)
+        self.writer.close()
+        return self.copied
+
+    # Outside of marked loops
+
+    def _block(self, block: Block) -> None:
+        """
+        The operations of a block that stays.
+
+        Beside marked loops, index arithmetic waits until it is needed, as when emitters write it.
+        """
+        writer, steps, operations = self.writer, self.marked.steps, list(block.ops)
+        beside = any(op.regions and op in steps for op in operations)
+        for op in operations:
+            if not op.regions:
+                if type(op) is memref.AllocaOp and op.memref in self.registers:
+                    writer.drop(op)
+                elif beside and waits(op):
+                    writer.wait(op)
+                else:
+                    writer.keep(op)
+            elif op in steps:
+                self._unroll(op)
+                self.loads.clear()  # Others may write what these have loaded.
+                writer.drop(op)
+            elif op in self.marked.around:
+                self._around(op)
+            else:
+                writer.keep(op)
+
+    def _around(self, op: Operation) -> None:
+        """An operation that marked loops are in; a loop carries the registers that it changes."""
+        for operand in operands_of(op):
+            self.writer.need(operand)
+        changed = [
+            (memory, at)
+            for memory in self.marked.changed.get(op, ())
+            for at in sorted(self.registers[memory])
+        ]
+        before = [self.registers[memory][at] for memory, at in changed]
+        for region in op.regions:
+            for block in region.blocks:
+                for slot, value in zip(changed, before, strict=True):
+                    self._set(slot, block.insert_arg(value.type, len(block.args)))
+                with self.writer.inside(block):
+                    self._block(block)
+        self.writer.insert(self._carrying(op, changed, before) if changed else op)
+
+    def _carrying(self, op: Operation, changed: list[Slot], before: list[SSAValue]) -> Operation:
+        """A loop that carries registers, which are arguments of its body already."""
+        assert isinstance(op, scf.ForOp)
+        body, last = op.body, op.body.block.last_op
+        assert last is not None
+        last.operands = [
+            *last.operands,
+            *(self.registers[memory][at] for memory, at in changed),
+        ]
+        operands = [*op.operands, *before]
+        types = [value.type for value in operands[3:]]
+        op.detach_region(body)
+        made = create_unchecked(scf.ForOp, *operands, types=types, regions=(body,))
+        made.attributes.update(op.attributes)
+        for old, new in zip(op.results, made.results, strict=False):
+            old.replace_all_uses_with(new)
+        for slot, value in zip(changed, made.results[len(op.results) :], strict=True):
+            self._set(slot, value)
+        self.writer.drop(op)
+        return made
+
+    def _set(self, slot: Slot, value: SSAValue) -> None:
+        memory, at = slot
+        self.registers[memory][at] = value
+
+    # In marked loops
+
+    def _unroll(self, op: Operation) -> None:
+        """Writes out the iterations of a marked loop."""
+        body, done = op.regions[0].blocks[0], self.marked.done(op)
+        counter, *arguments = body.args
+        last = body.last_op
+        assert last is not None
+        carried = list(map(self._value, operands_of(op)[3:]))
+        for step in self.marked.steps[op]:
+            self.counters[counter] = step
+            for old, new in zip(arguments, carried, strict=True):
+                self.values[self._key(old)] = new
+            for inner in done:
+                if isinstance(inner, Access):
+                    self._access(inner)
+                else:
+                    self._iterate(inner)
+            carried = list(map(self._value, operands_of(last)))
+        for result, new in zip(op.results, carried, strict=True):
+            if result in self.marked.depends:
+                self.values[self._key(result)] = new
+            else:
+                result.replace_all_uses_with(new)
+
+    def _iterate(self, op: Operation) -> None:
+        """An operation in one iteration of the marked loops around it."""
+        if op.regions:
+            if op in self.marked.steps:
+                self._unroll(op)
+            else:
+                self._clone(op)
+        elif is_pure(op):
+            self._value(op.results[0])
+        else:
+            self._note(op, copy_of(op, list(map(self._value, operands_of(op)))))
+
+    def _access(self, access: Access) -> None:
+        """An access to a register."""
+        slots, at = self.registers[access.memory], self._constant(self.marked.form(access.index))
+        if access.stored is None:
+            self.values[self._key(access.op.results[0])] = slots[at]
+        else:
+            slots[at] = self._value(access.stored)
+
+    def _clone(self, op: Operation) -> None:
+        """A copy of an operation with all that is in it; marked loops in it are next."""
+        self.copied = True
+        used = {operand for inner in op.walk() for operand in inner.operands}
+        own = {result for inner in op.walk() for result in inner.results}
+        blocks = [
+            block for inner in op.walk() for region in inner.regions for block in region.blocks
+        ]
+        own.update(argument for block in blocks for argument in block.args)
+        self._note(op, op.clone({value: self._value(value) for value in used - own}))
+
+    def _note(self, op: Operation, made: Operation) -> None:
+        """Inserts a copy of an operation for these iterations."""
+        self.writer.insert(made)
+        for old, new in zip(op.results, made.results, strict=True):
+            self.values[self._key(old)] = new
+
+    # Values
+
+    def _key(self, old: SSAValue) -> object:
+        """By what the value of one in marked loops is found, in these iterations."""
+        return (old, *map(self.counters.__getitem__, self.marked.depends[old]))
+
+    def _value(self, old: SSAValue) -> SSAValue:
+        """The value of one in marked loops, for these iterations; pure ones are written now."""
+        if old not in self.marked.depends:
+            self.writer.need(old)
+            return old
+        key = self._key(old)
+        found = self.values.get(key)
+        if found is None:
+            found = self.values[key] = self._computed(old)
+        return found
+
+    def _computed(self, old: SSAValue) -> SSAValue:
+        op = old.owner
+        if isinstance(op, Block) or is_linear(op):
+            return self.writer.value(self._index(old))
+        if type(op) in LOADS:
+            return self._loaded(op)
+        return self._written(op)
+
+    def _loaded(self, op: Operation) -> SSAValue:
+        """What is loaded once for all iterations of marked loops, which do not write it."""
+        operands = list(map(self._value, operands_of(op)))
+        key = (lanes_of(op.results[0]), *operands)
+        found = self.loads.get(key)
+        if found is None:
+            found = self.loads[key] = self.writer.add(copy_of(op, operands))
+        return found
+
+    def _written(self, op: Operation) -> SSAValue:
+        """The result of a pure operation, as far out as it can be."""
+        writer, operands = self.writer, list(map(self._value, operands_of(op)))
+        if type(op) is vector.BroadcastOp:
+            return writer.broadcast(operands[0], lanes_of(op.results[0]))
+        if type(op) in (arith.DivSIOp, arith.RemSIOp):
+            lhs, rhs = map(constant_of, operands)
+            if lhs is not None and rhs is not None and lhs >= 0 < rhs:
+                return writer.constant(lhs // rhs if type(op) is arith.DivSIOp else lhs % rhs)
+        depth = max(map(writer.depths.__getitem__, operands), default=0)
+        made = copy_of(op, operands)
+        if depth == len(writer.levels) - 1:
+            return writer.add(made)  # Not compared with others: there are thousands of products.
+        return writer.once(made)
+
+    def _index(self, old: SSAValue) -> Index:
+        """An index as a sum of what does not depend on the counters of marked loops."""
+        form = self.marked.form(old)
+        constant, terms = self._constant(form), dict[SSAValue, int]()
+        for other, factor in form.others.items():
+            value = self._value(other)
+            if (number := constant_of(value)) is not None:
+                constant += number * factor
+            else:
+                terms[value] = factor
+        return Index(constant, terms)
+
+    def _constant(self, form: Form) -> int:
+        """The constant part of an index, for these iterations."""
+        constant = form.constant
+        for counter, factor in form.counters.items():
+            constant += self.counters[counter] * factor
+        return constant
