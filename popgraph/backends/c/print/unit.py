@@ -44,7 +44,7 @@ class Kernel:
     location: str
     """Where it comes from, in the user's words."""
     numbers: tuple[int, ...] = ()
-    """What its callers hand it behind its memories, see `hand-numbers`."""
+    """The numbers that callers pass after the memories, see `hand-numbers`."""
     vectors: tuple[str, ...] = ()
     """The names of the vector types in its text."""
 

@@ -207,7 +207,7 @@ class FusedOp(IRDLOperation):
         assert self.splits is not None
         buffer = self.line_buffer if self.loops is not None and self.sizes else None
         if buffer is None or buffer.extents[1] != self.sizes[-1]:
-            raise VerifyException("the windows of a line buffer do not follow one another")
+            raise VerifyException("the windows of a line buffer must advance by equal steps")
         if self.yielded != tuple(self.members[1].results):
             raise VerifyException("a line buffer ends with its reader")
         if self.splits.value.data < 1 or buffer.steps % self.splits.value.data:
@@ -226,7 +226,7 @@ class LineBuffer:
     loops: tuple[int, int]
     """The loop of the producer and that of the reader."""
     extents: tuple[int, int]
-    """Of these loops."""
+    """The sizes of these loops."""
     rows: int
     stride: int
     low: int
@@ -236,7 +236,7 @@ class LineBuffer:
     def of(
         first: ReduceOp, second: ReduceOp, map_: AffineMap, loops: Sequence[int], rows: int
     ) -> LineBuffer | None:
-        """That of two contractions, the second reading the first by this map; None if none."""
+        """The line buffer between two contractions, the second reading the first by this map."""
         made, reader = loops
         if not (0 <= made < first.parallel_rank and 0 <= reader < second.parallel_rank):
             return None
@@ -267,7 +267,7 @@ class LineBuffer:
 
     @property
     def steps(self) -> int:
-        """How many iterations there are."""
+        """The number of iterations."""
         return self.extents[1] // self.rows
 
     @property
@@ -300,7 +300,7 @@ def region(
     type_: TensorType[Attribute], steps: Mapping[int, int], buffer: LineBuffer | None = None
 ) -> TensorType[Attribute]:
     """
-    The part of a local value for so many indices of these axes, whole along others, with its halo.
+    The region of a local value: `steps` indices along these axes, all along others, and the halo.
 
     Along the producer's loop of a line buffer it is the rows that one iteration reads.
     """
