@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -16,6 +16,7 @@ from popgraph.dialects.tile.loops.recipes import is_unrolled
 from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.passes.structured.to_loops.emit.create import operands_of
+from popgraph.passes.structured.to_loops.emit.index import Index
 
 Counters = tuple[SSAValue, ...]
 """The counters of marked loops, outermost first."""
@@ -77,33 +78,6 @@ class Access:
         return None
 
 
-@dataclass(frozen=True)
-class Form:
-    """An index: a constant, and multiples of counters of marked loops and of other values."""
-
-    constant: int = 0
-    counters: Mapping[SSAValue, int] = field(default_factory=dict)
-    others: Mapping[SSAValue, int] = field(default_factory=dict)
-
-    def __add__(self, other: Form) -> Form:
-        return Form(
-            self.constant + other.constant,
-            _sum(self.counters, other.counters),
-            _sum(self.others, other.others),
-        )
-
-    def scaled(self, factor: int) -> Form:
-        return Form(
-            self.constant * factor,
-            {counter: old * factor for counter, old in self.counters.items()},
-            {value: old * factor for value, old in self.others.items()},
-        )
-
-
-def _sum(lhs: Mapping[SSAValue, int], rhs: Mapping[SSAValue, int]) -> dict[SSAValue, int]:
-    return {value: lhs.get(value, 0) + rhs.get(value, 0) for value in {**lhs, **rhs}}
-
-
 @dataclass
 class Nest:
     """A marked loop that is in no other one, and the marked loops in it."""
@@ -130,7 +104,7 @@ class MarkedLoops:
         """The accesses of memory that becomes registers."""
         self.changed: dict[Operation, list[SSAValue]] = defaultdict(list)
         """The registers that a loop changes, by their memory."""
-        self._forms: dict[SSAValue, Form] = {}
+        self._forms: dict[SSAValue, Index] = {}
         self._ranges: dict[SSAValue, range] = {}
         self._nests: list[Nest] = []
         self._nest_of: dict[Operation, Nest] = {}
@@ -162,7 +136,7 @@ class MarkedLoops:
         counters = (*counters, counter)
         self.steps[op] = self._ranges[counter] = steps
         self._nest_of[op] = nest
-        self._forms[counter] = Form(counters={counter: 1})
+        self._forms[counter] = Index.of(counter)
         self.depends[counter] = (counter,)
         self.depends.update(dict.fromkeys(carried, counters))
         path = (*path, body)
@@ -205,25 +179,25 @@ class MarkedLoops:
         """Whether an operation in loops that change registers alone may be written anywhere."""
         return is_pure(op) or (type(op) in LOADS and op not in self.registers)
 
-    def form(self, index: SSAValue) -> Form:
-        """An index as a sum of multiples."""
+    def form(self, index: SSAValue) -> Index:
+        """An index by counters of marked loops, and values that do not depend on them."""
         found = self._forms.get(index)
         if found is None:
             found = self._forms[index] = self._computed_form(index)
         return found
 
-    def _computed_form(self, index: SSAValue) -> Form:
+    def _computed_form(self, index: SSAValue) -> Index:
         if (constant := constant_of(index)) is not None:
-            return Form(constant)
+            return Index(constant)
         op = index.owner
         if type(op) in LINEAR and index in self.depends:
             assert isinstance(op, Operation)
             lhs, rhs = map(self.form, operands_of(op))
             if type(op) is arith.AddiOp:
                 return lhs + rhs
-            if not (rhs.counters or rhs.others):
+            if not rhs.terms:
                 return lhs.scaled(rhs.constant)
-        return Form(others={index: 1})
+        return Index.of(index)
 
     def _promote(self) -> None:
         """Finds the memory that becomes registers."""
@@ -257,7 +231,9 @@ class MarkedLoops:
         for access in accesses:
             loops = [block.parent_op() for block in access.path[home:]]
             form = self.form(access.index)
-            if form.others or not all(isinstance(loop, scf.ForOp) for loop in loops):
+            if not self._ranges.keys() >= form.terms.keys() or not all(
+                isinstance(loop, scf.ForOp) for loop in loops
+            ):
                 return False
             slots, type_ = self._slots(form), access.type
             if any(types.setdefault(slot, type_) != type_ for slot in slots):
@@ -268,10 +244,10 @@ class MarkedLoops:
                 return False
         return _are_disjoint(types)
 
-    def _slots(self, form: Form) -> list[int]:
+    def _slots(self, form: Index) -> list[int]:
         """The numbers that an index is, one after the other."""
         numbers = [form.constant]
-        for counter, factor in form.counters.items():
+        for counter, factor in form.terms.items():
             numbers = [one + at * factor for one in numbers for at in self._ranges[counter]]
         return numbers
 

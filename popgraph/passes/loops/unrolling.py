@@ -10,7 +10,6 @@ from popgraph.passes.loops.editor import Editor, copy_of
 from popgraph.passes.loops.marked import (
     LOADS,
     Access,
-    Form,
     MarkedLoops,
     is_linear,
     is_pure,
@@ -167,7 +166,7 @@ class Unrolling:
 
     def _access(self, access: Access) -> None:
         """An access to a register."""
-        slots, at = self.registers[access.memory], self._constant(self.marked.form(access.index))
+        slots, at = self.registers[access.memory], self._index(access.index).constant
         if access.stored is None:
             self.values[self._key(access.op.results[0])] = slots[at]
         else:
@@ -241,19 +240,15 @@ class Unrolling:
 
     def _index(self, old: SSAValue) -> Index:
         """An index as a sum of what does not depend on the counters of marked loops."""
-        form = self.marked.form(old)
-        constant, terms = self._constant(form), dict[SSAValue, int]()
-        for other, factor in form.others.items():
-            value = self._value(other)
-            if (number := constant_of(value)) is not None:
-                constant += number * factor
-            else:
-                terms[value] = factor
-        return Index(constant, terms)
-
-    def _constant(self, form: Form) -> int:
-        """The constant part of an index, for these iterations."""
+        form, terms = self.marked.form(old), dict[SSAValue, int]()
         constant = form.constant
-        for counter, factor in form.counters.items():
-            constant += self.counters[counter] * factor
-        return constant
+        for value, factor in form.terms.items():
+            number = self.counters.get(value)
+            if number is None:
+                value = self._value(value)
+                number = constant_of(value)
+            if number is None:
+                terms[value] = terms.get(value, 0) + factor  # Two old values may have become one.
+            else:
+                constant += number * factor
+        return Index(constant, terms)
