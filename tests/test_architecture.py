@@ -239,10 +239,13 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes/loops": {
         "editor": "",
         "marked": "",
-        "prefetching": "",
+        "indices": "",
+        "prefetching": "indices",
         "unrolling": "editor marked",
+        "vectorizing": "editor indices",
         "prefetch_panels": "prefetching",
         "unroll_loops": "unrolling",
+        "vectorize_loops": "vectorizing",
     },
     "viewer": {
         "marks": "",
@@ -517,7 +520,7 @@ def test_only_what_a_user_asks_for_is_imported_by_name() -> None:
 def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None:
     lazy = ("__main__.py", "cli/", "universe.py", "compat/", "backends/c/backend.py")
     lazy += ("dialects/registry.py", "passes/loops/prefetch_panels.py")
-    lazy += ("passes/loops/unroll_loops.py",)
+    lazy += ("passes/loops/unroll_loops.py", "passes/loops/vectorize_loops.py")
     found = []
     for path in FILES:
         if name_of(path).endswith("__init__.py") or name_of(path).startswith(lazy):

@@ -35,6 +35,7 @@ from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.loops.unroll_loops import UnrollLoops
+from popgraph.passes.loops.vectorize_loops import VectorizeLoops
 from popgraph.passes.onnx.evaluate_constants import EvaluateConstants
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
@@ -248,6 +249,12 @@ PIPELINE: tuple[Step, ...] = (
         StructuredToLoops,
         "before memory makes every call of a kernel different",
         to="loops",
+    ),
+    Step(
+        "loops",
+        VectorizeLoops,
+        "unrolled, each iteration would have to be compared with the next one",
+        optional=True,
     ),
     Step(
         "loops",

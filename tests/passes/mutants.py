@@ -763,9 +763,14 @@ def without_the_last(original: Any) -> Any:
     return iterations
 
 
+def one_short(original: Any) -> Any:
+    """A sequence of several lacks its last element."""
+    return lambda *args: original(*args)[:-1] or original(*args)
+
+
 def newest_twice(original: Any) -> Any:
     """A chunk is added to itself, not to what was there."""
-    return lambda kind, old, new: original(kind, new, new)
+    return lambda kind, old, *new: original(kind, *new, new[-1])
 
 
 def pairs_not_transposed(original: Any) -> Any:
@@ -1479,6 +1484,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "blocks of rows that take in a panel together share the sums of the first",
         f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
+    ),
+    Mutant(
+        "vectorize-loops",
+        "the last vector is left out",
+        f"{PASSES}.loops.vectorizing:widths_of",
+        one_short,
+    ),
+    Mutant(
+        "vectorize-loops",
+        "products are added to a factor instead of the sum",
+        f"{PASSES}.loops.vectorizing:create_same_type",
+        newest_twice,
     ),
     Mutant(
         "unroll-loops",

@@ -20,6 +20,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.loops.prefetching import Inserter
 from popgraph.passes.loops.unroll_loops import UnrollLoops
+from popgraph.passes.loops.vectorize_loops import VectorizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target, Tuning
@@ -46,7 +47,7 @@ def product(rows: int, terms: int, chunk: int) -> ModuleOp:
 def prefetched_lines(before: ModuleOp, tuning: Tuning) -> list[int]:
     """The lines of the packed factor that a product prefetches, in order."""
     target, after = Target(tuning=tuning), before.clone()
-    for step in (StructuredToLoops(target), UnrollLoops(target)):
+    for step in (StructuredToLoops(target), VectorizeLoops(), UnrollLoops(target)):
         step.run(Compilation(), after)
     marked = after.clone()
     PrefetchPanels(target).run(Compilation(), after)

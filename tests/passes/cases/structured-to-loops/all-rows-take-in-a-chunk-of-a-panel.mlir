@@ -46,139 +46,138 @@ builtin.module {
     }
     func.return
   }
-  func.func private @fma_addf_96_f32_0(%0: index, %1: memref<96xf32>, %2: memref<128xf32>, %3: memref<96xf32>) {
+  func.func private @mulf_addf_96_f32_0(%0: index, %1: memref<96xf32>, %2: memref<128xf32>, %3: memref<96xf32>) {
     %4 = arith.constant 0 : index
     %5 = arith.constant 2 : index
     %6 = arith.constant 1 : index
     %7 = memref.alloca() : memref<48xf32>
     %8 = arith.constant 8 : index
-    %9 = arith.constant 4 : index
-    %10 = arith.constant 0.000000e+00 : f32
-    %11 = vector.broadcast %10 : f32 to vector<4xf32>
-    %12 = arith.constant 24 : index
-    %13 = arith.constant 16 : index
-    %14 = memref.alloca() : memref<16xf32>
-    %15 = arith.constant 48 : index
-    %16 = arith.constant 64 : index
-    %17 = arith.constant 32 : index
-    %18 = memref.alloca() : memref<8xf32>
-    scf.for %19 = %4 to %5 step %6 {
-      scf.for %20 = %4 to %5 step %6 {
-        %21 = arith.muli %20, %12 : index
-        scf.for %22 = %4 to %5 step %6 {
-          %23 = arith.muli %22, %8 : index
-          %24 = arith.addi %21, %23 : index
-          scf.for %25 = %4 to %8 step %9 {
-            %26 = arith.addi %24, %25 : index
-            vector.store %11, %7[%26] : memref<48xf32>, vector<4xf32>
-          } {unroll}
+    %9 = arith.constant 0.000000e+00 : f32
+    %10 = arith.constant 24 : index
+    %11 = arith.constant 16 : index
+    %12 = memref.alloca() : memref<16xf32>
+    %13 = arith.constant 4 : index
+    %14 = arith.constant 48 : index
+    %15 = arith.constant 64 : index
+    %16 = arith.constant 32 : index
+    %17 = memref.alloca() : memref<8xf32>
+    scf.for %18 = %4 to %5 step %6 {
+      scf.for %19 = %4 to %5 step %6 {
+        %20 = arith.muli %19, %10 : index
+        scf.for %21 = %4 to %5 step %6 {
+          %22 = arith.muli %21, %8 : index
+          %23 = arith.addi %20, %22 : index
+          scf.for %24 = %4 to %8 step %6 {
+            %25 = arith.addi %23, %24 : index
+            memref.store %9, %7[%25] : memref<48xf32>
+          } {vectorize = array<i64: 4, 4>}
         }
-        scf.for %27 = %4 to %8 step %9 {
-          %28 = arith.addi %21, %27 : index
-          %29 = arith.addi %28, %13 : index
-          vector.store %11, %7[%29] : memref<48xf32>, vector<4xf32>
-        } {unroll}
+        scf.for %26 = %4 to %8 step %6 {
+          %27 = arith.addi %20, %26 : index
+          %28 = arith.addi %27, %11 : index
+          memref.store %9, %7[%28] : memref<48xf32>
+        } {vectorize = array<i64: 4, 4>}
       }
-      %30 = arith.muli %19, %16 : index
-      scf.for %31 = %4 to %5 step %6 {
-        %32 = arith.muli %31, %9 : index
-        %33 = arith.muli %31, %17 : index
-        %34 = arith.addi %30, %33 : index
-        scf.for %35 = %4 to %5 step %6 {
-          scf.for %36 = %4 to %5 step %6 {
-            %37 = arith.muli %36, %8 : index
-            scf.for %38 = %4 to %8 step %9 {
-              %39 = arith.addi %37, %38 : index
-              vector.store %11, %14[%39] : memref<16xf32>, vector<4xf32>
-            } {unroll}
+      %29 = arith.muli %18, %15 : index
+      scf.for %30 = %4 to %5 step %6 {
+        %31 = arith.muli %30, %13 : index
+        %32 = arith.muli %30, %16 : index
+        %33 = arith.addi %29, %32 : index
+        scf.for %34 = %4 to %5 step %6 {
+          scf.for %35 = %4 to %5 step %6 {
+            %36 = arith.muli %35, %8 : index
+            scf.for %37 = %4 to %8 step %6 {
+              %38 = arith.addi %36, %37 : index
+              memref.store %9, %12[%38] : memref<16xf32>
+            } {vectorize = array<i64: 4, 4>}
           } {unroll}
-          %40 = arith.muli %35, %15 : index
-          %41 = arith.addi %32, %40 : index
-          scf.for %42 = %4 to %9 step %6 {
-            %43 = arith.addi %41, %42 : index
-            %44 = arith.muli %42, %8 : index
-            %45 = arith.addi %34, %44 : index
-            scf.for %46 = %4 to %5 step %6 {
-              %47 = arith.muli %46, %8 : index
-              %48 = arith.addi %43, %47 : index
-              %49 = memref.load %1[%48] : memref<96xf32>
-              %50 = vector.broadcast %49 : f32 to vector<4xf32>
-              scf.for %51 = %4 to %8 step %9 {
-                %52 = arith.addi %47, %51 : index
-                %53 = vector.load %14[%52] : memref<16xf32>, vector<4xf32>
-                %54 = arith.addi %45, %51 : index
-                %55 = vector.load %2[%54] : memref<128xf32>, vector<4xf32>
-                %56 = vector.fma %50, %55, %53 : vector<4xf32>
-                vector.store %56, %14[%52] : memref<16xf32>, vector<4xf32>
-              } {unroll}
+          %39 = arith.muli %34, %14 : index
+          %40 = arith.addi %31, %39 : index
+          scf.for %41 = %4 to %13 step %6 {
+            %42 = arith.addi %40, %41 : index
+            %43 = arith.muli %41, %8 : index
+            %44 = arith.addi %33, %43 : index
+            scf.for %45 = %4 to %5 step %6 {
+              %46 = arith.muli %45, %8 : index
+              %47 = arith.addi %42, %46 : index
+              %48 = memref.load %1[%47] : memref<96xf32>
+              scf.for %49 = %4 to %8 step %6 {
+                %50 = arith.addi %46, %49 : index
+                %51 = memref.load %12[%50] : memref<16xf32>
+                %52 = arith.addi %44, %49 : index
+                %53 = memref.load %2[%52] : memref<128xf32>
+                %54 = arith.mulf %48, %53 : f32
+                %55 = arith.addf %51, %54 : f32
+                memref.store %55, %12[%50] : memref<16xf32>
+              } {vectorize = array<i64: 4, 4>}
             } {unroll}
           }
-          %57 = arith.muli %35, %12 : index
-          scf.for %58 = %4 to %5 step %6 {
-            %59 = arith.muli %58, %8 : index
-            %60 = arith.addi %57, %59 : index
-            scf.for %61 = %4 to %8 step %9 {
-              %62 = arith.addi %60, %61 : index
-              %63 = vector.load %7[%62] : memref<48xf32>, vector<4xf32>
-              %64 = arith.addi %59, %61 : index
-              %65 = vector.load %14[%64] : memref<16xf32>, vector<4xf32>
-              %66 = arith.addf %63, %65 : vector<4xf32>
-              vector.store %66, %7[%62] : memref<48xf32>, vector<4xf32>
-            } {unroll}
+          %56 = arith.muli %34, %10 : index
+          scf.for %57 = %4 to %5 step %6 {
+            %58 = arith.muli %57, %8 : index
+            %59 = arith.addi %56, %58 : index
+            scf.for %60 = %4 to %8 step %6 {
+              %61 = arith.addi %59, %60 : index
+              %62 = memref.load %7[%61] : memref<48xf32>
+              %63 = arith.addi %58, %60 : index
+              %64 = memref.load %12[%63] : memref<16xf32>
+              %65 = arith.addf %62, %64 : f32
+              memref.store %65, %7[%61] : memref<48xf32>
+            } {vectorize = array<i64: 4, 4>}
           } {unroll}
-          scf.for %67 = %4 to %8 step %9 {
-            vector.store %11, %18[%67] : memref<8xf32>, vector<4xf32>
-          } {unroll}
-          scf.for %68 = %4 to %9 step %6 {
-            %69 = arith.addi %41, %68 : index
-            %70 = arith.addi %69, %13 : index
-            %71 = memref.load %1[%70] : memref<96xf32>
-            %72 = vector.broadcast %71 : f32 to vector<4xf32>
-            %73 = arith.muli %68, %8 : index
-            %74 = arith.addi %34, %73 : index
-            scf.for %75 = %4 to %8 step %9 {
-              %76 = vector.load %18[%75] : memref<8xf32>, vector<4xf32>
-              %77 = arith.addi %74, %75 : index
-              %78 = vector.load %2[%77] : memref<128xf32>, vector<4xf32>
-              %79 = vector.fma %72, %78, %76 : vector<4xf32>
-              vector.store %79, %18[%75] : memref<8xf32>, vector<4xf32>
-            } {unroll}
+          scf.for %66 = %4 to %8 step %6 {
+            memref.store %9, %17[%66] : memref<8xf32>
+          } {vectorize = array<i64: 4, 4>}
+          scf.for %67 = %4 to %13 step %6 {
+            %68 = arith.addi %40, %67 : index
+            %69 = arith.addi %68, %11 : index
+            %70 = memref.load %1[%69] : memref<96xf32>
+            %71 = arith.muli %67, %8 : index
+            %72 = arith.addi %33, %71 : index
+            scf.for %73 = %4 to %8 step %6 {
+              %74 = memref.load %17[%73] : memref<8xf32>
+              %75 = arith.addi %72, %73 : index
+              %76 = memref.load %2[%75] : memref<128xf32>
+              %77 = arith.mulf %70, %76 : f32
+              %78 = arith.addf %74, %77 : f32
+              memref.store %78, %17[%73] : memref<8xf32>
+            } {vectorize = array<i64: 4, 4>}
           }
-          scf.for %80 = %4 to %8 step %9 {
-            %81 = arith.addi %57, %80 : index
-            %82 = arith.addi %81, %13 : index
-            %83 = vector.load %7[%82] : memref<48xf32>, vector<4xf32>
-            %84 = vector.load %18[%80] : memref<8xf32>, vector<4xf32>
-            %85 = arith.addf %83, %84 : vector<4xf32>
-            vector.store %85, %7[%82] : memref<48xf32>, vector<4xf32>
-          } {unroll}
+          scf.for %79 = %4 to %8 step %6 {
+            %80 = arith.addi %56, %79 : index
+            %81 = arith.addi %80, %11 : index
+            %82 = memref.load %7[%81] : memref<48xf32>
+            %83 = memref.load %17[%79] : memref<8xf32>
+            %84 = arith.addf %82, %83 : f32
+            memref.store %84, %7[%81] : memref<48xf32>
+          } {vectorize = array<i64: 4, 4>}
         }
       }
-      %86 = arith.muli %19, %8 : index
-      scf.for %87 = %4 to %5 step %6 {
-        %88 = arith.muli %87, %12 : index
-        %89 = arith.muli %87, %15 : index
-        %90 = arith.addi %86, %89 : index
-        scf.for %91 = %4 to %5 step %6 {
-          %92 = arith.muli %91, %8 : index
-          %93 = arith.addi %88, %92 : index
-          %94 = arith.muli %91, %13 : index
-          %95 = arith.addi %90, %94 : index
-          scf.for %96 = %4 to %8 step %9 {
-            %97 = arith.addi %93, %96 : index
-            %98 = vector.load %7[%97] : memref<48xf32>, vector<4xf32>
-            %99 = arith.addi %95, %96 : index
-            vector.store %98, %3[%99] : memref<96xf32>, vector<4xf32>
-          } {unroll}
+      %85 = arith.muli %18, %8 : index
+      scf.for %86 = %4 to %5 step %6 {
+        %87 = arith.muli %86, %10 : index
+        %88 = arith.muli %86, %14 : index
+        %89 = arith.addi %85, %88 : index
+        scf.for %90 = %4 to %5 step %6 {
+          %91 = arith.muli %90, %8 : index
+          %92 = arith.addi %87, %91 : index
+          %93 = arith.muli %90, %11 : index
+          %94 = arith.addi %89, %93 : index
+          scf.for %95 = %4 to %8 step %6 {
+            %96 = arith.addi %92, %95 : index
+            %97 = memref.load %7[%96] : memref<48xf32>
+            %98 = arith.addi %94, %95 : index
+            memref.store %97, %3[%98] : memref<96xf32>
+          } {vectorize = array<i64: 4, 4>}
         }
-        scf.for %100 = %4 to %8 step %9 {
-          %101 = arith.addi %88, %100 : index
-          %102 = arith.addi %101, %13 : index
-          %103 = vector.load %7[%102] : memref<48xf32>, vector<4xf32>
-          %104 = arith.addi %90, %100 : index
-          %105 = arith.addi %104, %17 : index
-          vector.store %103, %3[%105] : memref<96xf32>, vector<4xf32>
-        } {unroll}
+        scf.for %99 = %4 to %8 step %6 {
+          %100 = arith.addi %87, %99 : index
+          %101 = arith.addi %100, %11 : index
+          %102 = memref.load %7[%101] : memref<48xf32>
+          %103 = arith.addi %89, %99 : index
+          %104 = arith.addi %103, %16 : index
+          memref.store %102, %3[%104] : memref<96xf32>
+        } {vectorize = array<i64: 4, 4>}
       }
     }
     func.return
@@ -186,7 +185,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<4x3x8xf32>, %1: tensor<8x16xf32>):
     %2 = tile.launch @move_128_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<8x16xf32>) -> tensor<8x16xf32, #tile.layout<#map, #pg.ints[2, 8, 8]>>
-    %3 = tile.launch @fma_addf_96_f32_0 chunks 1 : i64 inplace [](%0, %2) : (tensor<4x3x8xf32>, tensor<8x16xf32, #tile.layout<#map, #pg.ints[2, 8, 8]>>) -> tensor<2x3x16xf32>
+    %3 = tile.launch @mulf_addf_96_f32_0 chunks 1 : i64 inplace [](%0, %2) : (tensor<4x3x8xf32>, tensor<8x16xf32, #tile.layout<#map, #pg.ints[2, 8, 8]>>) -> tensor<2x3x16xf32>
     pg.return [#pg.bytes<"v0">], %3 : tensor<2x3x16xf32>
   }
 }

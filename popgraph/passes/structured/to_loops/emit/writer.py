@@ -25,7 +25,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
-from popgraph.dialects.tile.loops.recipes import mark_unrolled
+from popgraph.dialects.tile.loops.recipes import mark_unrolled, mark_vectorized
 from popgraph.passes.structured.to_loops.emit.create import (
     create_same_type,
     create_unchecked,
@@ -330,11 +330,13 @@ class Writer:
         carried: Sequence[SSAValue] = (),
         *,
         unrolled: bool = False,
+        vectors: Sequence[int] = (),
     ) -> Iterator[Loop]:
         """
         A loop; with carried values, `Loop.next` must be called before it closes.
 
-        `unroll-loops` writes out the iterations of one that is to be `unrolled`.
+        `unroll-loops` copies the body of one that is `unrolled` for each iteration, and
+        `vectorize-loops` makes its iterations the lanes of `vectors`.
         """
         types = [value.type for value in carried]
         block = Block(arg_types=[INDEX, *types])
@@ -343,6 +345,8 @@ class Writer:
         op = create_unchecked(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
         if unrolled:
             mark_unrolled(op)
+        if vectors:
+            mark_vectorized(op, vectors)
         with self._inside(op, block) as level:
             yield Loop(block.args[0], list(block.args[1:]), list(op.results), level)
             if not level.operations or type(level.operations[-1]) is not scf.YieldOp:
