@@ -33,6 +33,7 @@ from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.loops.interchange_loops import InterchangeLoops
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.loops.unroll_loops import UnrollLoops
 from popgraph.passes.loops.vectorize_loops import VectorizeLoops
@@ -249,6 +250,12 @@ PIPELINE: tuple[Step, ...] = (
         StructuredToLoops,
         "before memory makes every call of a kernel different",
         to="loops",
+    ),
+    Step(
+        "loops",
+        InterchangeLoops,
+        "a register tile is in the loops of its sums before its lanes are vectors",
+        optional=True,
     ),
     Step(
         "loops",

@@ -429,7 +429,7 @@ def a_part_by_the_element(original: Any) -> Any:
 # sum-in-blocks
 
 
-def of_the_first_block(original: Any) -> Any:
+def twice_the_first_block(original: Any) -> Any:
     """What is done to a block's sum reads what the first one reads."""
 
     def blocks(*args: Any) -> Any:
@@ -487,7 +487,7 @@ def always_zero(original: Any) -> Any:
     return lambda value, dtype: original(value, dtype) * 0
 
 
-def of_the_first(original: Any) -> Any:
+def twice_the_first(original: Any) -> Any:
     """One scale for all."""
 
     def moved(op: Any, value: Any) -> Any:
@@ -761,6 +761,21 @@ def without_the_last(original: Any) -> Any:
         return found[:-1] if found is not None and len(found) > 1 else found
 
     return iterations
+
+
+def nothing_yielded(original: Any) -> Any:
+    """An iterator over nothing."""
+    return lambda *_: iter(())
+
+
+def first_part_twice(original: Any) -> Any:
+    """A sum of two indices is twice the first of them."""
+
+    def copied(op: Any, operands: Any) -> Any:
+        index = op.name == "arith.addi"
+        return original(op, [operands[0], operands[0]] if index else operands)
+
+    return copied
 
 
 def one_short(original: Any) -> Any:
@@ -1048,7 +1063,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "contract-quantized",
         "what moves has the scale of its first element",
         f"{PASSES}.graphcore.canonicalize.quantized:_moved_with",
-        of_the_first,
+        twice_the_first,
     ),
     Mutant(
         "canonicalize",
@@ -1486,6 +1501,18 @@ MUTANTS: tuple[Mutant, ...] = (
         the_first_rows,
     ),
     Mutant(
+        "interchange-loops",
+        "an index is twice its first part",
+        f"{PASSES}.loops.interchanging:copy_of",
+        first_part_twice,
+    ),
+    Mutant(
+        "interchange-loops",
+        "inner loops are left out",
+        f"{PASSES}.loops.interchanging:Distribution._loop",
+        nothing_yielded,
+    ),
+    Mutant(
         "vectorize-loops",
         "the last vector is left out",
         f"{PASSES}.loops.vectorizing:widths_of",
@@ -1551,7 +1578,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "sum-in-blocks",
         "all blocks are finished like the first one",
         f"{PASSES}.structured.fusion.sum_in_blocks:_blocks",
-        of_the_first_block,
+        twice_the_first_block,
         shows_in=block_products,
     ),
     Mutant(

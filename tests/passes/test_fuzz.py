@@ -100,6 +100,7 @@ TRAINED = {
     "hoist-constants",
     "move-updates",
     "structured-to-loops",
+    "interchange-loops",
     "vectorize-loops",
     "unroll-loops",
     "prefetch-panels",
@@ -107,7 +108,10 @@ TRAINED = {
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
 
-LOOPS = ("structured-to-loops", "vectorize-loops", "unroll-loops", "prefetch-panels")
+LOOPS = (
+    *("structured-to-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
+    "prefetch-panels",
+)
 """Passes that write or change the loops of kernels."""
 
 TRUSTED = {
@@ -238,7 +242,7 @@ class Place:
                 return drawn
             learns = self.name in {
                 *("assign-layouts", "use-winograd"),
-                *("structured-to-loops", "vectorize-loops", "unroll-loops"),
+                *("structured-to-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
             }
             drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
             return drawn | training_controlled(dtype="f64", nll=nll)

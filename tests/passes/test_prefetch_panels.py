@@ -17,6 +17,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import PackOp, PrefetchOp, is_contraction
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
+from popgraph.passes.loops.interchange_loops import InterchangeLoops
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.loops.prefetching import Inserter
 from popgraph.passes.loops.unroll_loops import UnrollLoops
@@ -47,7 +48,8 @@ def product(rows: int, terms: int, chunk: int) -> ModuleOp:
 def prefetched_lines(before: ModuleOp, tuning: Tuning) -> list[int]:
     """The lines of the packed factor that a product prefetches, in order."""
     target, after = Target(tuning=tuning), before.clone()
-    for step in (StructuredToLoops(target), VectorizeLoops(), UnrollLoops(target)):
+    loops = (InterchangeLoops(), VectorizeLoops(), UnrollLoops(target))
+    for step in (StructuredToLoops(target), *loops):
         step.run(Compilation(), after)
     marked = after.clone()
     PrefetchPanels(target).run(Compilation(), after)

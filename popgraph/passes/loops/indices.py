@@ -26,6 +26,7 @@ class Indices:
     def __init__(self, kernel: Block) -> None:
         self._kernel = kernel
         self._constants = dict[int, arith.ConstantOp]()
+        self._forms = dict[SSAValue, Index]()
         for op in kernel.ops:
             if type(op) is arith.ConstantOp and isinstance(op.results[0].type, IndexType):
                 number = constant_of(op.results[0])
@@ -34,6 +35,12 @@ class Indices:
 
     def of(self, value: SSAValue) -> Index:
         """A value as a sum of multiples of loop counters and of values that are no such sums."""
+        found = self._forms.get(value)
+        if found is None:
+            found = self._forms[value] = self._computed(value)
+        return found
+
+    def _computed(self, value: SSAValue) -> Index:
         number = constant_of(value)
         if number is not None:
             return Index(number)

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IndexType, MemRefType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from popgraph.dialects.tile.lanes import vector_of
-from popgraph.dialects.tile.loops.recipes import VECTORIZE, mark_unrolled, widths_of
+from popgraph.dialects.tile.loops.recipes import UNROLLED, VECTORIZE, widths_of
 from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.dialects.tile.scalars import SCALARS, on_lanes
 from popgraph.passes.loops.editor import copy_of
@@ -45,7 +45,7 @@ def _replace(loop: scf.ForOp, body: LaneBody, indices: Indices) -> None:
         end = start + lanes * len(list(alike))
         bounds = [indices.constant(number, loop) for number in (start, end, lanes)]
         made = create_unchecked(scf.ForOp, *bounds, regions=(Region(body.in_lanes(lanes)),))
-        mark_unrolled(made)
+        made.attributes.update(UNROLLED)
         block.insert_op_before(made, loop)
         start = end
     loop.detach()

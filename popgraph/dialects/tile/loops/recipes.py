@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 from xdsl.dialects import scf
@@ -16,14 +16,12 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import NamedNumbers
 
+Recipes: TypeAlias = Mapping[str, Attribute]
+"""Attributes of one loop, by their names."""
+
 UNROLL = "unroll"
-"""Every iteration of the loop is written out."""
-_MARK = UnitAttr()
-
-
-def mark_unrolled(loop: Operation) -> None:
-    """Asks for a loop without its counter: a copy of its body for every iteration."""
-    loop.attributes[UNROLL] = _MARK
+"""Replace the loop by a copy of its body for each iteration."""
+UNROLLED: Recipes = {UNROLL: UnitAttr()}
 
 
 def is_unrolled(op: Operation) -> bool:
@@ -31,13 +29,17 @@ def is_unrolled(op: Operation) -> bool:
     return UNROLL in op.attributes
 
 
+INTERCHANGE = "interchange"
+"""Move the loop into the loops inside it; its iterations are independent of each other."""
+INTERCHANGED: Recipes = {INTERCHANGE: UnitAttr()}
+
 VECTORIZE = "vectorize"
 """The lanes of the vectors that replace the iterations of a loop: `array<i64: 16, 16, 4, 1>`."""
 
 
-def mark_vectorized(loop: Operation, widths: Sequence[int]) -> None:
-    """Requests vectors of these widths, one after the other, for the iterations of a loop."""
-    loop.attributes[VECTORIZE] = DenseArrayBase.from_list(i64, widths)
+def vectorized(widths: Sequence[int]) -> Recipes:
+    """Vectors of these widths, one after the other, replace the iterations of a loop."""
+    return {VECTORIZE: DenseArrayBase.from_list(i64, widths)}
 
 
 def widths_of(loop: Operation) -> tuple[int, ...]:

@@ -37,53 +37,47 @@ builtin.module {
     %17 = arith.constant 4 : index
     %18 = arith.constant 32 : index
     scf.for %19 = %6 to %15 step %8 {
-      scf.for %20 = %6 to %7 step %8 {
-        %21 = arith.muli %20, %9 : index
-        scf.for %22 = %6 to %9 step %8 {
-          %23 = arith.addi %21, %22 : index
-          memref.store %10, %16[%23] : memref<24xf32>
-        } {vectorize = array<i64: 4, 4>}
-      } {unroll}
-      %24 = arith.muli %19, %17 : index
-      %25 = arith.muli %19, %18 : index
-      scf.for %26 = %6 to %17 step %8 {
-        %27 = arith.addi %24, %26 : index
-        %28 = arith.muli %26, %9 : index
-        %29 = arith.addi %25, %28 : index
-        scf.for %30 = %6 to %7 step %8 {
-          %31 = arith.muli %30, %9 : index
-          %32 = arith.addi %27, %31 : index
-          %33 = memref.load %1[%32] : memref<24xf32>
-          scf.for %34 = %6 to %9 step %8 {
-            %35 = arith.addi %31, %34 : index
-            %36 = memref.load %16[%35] : memref<24xf32>
-            %37 = arith.addi %29, %34 : index
-            %38 = memref.load %2[%37] : memref<64xf32>
-            %39 = arith.mulf %33, %38 : f32
-            %40 = arith.addf %36, %39 : f32
-            memref.store %40, %16[%35] : memref<24xf32>
-          } {vectorize = array<i64: 4, 4>}
-        } {unroll}
-      }
-      scf.for %41 = %6 to %7 step %8 {
-        %42 = arith.muli %41, %9 : index
-        scf.for %43 = %6 to %9 step %8 {
-          %44 = arith.addi %42, %43 : index
-          %45 = memref.load %5[%44] : memref<24xf32>
-          %46 = memref.load %16[%44] : memref<24xf32>
-          %47 = arith.addf %45, %46 : f32
-          memref.store %47, %5[%44] : memref<24xf32>
+      %20 = arith.muli %19, %17 : index
+      %21 = arith.muli %19, %18 : index
+      scf.for %22 = %6 to %7 step %8 {
+        %23 = arith.muli %22, %9 : index
+        %24 = arith.addi %20, %23 : index
+        scf.for %25 = %6 to %9 step %8 {
+          %26 = arith.addi %23, %25 : index
+          memref.store %10, %16[%26] : memref<24xf32>
+          %27 = arith.addi %21, %25 : index
+          scf.for %28 = %6 to %17 step %8 {
+            %29 = arith.addi %24, %28 : index
+            %30 = memref.load %1[%29] : memref<24xf32>
+            %31 = arith.muli %28, %9 : index
+            %32 = arith.addi %27, %31 : index
+            %33 = memref.load %2[%32] : memref<64xf32>
+            %34 = memref.load %16[%26] : memref<24xf32>
+            %35 = arith.mulf %30, %33 : f32
+            %36 = arith.addf %34, %35 : f32
+            memref.store %36, %16[%26] : memref<24xf32>
+          }
+        } {interchange, vectorize = array<i64: 4, 4>}
+      } {unroll, interchange}
+      scf.for %37 = %6 to %7 step %8 {
+        %38 = arith.muli %37, %9 : index
+        scf.for %39 = %6 to %9 step %8 {
+          %40 = arith.addi %38, %39 : index
+          %41 = memref.load %5[%40] : memref<24xf32>
+          %42 = memref.load %16[%40] : memref<24xf32>
+          %43 = arith.addf %41, %42 : f32
+          memref.store %43, %5[%40] : memref<24xf32>
         } {vectorize = array<i64: 4, 4>}
       } {unroll}
     }
-    scf.for %48 = %6 to %7 step %8 {
-      %49 = arith.muli %48, %9 : index
-      scf.for %50 = %6 to %9 step %8 {
-        %51 = arith.addi %49, %50 : index
-        %52 = memref.load %5[%51] : memref<24xf32>
-        %53 = memref.load %3[%50] : memref<8xf32>
-        %54 = arith.addf %52, %53 : f32
-        memref.store %54, %4[%51] : memref<24xf32>
+    scf.for %44 = %6 to %7 step %8 {
+      %45 = arith.muli %44, %9 : index
+      scf.for %46 = %6 to %9 step %8 {
+        %47 = arith.addi %45, %46 : index
+        %48 = memref.load %5[%47] : memref<24xf32>
+        %49 = memref.load %3[%46] : memref<8xf32>
+        %50 = arith.addf %48, %49 : f32
+        memref.store %50, %4[%47] : memref<24xf32>
       } {vectorize = array<i64: 4, 4>}
     }
     func.return

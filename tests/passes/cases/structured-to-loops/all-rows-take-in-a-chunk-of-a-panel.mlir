@@ -84,99 +84,91 @@ builtin.module {
         %32 = arith.muli %30, %16 : index
         %33 = arith.addi %29, %32 : index
         scf.for %34 = %4 to %5 step %6 {
-          scf.for %35 = %4 to %5 step %6 {
-            %36 = arith.muli %35, %8 : index
-            scf.for %37 = %4 to %8 step %6 {
-              %38 = arith.addi %36, %37 : index
-              memref.store %9, %12[%38] : memref<16xf32>
+          %35 = arith.muli %34, %14 : index
+          %36 = arith.addi %31, %35 : index
+          scf.for %37 = %4 to %5 step %6 {
+            %38 = arith.muli %37, %8 : index
+            %39 = arith.addi %36, %38 : index
+            scf.for %40 = %4 to %8 step %6 {
+              %41 = arith.addi %38, %40 : index
+              memref.store %9, %12[%41] : memref<16xf32>
+              %42 = arith.addi %33, %40 : index
+              scf.for %43 = %4 to %13 step %6 {
+                %44 = arith.addi %39, %43 : index
+                %45 = memref.load %1[%44] : memref<96xf32>
+                %46 = arith.muli %43, %8 : index
+                %47 = arith.addi %42, %46 : index
+                %48 = memref.load %2[%47] : memref<128xf32>
+                %49 = memref.load %12[%41] : memref<16xf32>
+                %50 = arith.mulf %45, %48 : f32
+                %51 = arith.addf %49, %50 : f32
+                memref.store %51, %12[%41] : memref<16xf32>
+              }
+            } {interchange, vectorize = array<i64: 4, 4>}
+          } {unroll, interchange}
+          %52 = arith.muli %34, %10 : index
+          scf.for %53 = %4 to %5 step %6 {
+            %54 = arith.muli %53, %8 : index
+            %55 = arith.addi %52, %54 : index
+            scf.for %56 = %4 to %8 step %6 {
+              %57 = arith.addi %55, %56 : index
+              %58 = memref.load %7[%57] : memref<48xf32>
+              %59 = arith.addi %54, %56 : index
+              %60 = memref.load %12[%59] : memref<16xf32>
+              %61 = arith.addf %58, %60 : f32
+              memref.store %61, %7[%57] : memref<48xf32>
             } {vectorize = array<i64: 4, 4>}
           } {unroll}
-          %39 = arith.muli %34, %14 : index
-          %40 = arith.addi %31, %39 : index
-          scf.for %41 = %4 to %13 step %6 {
-            %42 = arith.addi %40, %41 : index
-            %43 = arith.muli %41, %8 : index
-            %44 = arith.addi %33, %43 : index
-            scf.for %45 = %4 to %5 step %6 {
-              %46 = arith.muli %45, %8 : index
-              %47 = arith.addi %42, %46 : index
-              %48 = memref.load %1[%47] : memref<96xf32>
-              scf.for %49 = %4 to %8 step %6 {
-                %50 = arith.addi %46, %49 : index
-                %51 = memref.load %12[%50] : memref<16xf32>
-                %52 = arith.addi %44, %49 : index
-                %53 = memref.load %2[%52] : memref<128xf32>
-                %54 = arith.mulf %48, %53 : f32
-                %55 = arith.addf %51, %54 : f32
-                memref.store %55, %12[%50] : memref<16xf32>
-              } {vectorize = array<i64: 4, 4>}
-            } {unroll}
-          }
-          %56 = arith.muli %34, %10 : index
-          scf.for %57 = %4 to %5 step %6 {
-            %58 = arith.muli %57, %8 : index
-            %59 = arith.addi %56, %58 : index
-            scf.for %60 = %4 to %8 step %6 {
-              %61 = arith.addi %59, %60 : index
-              %62 = memref.load %7[%61] : memref<48xf32>
-              %63 = arith.addi %58, %60 : index
-              %64 = memref.load %12[%63] : memref<16xf32>
-              %65 = arith.addf %62, %64 : f32
-              memref.store %65, %7[%61] : memref<48xf32>
-            } {vectorize = array<i64: 4, 4>}
-          } {unroll}
-          scf.for %66 = %4 to %8 step %6 {
-            memref.store %9, %17[%66] : memref<8xf32>
-          } {vectorize = array<i64: 4, 4>}
-          scf.for %67 = %4 to %13 step %6 {
-            %68 = arith.addi %40, %67 : index
-            %69 = arith.addi %68, %11 : index
-            %70 = memref.load %1[%69] : memref<96xf32>
-            %71 = arith.muli %67, %8 : index
-            %72 = arith.addi %33, %71 : index
-            scf.for %73 = %4 to %8 step %6 {
-              %74 = memref.load %17[%73] : memref<8xf32>
-              %75 = arith.addi %72, %73 : index
-              %76 = memref.load %2[%75] : memref<128xf32>
-              %77 = arith.mulf %70, %76 : f32
-              %78 = arith.addf %74, %77 : f32
-              memref.store %78, %17[%73] : memref<8xf32>
-            } {vectorize = array<i64: 4, 4>}
-          }
-          scf.for %79 = %4 to %8 step %6 {
-            %80 = arith.addi %56, %79 : index
-            %81 = arith.addi %80, %11 : index
-            %82 = memref.load %7[%81] : memref<48xf32>
-            %83 = memref.load %17[%79] : memref<8xf32>
-            %84 = arith.addf %82, %83 : f32
-            memref.store %84, %7[%81] : memref<48xf32>
+          scf.for %62 = %4 to %8 step %6 {
+            memref.store %9, %17[%62] : memref<8xf32>
+            %63 = arith.addi %33, %62 : index
+            scf.for %64 = %4 to %13 step %6 {
+              %65 = arith.addi %36, %64 : index
+              %66 = arith.addi %65, %11 : index
+              %67 = memref.load %1[%66] : memref<96xf32>
+              %68 = arith.muli %64, %8 : index
+              %69 = arith.addi %63, %68 : index
+              %70 = memref.load %2[%69] : memref<128xf32>
+              %71 = memref.load %17[%62] : memref<8xf32>
+              %72 = arith.mulf %67, %70 : f32
+              %73 = arith.addf %71, %72 : f32
+              memref.store %73, %17[%62] : memref<8xf32>
+            }
+          } {interchange, vectorize = array<i64: 4, 4>}
+          scf.for %74 = %4 to %8 step %6 {
+            %75 = arith.addi %52, %74 : index
+            %76 = arith.addi %75, %11 : index
+            %77 = memref.load %7[%76] : memref<48xf32>
+            %78 = memref.load %17[%74] : memref<8xf32>
+            %79 = arith.addf %77, %78 : f32
+            memref.store %79, %7[%76] : memref<48xf32>
           } {vectorize = array<i64: 4, 4>}
         }
       }
-      %85 = arith.muli %18, %8 : index
-      scf.for %86 = %4 to %5 step %6 {
-        %87 = arith.muli %86, %10 : index
-        %88 = arith.muli %86, %14 : index
-        %89 = arith.addi %85, %88 : index
-        scf.for %90 = %4 to %5 step %6 {
-          %91 = arith.muli %90, %8 : index
-          %92 = arith.addi %87, %91 : index
-          %93 = arith.muli %90, %11 : index
-          %94 = arith.addi %89, %93 : index
-          scf.for %95 = %4 to %8 step %6 {
-            %96 = arith.addi %92, %95 : index
-            %97 = memref.load %7[%96] : memref<48xf32>
-            %98 = arith.addi %94, %95 : index
-            memref.store %97, %3[%98] : memref<96xf32>
+      %80 = arith.muli %18, %8 : index
+      scf.for %81 = %4 to %5 step %6 {
+        %82 = arith.muli %81, %10 : index
+        %83 = arith.muli %81, %14 : index
+        %84 = arith.addi %80, %83 : index
+        scf.for %85 = %4 to %5 step %6 {
+          %86 = arith.muli %85, %8 : index
+          %87 = arith.addi %82, %86 : index
+          %88 = arith.muli %85, %11 : index
+          %89 = arith.addi %84, %88 : index
+          scf.for %90 = %4 to %8 step %6 {
+            %91 = arith.addi %87, %90 : index
+            %92 = memref.load %7[%91] : memref<48xf32>
+            %93 = arith.addi %89, %90 : index
+            memref.store %92, %3[%93] : memref<96xf32>
           } {vectorize = array<i64: 4, 4>}
         }
-        scf.for %99 = %4 to %8 step %6 {
-          %100 = arith.addi %87, %99 : index
-          %101 = arith.addi %100, %11 : index
-          %102 = memref.load %7[%101] : memref<48xf32>
-          %103 = arith.addi %89, %99 : index
-          %104 = arith.addi %103, %16 : index
-          memref.store %102, %3[%104] : memref<96xf32>
+        scf.for %94 = %4 to %8 step %6 {
+          %95 = arith.addi %82, %94 : index
+          %96 = arith.addi %95, %11 : index
+          %97 = memref.load %7[%96] : memref<48xf32>
+          %98 = arith.addi %84, %94 : index
+          %99 = arith.addi %98, %16 : index
+          memref.store %97, %3[%99] : memref<96xf32>
         } {vectorize = array<i64: 4, 4>}
       }
     }

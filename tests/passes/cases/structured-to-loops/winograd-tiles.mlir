@@ -222,314 +222,298 @@ builtin.module {
         vector.store %136, %6[%152] : memref<768xf32>, vector<2xf32>
       }
       scf.for %153 = %7 to %15 step %9 {
-        scf.for %154 = %7 to %8 step %9 {
-          %155 = arith.muli %154, %12 : index
-          scf.for %156 = %7 to %12 step %9 {
-            %157 = arith.addi %155, %156 : index
-            memref.store %41, %40[%157] : memref<8xf32>
+        %154 = arith.muli %153, %25 : index
+        %155 = arith.muli %153, %42 : index
+        scf.for %156 = %7 to %8 step %9 {
+          %157 = arith.muli %156, %12 : index
+          %158 = arith.muli %156, %15 : index
+          %159 = arith.addi %154, %158 : index
+          scf.for %160 = %7 to %12 step %9 {
+            %161 = arith.addi %157, %160 : index
+            memref.store %41, %40[%161] : memref<8xf32>
+            %162 = arith.addi %155, %160 : index
+            scf.for %163 = %7 to %8 step %9 {
+              %164 = arith.addi %159, %163 : index
+              %165 = memref.load %6[%164] : memref<768xf32>
+              %166 = arith.muli %163, %12 : index
+              %167 = arith.addi %162, %166 : index
+              %168 = memref.load %2[%167] : memref<256xf32>
+              %169 = memref.load %40[%161] : memref<8xf32>
+              %170 = arith.mulf %165, %168 : f32
+              %171 = arith.addf %169, %170 : f32
+              memref.store %171, %40[%161] : memref<8xf32>
+            } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1>}
+          } {interchange, vectorize = array<i64: 4>}
+        } {unroll, interchange}
+        %172 = arith.muli %153, %15 : index
+        scf.for %173 = %7 to %8 step %9 {
+          %174 = arith.muli %173, %12 : index
+          %175 = arith.addi %172, %174 : index
+          scf.for %176 = %7 to %12 step %9 {
+            %177 = arith.addi %174, %176 : index
+            %178 = memref.load %40[%177] : memref<8xf32>
+            %179 = arith.addi %175, %176 : index
+            memref.store %178, %5[%179] : memref<256xf32>
           } {vectorize = array<i64: 4>}
         } {unroll}
-        %158 = arith.muli %153, %25 : index
-        %159 = arith.muli %153, %42 : index
-        scf.for %160 = %7 to %8 step %9 {
-          %161 = arith.addi %158, %160 : index
-          %162 = arith.muli %160, %12 : index
-          %163 = arith.addi %159, %162 : index
-          scf.for %164 = %7 to %8 step %9 {
-            %165 = arith.muli %164, %12 : index
-            %166 = arith.muli %164, %15 : index
-            %167 = arith.addi %161, %166 : index
-            %168 = memref.load %6[%167] : memref<768xf32>
-            scf.for %169 = %7 to %12 step %9 {
-              %170 = arith.addi %165, %169 : index
-              %171 = memref.load %40[%170] : memref<8xf32>
-              %172 = arith.addi %163, %169 : index
-              %173 = memref.load %2[%172] : memref<256xf32>
-              %174 = arith.mulf %168, %173 : f32
-              %175 = arith.addf %171, %174 : f32
-              memref.store %175, %40[%170] : memref<8xf32>
-            } {vectorize = array<i64: 4>}
-          } {unroll}
-        } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1>}
-        %176 = arith.muli %153, %15 : index
-        scf.for %177 = %7 to %8 step %9 {
-          %178 = arith.muli %177, %12 : index
-          %179 = arith.addi %176, %178 : index
-          scf.for %180 = %7 to %12 step %9 {
-            %181 = arith.addi %178, %180 : index
-            %182 = memref.load %40[%181] : memref<8xf32>
-            %183 = arith.addi %179, %180 : index
-            memref.store %182, %5[%183] : memref<256xf32>
-          } {vectorize = array<i64: 4>}
-        } {unroll}
-        scf.for %184 = %7 to %12 step %9 {
-          memref.store %41, %43[%184] : memref<4xf32>
-        } {vectorize = array<i64: 4>}
-        scf.for %185 = %7 to %8 step %9 {
-          %186 = arith.addi %158, %185 : index
-          %187 = arith.addi %186, %44 : index
-          %188 = memref.load %6[%187] : memref<768xf32>
-          %189 = arith.muli %185, %12 : index
-          %190 = arith.addi %159, %189 : index
-          scf.for %191 = %7 to %12 step %9 {
-            %192 = memref.load %43[%191] : memref<4xf32>
-            %193 = arith.addi %190, %191 : index
-            %194 = memref.load %2[%193] : memref<256xf32>
-            %195 = arith.mulf %188, %194 : f32
-            %196 = arith.addf %192, %195 : f32
-            memref.store %196, %43[%191] : memref<4xf32>
-          } {vectorize = array<i64: 4>}
-        } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1, first 4>}
-        scf.for %197 = %7 to %12 step %9 {
-          %198 = memref.load %43[%197] : memref<4xf32>
-          %199 = arith.addi %176, %197 : index
-          %200 = arith.addi %199, %42 : index
-          memref.store %198, %5[%200] : memref<256xf32>
+        scf.for %180 = %7 to %12 step %9 {
+          memref.store %41, %43[%180] : memref<4xf32>
+          %181 = arith.addi %155, %180 : index
+          scf.for %182 = %7 to %8 step %9 {
+            %183 = arith.addi %154, %182 : index
+            %184 = arith.addi %183, %44 : index
+            %185 = memref.load %6[%184] : memref<768xf32>
+            %186 = arith.muli %182, %12 : index
+            %187 = arith.addi %181, %186 : index
+            %188 = memref.load %2[%187] : memref<256xf32>
+            %189 = memref.load %43[%180] : memref<4xf32>
+            %190 = arith.mulf %185, %188 : f32
+            %191 = arith.addf %189, %190 : f32
+            memref.store %191, %43[%180] : memref<4xf32>
+          } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1, first 4>}
+        } {interchange, vectorize = array<i64: 4>}
+        scf.for %192 = %7 to %12 step %9 {
+          %193 = memref.load %43[%192] : memref<4xf32>
+          %194 = arith.addi %172, %192 : index
+          %195 = arith.addi %194, %42 : index
+          memref.store %193, %5[%195] : memref<256xf32>
         } {vectorize = array<i64: 4>}
       }
-      %201 = arith.muli %62, %45 : index
-      %202 = arith.addi %201, %12 : index
-      %203 = arith.minsi %202, %10 : index
-      scf.for %204 = %7 to %203 step %9 {
-        %205 = arith.addi %63, %204 : index
-        %206 = arith.divsi %205, %8 : index
-        %207 = arith.remsi %205, %8 : index
-        %208 = arith.muli %206, %8 : index
-        %209 = arith.minsi %208, %9 : index
-        %210 = arith.muli %204, %12 : index
-        %211 = vector.load %5[%210] : memref<256xf32>, vector<4xf32>
-        %212 = arith.addi %210, %15 : index
-        %213 = vector.load %5[%212] : memref<256xf32>, vector<4xf32>
-        %214 = arith.addi %210, %44 : index
-        %215 = vector.load %5[%214] : memref<256xf32>, vector<4xf32>
-        %216 = arith.addi %210, %25 : index
-        %217 = vector.load %5[%216] : memref<256xf32>, vector<4xf32>
-        %218 = arith.addi %210, %46 : index
-        %219 = vector.load %5[%218] : memref<256xf32>, vector<4xf32>
-        %220 = arith.addi %210, %47 : index
-        %221 = vector.load %5[%220] : memref<256xf32>, vector<4xf32>
-        %222 = arith.addi %210, %26 : index
-        %223 = vector.load %5[%222] : memref<256xf32>, vector<4xf32>
-        %224 = arith.addi %210, %48 : index
-        %225 = vector.load %5[%224] : memref<256xf32>, vector<4xf32>
-        %226 = arith.addi %210, %49 : index
-        %227 = vector.load %5[%226] : memref<256xf32>, vector<4xf32>
-        %228 = arith.addi %210, %27 : index
-        %229 = vector.load %5[%228] : memref<256xf32>, vector<4xf32>
-        %230 = arith.addi %210, %50 : index
-        %231 = vector.load %5[%230] : memref<256xf32>, vector<4xf32>
-        %232 = arith.addi %210, %51 : index
-        %233 = vector.load %5[%232] : memref<256xf32>, vector<4xf32>
-        %234 = arith.addi %210, %28 : index
-        %235 = vector.load %5[%234] : memref<256xf32>, vector<4xf32>
-        %236 = arith.addi %210, %52 : index
-        %237 = vector.load %5[%236] : memref<256xf32>, vector<4xf32>
-        %238 = arith.addi %210, %53 : index
-        %239 = vector.load %5[%238] : memref<256xf32>, vector<4xf32>
-        %240 = arith.addi %210, %29 : index
-        %241 = vector.load %5[%240] : memref<256xf32>, vector<4xf32>
-        %242 = arith.addf %219, %227 : vector<4xf32>
-        %243 = arith.subf %219, %227 : vector<4xf32>
-        %244 = arith.addf %211, %242 : vector<4xf32>
-        %245 = arith.subf %243, %235 : vector<4xf32>
-        %246 = arith.addf %221, %229 : vector<4xf32>
-        %247 = arith.subf %221, %229 : vector<4xf32>
-        %248 = arith.addf %213, %246 : vector<4xf32>
-        %249 = arith.subf %247, %237 : vector<4xf32>
-        %250 = arith.addf %223, %231 : vector<4xf32>
-        %251 = arith.subf %223, %231 : vector<4xf32>
-        %252 = arith.addf %215, %250 : vector<4xf32>
-        %253 = arith.subf %251, %239 : vector<4xf32>
-        %254 = arith.addf %225, %233 : vector<4xf32>
-        %255 = arith.subf %225, %233 : vector<4xf32>
-        %256 = arith.addf %217, %254 : vector<4xf32>
-        %257 = arith.subf %255, %241 : vector<4xf32>
-        %258 = arith.addf %248, %252 : vector<4xf32>
-        %259 = arith.subf %248, %252 : vector<4xf32>
-        %260 = arith.addf %244, %258 : vector<4xf32>
-        %261 = arith.subf %259, %256 : vector<4xf32>
-        %262 = arith.addf %249, %253 : vector<4xf32>
-        %263 = arith.subf %249, %253 : vector<4xf32>
-        %264 = arith.addf %245, %262 : vector<4xf32>
-        %265 = arith.subf %263, %257 : vector<4xf32>
-        %266 = arith.cmpi sge, %209, %208 : index
-        %267 = arith.muli %209, %54 : index
-        %268 = arith.muli %207, %55 : index
-        %269 = arith.addi %267, %268 : index
-        %270 = arith.addi %269, %56 : index
-        scf.if %266 {
-          %271 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-          %272 = arith.addf %260, %271 : vector<4xf32>
-          vector.store %272, %4[%269] : memref<60xf32>, vector<4xf32>
-          %273 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-          %274 = arith.addf %261, %273 : vector<4xf32>
-          vector.store %274, %4[%270] : memref<60xf32>, vector<4xf32>
+      %196 = arith.muli %62, %45 : index
+      %197 = arith.addi %196, %12 : index
+      %198 = arith.minsi %197, %10 : index
+      scf.for %199 = %7 to %198 step %9 {
+        %200 = arith.addi %63, %199 : index
+        %201 = arith.divsi %200, %8 : index
+        %202 = arith.remsi %200, %8 : index
+        %203 = arith.muli %201, %8 : index
+        %204 = arith.minsi %203, %9 : index
+        %205 = arith.muli %199, %12 : index
+        %206 = vector.load %5[%205] : memref<256xf32>, vector<4xf32>
+        %207 = arith.addi %205, %15 : index
+        %208 = vector.load %5[%207] : memref<256xf32>, vector<4xf32>
+        %209 = arith.addi %205, %44 : index
+        %210 = vector.load %5[%209] : memref<256xf32>, vector<4xf32>
+        %211 = arith.addi %205, %25 : index
+        %212 = vector.load %5[%211] : memref<256xf32>, vector<4xf32>
+        %213 = arith.addi %205, %46 : index
+        %214 = vector.load %5[%213] : memref<256xf32>, vector<4xf32>
+        %215 = arith.addi %205, %47 : index
+        %216 = vector.load %5[%215] : memref<256xf32>, vector<4xf32>
+        %217 = arith.addi %205, %26 : index
+        %218 = vector.load %5[%217] : memref<256xf32>, vector<4xf32>
+        %219 = arith.addi %205, %48 : index
+        %220 = vector.load %5[%219] : memref<256xf32>, vector<4xf32>
+        %221 = arith.addi %205, %49 : index
+        %222 = vector.load %5[%221] : memref<256xf32>, vector<4xf32>
+        %223 = arith.addi %205, %27 : index
+        %224 = vector.load %5[%223] : memref<256xf32>, vector<4xf32>
+        %225 = arith.addi %205, %50 : index
+        %226 = vector.load %5[%225] : memref<256xf32>, vector<4xf32>
+        %227 = arith.addi %205, %51 : index
+        %228 = vector.load %5[%227] : memref<256xf32>, vector<4xf32>
+        %229 = arith.addi %205, %28 : index
+        %230 = vector.load %5[%229] : memref<256xf32>, vector<4xf32>
+        %231 = arith.addi %205, %52 : index
+        %232 = vector.load %5[%231] : memref<256xf32>, vector<4xf32>
+        %233 = arith.addi %205, %53 : index
+        %234 = vector.load %5[%233] : memref<256xf32>, vector<4xf32>
+        %235 = arith.addi %205, %29 : index
+        %236 = vector.load %5[%235] : memref<256xf32>, vector<4xf32>
+        %237 = arith.addf %214, %222 : vector<4xf32>
+        %238 = arith.subf %214, %222 : vector<4xf32>
+        %239 = arith.addf %206, %237 : vector<4xf32>
+        %240 = arith.subf %238, %230 : vector<4xf32>
+        %241 = arith.addf %216, %224 : vector<4xf32>
+        %242 = arith.subf %216, %224 : vector<4xf32>
+        %243 = arith.addf %208, %241 : vector<4xf32>
+        %244 = arith.subf %242, %232 : vector<4xf32>
+        %245 = arith.addf %218, %226 : vector<4xf32>
+        %246 = arith.subf %218, %226 : vector<4xf32>
+        %247 = arith.addf %210, %245 : vector<4xf32>
+        %248 = arith.subf %246, %234 : vector<4xf32>
+        %249 = arith.addf %220, %228 : vector<4xf32>
+        %250 = arith.subf %220, %228 : vector<4xf32>
+        %251 = arith.addf %212, %249 : vector<4xf32>
+        %252 = arith.subf %250, %236 : vector<4xf32>
+        %253 = arith.addf %243, %247 : vector<4xf32>
+        %254 = arith.subf %243, %247 : vector<4xf32>
+        %255 = arith.addf %239, %253 : vector<4xf32>
+        %256 = arith.subf %254, %251 : vector<4xf32>
+        %257 = arith.addf %244, %248 : vector<4xf32>
+        %258 = arith.subf %244, %248 : vector<4xf32>
+        %259 = arith.addf %240, %257 : vector<4xf32>
+        %260 = arith.subf %258, %252 : vector<4xf32>
+        %261 = arith.cmpi sge, %204, %203 : index
+        %262 = arith.muli %204, %54 : index
+        %263 = arith.muli %202, %55 : index
+        %264 = arith.addi %262, %263 : index
+        %265 = arith.addi %264, %56 : index
+        scf.if %261 {
+          %266 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+          %267 = arith.addf %255, %266 : vector<4xf32>
+          vector.store %267, %4[%264] : memref<60xf32>, vector<4xf32>
+          %268 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+          %269 = arith.addf %256, %268 : vector<4xf32>
+          vector.store %269, %4[%265] : memref<60xf32>, vector<4xf32>
         }
-        %275 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-        %276 = arith.addf %264, %275 : vector<4xf32>
-        %277 = arith.addi %269, %54 : index
-        vector.store %276, %4[%277] : memref<60xf32>, vector<4xf32>
-        %278 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-        %279 = arith.addf %265, %278 : vector<4xf32>
-        %280 = arith.addi %269, %57 : index
-        vector.store %279, %4[%280] : memref<60xf32>, vector<4xf32>
+        %270 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+        %271 = arith.addf %259, %270 : vector<4xf32>
+        %272 = arith.addi %264, %54 : index
+        vector.store %271, %4[%272] : memref<60xf32>, vector<4xf32>
+        %273 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+        %274 = arith.addf %260, %273 : vector<4xf32>
+        %275 = arith.addi %264, %57 : index
+        vector.store %274, %4[%275] : memref<60xf32>, vector<4xf32>
       }
-      scf.for %281 = %7 to %15 step %9 {
-        scf.for %282 = %7 to %8 step %9 {
-          %283 = arith.muli %282, %12 : index
-          scf.for %284 = %7 to %12 step %9 {
-            %285 = arith.addi %283, %284 : index
-            memref.store %41, %58[%285] : memref<8xf32>
+      scf.for %276 = %7 to %15 step %9 {
+        %277 = arith.muli %276, %25 : index
+        %278 = arith.muli %276, %42 : index
+        scf.for %279 = %7 to %8 step %9 {
+          %280 = arith.muli %279, %12 : index
+          %281 = arith.muli %279, %15 : index
+          %282 = arith.addi %277, %281 : index
+          scf.for %283 = %7 to %12 step %9 {
+            %284 = arith.addi %280, %283 : index
+            memref.store %41, %58[%284] : memref<8xf32>
+            %285 = arith.addi %278, %283 : index
+            scf.for %286 = %7 to %8 step %9 {
+              %287 = arith.addi %282, %286 : index
+              %288 = memref.load %6[%287] : memref<768xf32>
+              %289 = arith.muli %286, %12 : index
+              %290 = arith.addi %285, %289 : index
+              %291 = arith.addi %290, %49 : index
+              %292 = memref.load %2[%291] : memref<256xf32>
+              %293 = memref.load %58[%284] : memref<8xf32>
+              %294 = arith.mulf %288, %292 : f32
+              %295 = arith.addf %293, %294 : f32
+              memref.store %295, %58[%284] : memref<8xf32>
+            } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1>}
+          } {interchange, vectorize = array<i64: 4>}
+        } {unroll, interchange}
+        %296 = arith.muli %276, %15 : index
+        scf.for %297 = %7 to %8 step %9 {
+          %298 = arith.muli %297, %12 : index
+          %299 = arith.addi %296, %298 : index
+          scf.for %300 = %7 to %12 step %9 {
+            %301 = arith.addi %298, %300 : index
+            %302 = memref.load %58[%301] : memref<8xf32>
+            %303 = arith.addi %299, %300 : index
+            memref.store %302, %5[%303] : memref<256xf32>
           } {vectorize = array<i64: 4>}
         } {unroll}
-        %286 = arith.muli %281, %25 : index
-        %287 = arith.muli %281, %42 : index
-        scf.for %288 = %7 to %8 step %9 {
-          %289 = arith.addi %286, %288 : index
-          %290 = arith.muli %288, %12 : index
-          %291 = arith.addi %287, %290 : index
-          scf.for %292 = %7 to %8 step %9 {
-            %293 = arith.muli %292, %12 : index
-            %294 = arith.muli %292, %15 : index
-            %295 = arith.addi %289, %294 : index
-            %296 = memref.load %6[%295] : memref<768xf32>
-            scf.for %297 = %7 to %12 step %9 {
-              %298 = arith.addi %293, %297 : index
-              %299 = memref.load %58[%298] : memref<8xf32>
-              %300 = arith.addi %291, %297 : index
-              %301 = arith.addi %300, %49 : index
-              %302 = memref.load %2[%301] : memref<256xf32>
-              %303 = arith.mulf %296, %302 : f32
-              %304 = arith.addf %299, %303 : f32
-              memref.store %304, %58[%298] : memref<8xf32>
-            } {vectorize = array<i64: 4>}
-          } {unroll}
-        } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1>}
-        %305 = arith.muli %281, %15 : index
-        scf.for %306 = %7 to %8 step %9 {
-          %307 = arith.muli %306, %12 : index
-          %308 = arith.addi %305, %307 : index
-          scf.for %309 = %7 to %12 step %9 {
-            %310 = arith.addi %307, %309 : index
-            %311 = memref.load %58[%310] : memref<8xf32>
-            %312 = arith.addi %308, %309 : index
-            memref.store %311, %5[%312] : memref<256xf32>
-          } {vectorize = array<i64: 4>}
-        } {unroll}
-        scf.for %313 = %7 to %12 step %9 {
-          memref.store %41, %59[%313] : memref<4xf32>
-        } {vectorize = array<i64: 4>}
-        scf.for %314 = %7 to %8 step %9 {
-          %315 = arith.addi %286, %314 : index
-          %316 = arith.addi %315, %44 : index
-          %317 = memref.load %6[%316] : memref<768xf32>
-          %318 = arith.muli %314, %12 : index
-          %319 = arith.addi %287, %318 : index
-          scf.for %320 = %7 to %12 step %9 {
-            %321 = memref.load %59[%320] : memref<4xf32>
-            %322 = arith.addi %319, %320 : index
-            %323 = arith.addi %322, %49 : index
-            %324 = memref.load %2[%323] : memref<256xf32>
-            %325 = arith.mulf %317, %324 : f32
-            %326 = arith.addf %321, %325 : f32
-            memref.store %326, %59[%320] : memref<4xf32>
-          } {vectorize = array<i64: 4>}
-        } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1, first 4>}
-        scf.for %327 = %7 to %12 step %9 {
-          %328 = memref.load %59[%327] : memref<4xf32>
-          %329 = arith.addi %305, %327 : index
-          %330 = arith.addi %329, %42 : index
-          memref.store %328, %5[%330] : memref<256xf32>
+        scf.for %304 = %7 to %12 step %9 {
+          memref.store %41, %59[%304] : memref<4xf32>
+          %305 = arith.addi %278, %304 : index
+          scf.for %306 = %7 to %8 step %9 {
+            %307 = arith.addi %277, %306 : index
+            %308 = arith.addi %307, %44 : index
+            %309 = memref.load %6[%308] : memref<768xf32>
+            %310 = arith.muli %306, %12 : index
+            %311 = arith.addi %305, %310 : index
+            %312 = arith.addi %311, %49 : index
+            %313 = memref.load %2[%312] : memref<256xf32>
+            %314 = memref.load %59[%304] : memref<4xf32>
+            %315 = arith.mulf %309, %313 : f32
+            %316 = arith.addf %314, %315 : f32
+            memref.store %316, %59[%304] : memref<4xf32>
+          } {prefetch = #tile.prefetch_next<argument 2, elements 8, lanes 4, share 2, lines 1, loops 1, first 4>}
+        } {interchange, vectorize = array<i64: 4>}
+        scf.for %317 = %7 to %12 step %9 {
+          %318 = memref.load %59[%317] : memref<4xf32>
+          %319 = arith.addi %296, %317 : index
+          %320 = arith.addi %319, %42 : index
+          memref.store %318, %5[%320] : memref<256xf32>
         } {vectorize = array<i64: 4>}
       }
-      scf.for %331 = %7 to %203 step %9 {
-        %332 = arith.addi %63, %331 : index
-        %333 = arith.divsi %332, %8 : index
-        %334 = arith.remsi %332, %8 : index
-        %335 = arith.muli %333, %8 : index
-        %336 = arith.minsi %335, %9 : index
-        %337 = arith.muli %331, %12 : index
+      scf.for %321 = %7 to %198 step %9 {
+        %322 = arith.addi %63, %321 : index
+        %323 = arith.divsi %322, %8 : index
+        %324 = arith.remsi %322, %8 : index
+        %325 = arith.muli %323, %8 : index
+        %326 = arith.minsi %325, %9 : index
+        %327 = arith.muli %321, %12 : index
+        %328 = vector.load %5[%327] : memref<256xf32>, vector<4xf32>
+        %329 = arith.addi %327, %15 : index
+        %330 = vector.load %5[%329] : memref<256xf32>, vector<4xf32>
+        %331 = arith.addi %327, %44 : index
+        %332 = vector.load %5[%331] : memref<256xf32>, vector<4xf32>
+        %333 = arith.addi %327, %25 : index
+        %334 = vector.load %5[%333] : memref<256xf32>, vector<4xf32>
+        %335 = arith.addi %327, %46 : index
+        %336 = vector.load %5[%335] : memref<256xf32>, vector<4xf32>
+        %337 = arith.addi %327, %47 : index
         %338 = vector.load %5[%337] : memref<256xf32>, vector<4xf32>
-        %339 = arith.addi %337, %15 : index
+        %339 = arith.addi %327, %26 : index
         %340 = vector.load %5[%339] : memref<256xf32>, vector<4xf32>
-        %341 = arith.addi %337, %44 : index
+        %341 = arith.addi %327, %48 : index
         %342 = vector.load %5[%341] : memref<256xf32>, vector<4xf32>
-        %343 = arith.addi %337, %25 : index
+        %343 = arith.addi %327, %49 : index
         %344 = vector.load %5[%343] : memref<256xf32>, vector<4xf32>
-        %345 = arith.addi %337, %46 : index
+        %345 = arith.addi %327, %27 : index
         %346 = vector.load %5[%345] : memref<256xf32>, vector<4xf32>
-        %347 = arith.addi %337, %47 : index
+        %347 = arith.addi %327, %50 : index
         %348 = vector.load %5[%347] : memref<256xf32>, vector<4xf32>
-        %349 = arith.addi %337, %26 : index
+        %349 = arith.addi %327, %51 : index
         %350 = vector.load %5[%349] : memref<256xf32>, vector<4xf32>
-        %351 = arith.addi %337, %48 : index
+        %351 = arith.addi %327, %28 : index
         %352 = vector.load %5[%351] : memref<256xf32>, vector<4xf32>
-        %353 = arith.addi %337, %49 : index
+        %353 = arith.addi %327, %52 : index
         %354 = vector.load %5[%353] : memref<256xf32>, vector<4xf32>
-        %355 = arith.addi %337, %27 : index
+        %355 = arith.addi %327, %53 : index
         %356 = vector.load %5[%355] : memref<256xf32>, vector<4xf32>
-        %357 = arith.addi %337, %50 : index
+        %357 = arith.addi %327, %29 : index
         %358 = vector.load %5[%357] : memref<256xf32>, vector<4xf32>
-        %359 = arith.addi %337, %51 : index
-        %360 = vector.load %5[%359] : memref<256xf32>, vector<4xf32>
-        %361 = arith.addi %337, %28 : index
-        %362 = vector.load %5[%361] : memref<256xf32>, vector<4xf32>
-        %363 = arith.addi %337, %52 : index
-        %364 = vector.load %5[%363] : memref<256xf32>, vector<4xf32>
-        %365 = arith.addi %337, %53 : index
-        %366 = vector.load %5[%365] : memref<256xf32>, vector<4xf32>
-        %367 = arith.addi %337, %29 : index
-        %368 = vector.load %5[%367] : memref<256xf32>, vector<4xf32>
-        %369 = arith.addf %346, %354 : vector<4xf32>
-        %370 = arith.subf %346, %354 : vector<4xf32>
-        %371 = arith.addf %338, %369 : vector<4xf32>
-        %372 = arith.subf %370, %362 : vector<4xf32>
-        %373 = arith.addf %348, %356 : vector<4xf32>
-        %374 = arith.subf %348, %356 : vector<4xf32>
-        %375 = arith.addf %340, %373 : vector<4xf32>
-        %376 = arith.subf %374, %364 : vector<4xf32>
-        %377 = arith.addf %350, %358 : vector<4xf32>
-        %378 = arith.subf %350, %358 : vector<4xf32>
-        %379 = arith.addf %342, %377 : vector<4xf32>
-        %380 = arith.subf %378, %366 : vector<4xf32>
-        %381 = arith.addf %352, %360 : vector<4xf32>
-        %382 = arith.subf %352, %360 : vector<4xf32>
-        %383 = arith.addf %344, %381 : vector<4xf32>
-        %384 = arith.subf %382, %368 : vector<4xf32>
-        %385 = arith.addf %375, %379 : vector<4xf32>
-        %386 = arith.subf %375, %379 : vector<4xf32>
-        %387 = arith.addf %371, %385 : vector<4xf32>
-        %388 = arith.subf %386, %383 : vector<4xf32>
-        %389 = arith.addf %376, %380 : vector<4xf32>
-        %390 = arith.subf %376, %380 : vector<4xf32>
-        %391 = arith.addf %372, %389 : vector<4xf32>
-        %392 = arith.subf %390, %384 : vector<4xf32>
-        %393 = arith.cmpi sge, %336, %335 : index
-        %394 = arith.muli %336, %54 : index
-        %395 = arith.muli %334, %55 : index
-        %396 = arith.addi %394, %395 : index
-        %397 = arith.addi %396, %12 : index
-        %398 = arith.addi %396, %60 : index
-        scf.if %393 {
-          %399 = vector.extract %387[0] : f32 from vector<4xf32>
-          %400 = memref.load %3[%12] : memref<5xf32>
-          %401 = arith.addf %399, %400 : f32
-          memref.store %401, %4[%397] : memref<60xf32>
-          %402 = vector.extract %388[0] : f32 from vector<4xf32>
-          %403 = memref.load %3[%12] : memref<5xf32>
-          %404 = arith.addf %402, %403 : f32
-          memref.store %404, %4[%398] : memref<60xf32>
+        %359 = arith.addf %336, %344 : vector<4xf32>
+        %360 = arith.subf %336, %344 : vector<4xf32>
+        %361 = arith.addf %328, %359 : vector<4xf32>
+        %362 = arith.subf %360, %352 : vector<4xf32>
+        %363 = arith.addf %338, %346 : vector<4xf32>
+        %364 = arith.subf %338, %346 : vector<4xf32>
+        %365 = arith.addf %330, %363 : vector<4xf32>
+        %366 = arith.subf %364, %354 : vector<4xf32>
+        %367 = arith.addf %340, %348 : vector<4xf32>
+        %368 = arith.subf %340, %348 : vector<4xf32>
+        %369 = arith.addf %332, %367 : vector<4xf32>
+        %370 = arith.subf %368, %356 : vector<4xf32>
+        %371 = arith.addf %342, %350 : vector<4xf32>
+        %372 = arith.subf %342, %350 : vector<4xf32>
+        %373 = arith.addf %334, %371 : vector<4xf32>
+        %374 = arith.subf %372, %358 : vector<4xf32>
+        %375 = arith.addf %365, %369 : vector<4xf32>
+        %376 = arith.subf %365, %369 : vector<4xf32>
+        %377 = arith.addf %361, %375 : vector<4xf32>
+        %378 = arith.subf %376, %373 : vector<4xf32>
+        %379 = arith.addf %366, %370 : vector<4xf32>
+        %380 = arith.subf %366, %370 : vector<4xf32>
+        %381 = arith.addf %362, %379 : vector<4xf32>
+        %382 = arith.subf %380, %374 : vector<4xf32>
+        %383 = arith.cmpi sge, %326, %325 : index
+        %384 = arith.muli %326, %54 : index
+        %385 = arith.muli %324, %55 : index
+        %386 = arith.addi %384, %385 : index
+        %387 = arith.addi %386, %12 : index
+        %388 = arith.addi %386, %60 : index
+        scf.if %383 {
+          %389 = vector.extract %377[0] : f32 from vector<4xf32>
+          %390 = memref.load %3[%12] : memref<5xf32>
+          %391 = arith.addf %389, %390 : f32
+          memref.store %391, %4[%387] : memref<60xf32>
+          %392 = vector.extract %378[0] : f32 from vector<4xf32>
+          %393 = memref.load %3[%12] : memref<5xf32>
+          %394 = arith.addf %392, %393 : f32
+          memref.store %394, %4[%388] : memref<60xf32>
         }
-        %405 = vector.extract %391[0] : f32 from vector<4xf32>
-        %406 = memref.load %3[%12] : memref<5xf32>
-        %407 = arith.addf %405, %406 : f32
-        %408 = arith.addi %396, %17 : index
-        memref.store %407, %4[%408] : memref<60xf32>
-        %409 = vector.extract %392[0] : f32 from vector<4xf32>
-        %410 = memref.load %3[%12] : memref<5xf32>
-        %411 = arith.addf %409, %410 : f32
-        %412 = arith.addi %396, %61 : index
-        memref.store %411, %4[%412] : memref<60xf32>
+        %395 = vector.extract %381[0] : f32 from vector<4xf32>
+        %396 = memref.load %3[%12] : memref<5xf32>
+        %397 = arith.addf %395, %396 : f32
+        %398 = arith.addi %386, %17 : index
+        memref.store %397, %4[%398] : memref<60xf32>
+        %399 = vector.extract %382[0] : f32 from vector<4xf32>
+        %400 = memref.load %3[%12] : memref<5xf32>
+        %401 = arith.addf %399, %400 : f32
+        %402 = arith.addi %386, %61 : index
+        memref.store %401, %4[%402] : memref<60xf32>
       }
     }
     func.return

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
-from popgraph.dialects.tile.loops.recipes import PREFETCH
+from popgraph.dialects.tile.loops.recipes import INTERCHANGED, PREFETCH, UNROLLED
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
 from popgraph.passes.structured.to_loops.contraction.tiles import (
@@ -104,44 +104,41 @@ class MicroKernel:
         """
         The sums of these loops; all loops of the reduction are deeper than `outside`.
 
-        `unroll-loops` reads once what several rows and vectors have in common: loops over them
-        write nothing else than sums.
+        `interchange-loops` moves the tile into the reduction, so that its steps read once what
+        several rows and vectors have in common.
         """
-        outside = self.grid.writer.depth if outside is None else outside
-        sums = self.zeros(tile)
-        if any(one.group.extent == 0 for one in runs):
-            return sums
+        grid, writer = self.grid, self.grid.writer
+        outside = writer.depth if outside is None else outside
+        sums = grid.registers(tile)
+        written_out = self.written_out and runs and runs[-1].part.fixed is not None
+        taps, rolled = (runs[-1], runs[:-1]) if written_out else (None, runs)
+        opened = sum(one.part.fixed != 1 for one in rolled)
+        loops = writer.depth + opened - outside
+        recipe = self.prefetch(loops, outside) if loops else None
+        if recipe is not None and not opened:
+            writer.mark(PREFETCH, recipe)
+        with grid.each_element(tile, UNROLLED | INTERCHANGED) as (row, lane):
 
-        def add_product(row: Index, lane: Index, old: SSAValue) -> None:
-            lhs, rhs = map(self._factor, range(len(self.factors)))
-            self.grid.put(self._added(lhs, rhs, old), sums, row, lane)
+            def add_product() -> None:
+                lhs, rhs = map(self._factor, range(len(self.factors)))
+                old = grid.read(sums, row, lane)
+                grid.put(self._added(lhs, rhs, old), sums, row, lane)
 
-        def step(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._mark(outside)
-            self.grid.each_sum(tile, sums, add_product)
-            return carried
+            def step(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+                if recipe is not None and opened:
+                    writer.mark(PREFETCH, recipe)
+                if taps is None:
+                    add_product()
+                else:
+                    with writer.loop(0, taps.group.extent, recipes=UNROLLED) as loop:
+                        grid.point.bind(taps.group, taps.part.base + Index.of(loop.counter))
+                        add_product()
+                return carried
 
-        if not self.written_out or not runs or runs[-1].part.fixed is None:
-            run(self.grid.point, runs, step)
-            return sums
-        last, steps = runs[-1], runs[-1].part.fixed
-
-        def all_steps(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._mark(outside)
-            with self.grid.writer.loop(0, steps, unrolled=True) as loop:
-                self.grid.point.bind(last.group, last.part.base + Index.of(loop.counter))
-                self.grid.each_sum(tile, sums, add_product)
-            return carried
-
-        run(self.grid.point, runs[:-1], all_steps)
+            grid.clear_at(row, lane, sums)
+            if all(one.group.extent for one in runs):
+                run(grid.point, rolled, step)
         return sums
-
-    def _mark(self, outside: int) -> None:
-        """Marks the innermost loop with the recipe of its prefetches."""
-        loops = self.grid.writer.depth - outside
-        recipe = self.prefetch(loops) if loops else None
-        if recipe is not None:
-            self.grid.writer.mark(PREFETCH, recipe)
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""

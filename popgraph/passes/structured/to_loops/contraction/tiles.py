@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.dialects.tile.loops.recipes import UNROLL, UNROLLED, Recipes, vectorized
 from popgraph.passes.structured.analysis.panels import Column, narrowed
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Writer
+
+ROLLED: Recipes = {}
+"""The recipes of a loop that stays."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class TileSums:
     memory: SSAValue
     first: Index = field(default_factory=Index)
     in_registers: bool = False
+
+    @property
+    def recipes(self) -> Recipes:
+        """The recipes of loops over these sums."""
+        return UNROLLED if self.in_registers else ROLLED
 
 
 EmitSum = Callable[[Index, Index, SSAValue], None]
@@ -92,34 +101,36 @@ class TileGrid:
         return access.form.stride(self.lane) == 1
 
     @contextmanager
-    def each_row(self, tile: Tile, *, unrolled: bool = False) -> Iterator[Index]:
+    def each_row(self, tile: Tile, recipes: Recipes = ROLLED) -> Iterator[Index]:
         """A loop over the rows of a tile: what is done to each is written once."""
         across = tile.rows if self.line is None else self.across
         before = dict(self.point.indices)
         with ExitStack() as loops:
-            line = self._loop(loops, tile.rows // across, self.line, unrolled)
-            row = self._loop(loops, across, self.row, unrolled)
+            line = self._loop(loops, tile.rows // across, self.line, recipes)
+            row = self._loop(loops, across, self.row, recipes)
             yield line.scaled(across) + row
         self.point.indices = before
 
-    def _loop(self, loops: ExitStack, extent: int, dim: int | None, unrolled: bool) -> Index:
+    def _loop(self, loops: ExitStack, extent: int, dim: int | None, recipes: Recipes) -> Index:
         """One more loop, if there is more than one step of it."""
         if extent == 1:
             return Index()
         assert dim is not None, "there are rows without a loop"
-        loop = loops.enter_context(self.writer.loop(0, extent, unrolled=unrolled))
+        loop = loops.enter_context(self.writer.loop(0, extent, recipes=recipes))
         step = Index.of(loop.counter)
         self.point.indices[dim] = self.point.indices[dim] + step
         return step
 
     @contextmanager
-    def each_element(self, tile: Tile, *, unrolled: bool = False) -> Iterator[tuple[Index, Index]]:
+    def each_element(self, tile: Tile, recipes: Recipes = ROLLED) -> Iterator[tuple[Index, Index]]:
         """Loops over the rows and the lanes of a tile; `vectorize-loops` makes vectors of lanes."""
         widths = [column.lanes for column in tile.columns]
         first = tile.columns[0].offset
+        lanes = {name: recipe for name, recipe in recipes.items() if name != UNROLL}
+        lanes |= vectorized(widths)
         with (
-            self.each_row(tile, unrolled=unrolled) as row,
-            self.writer.loop(first, first + sum(widths), vectors=widths) as loop,
+            self.each_row(tile, recipes) as row,
+            self.writer.loop(first, first + sum(widths), recipes=lanes) as loop,
         ):
             lane = Index.of(loop.counter)
             with self.at(0, lane):
@@ -157,10 +168,10 @@ class TileGrid:
         return saved
 
     def each_sum(
-        self, tile: Tile, sums: TileSums, emit: EmitSum, *, unrolled: bool = False
+        self, tile: Tile, sums: TileSums, emit: EmitSum, recipes: Recipes = ROLLED
     ) -> None:
         """One sum after the other, row by row."""
-        with self.each_element(tile, unrolled=unrolled or sums.in_registers) as (row, lane):
+        with self.each_element(tile, recipes or sums.recipes) as (row, lane):
             emit(row, lane, self.read(sums, row, lane))
 
     def read(self, sums: TileSums, row: Index, lane: Index) -> SSAValue:
@@ -171,8 +182,11 @@ class TileGrid:
 
     def clear(self, tile: Tile, total: TileSums) -> None:
         """Sums of nothing."""
-        with self.each_element(tile, unrolled=total.in_registers) as (row, lane):
-            self.put(self.writer.number(0, self.kind), total, row, lane)
+        with self.each_element(tile, total.recipes) as (row, lane):
+            self.clear_at(row, lane, total)
+
+    def clear_at(self, row: Index, lane: Index, total: TileSums) -> None:
+        self.put(self.writer.number(0, self.kind), total, row, lane)
 
     def add(self, tile: Tile, total: TileSums, sums: TileSums) -> None:
         """The total takes in more sums."""
@@ -180,7 +194,7 @@ class TileGrid:
         def add_one(row: Index, lane: Index, old: SSAValue) -> None:
             self.put(self.sum(old, self.read(sums, row, lane)), total, row, lane)
 
-        self.each_sum(tile, total, add_one, unrolled=sums.in_registers)
+        self.each_sum(tile, total, add_one, sums.recipes)
 
     def sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.writer.add(create_same_type(sum_of(self.kind), lhs, rhs))
