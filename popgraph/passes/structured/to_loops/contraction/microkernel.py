@@ -117,7 +117,7 @@ class MicroKernel:
         recipe = self.prefetch(loops, outside) if loops else None
         if recipe is not None and not opened:
             writer.mark(PREFETCH, recipe)
-        with grid.each_element(tile, UNROLLED | INTERCHANGED) as (row, lane):
+        with grid.each_element(tile, {**UNROLLED, **INTERCHANGED}) as (row, lane):
 
             def add_product() -> None:
                 lhs, rhs = map(self._factor, range(len(self.factors)))
