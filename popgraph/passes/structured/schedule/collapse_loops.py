@@ -1,4 +1,4 @@
-"""Loop collapsing: neighbouring loops of a contraction that every operand walks as one."""
+"""Loop collapsing: joins adjacent loops of a contraction that are contiguous in all operands."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from popgraph.support.shapes import Shape
 
 
 class Operand:
-    """An operand with its index map, both changing as loops are joined."""
+    """The shape and index map of an operand while loops are collapsed."""
 
     def __init__(self, shape: Shape, map_: AffineMap, sizes: Shape, is_laid_out: bool) -> None:
         self.shape, self.is_laid_out = shape, is_laid_out
         self.results = list(simplified(map_, sizes[: map_.num_dims]).results)
 
     def pair(self, dim: int, sizes: Shape) -> int | None:
-        """Where `dim` and the next stand side by side, whole and alone; -1 if neither is used."""
+        """
+        The first of two adjacent axes that loops `dim` and `dim + 1` cover completely.
+
+        -1 if the operand uses neither loop; None if they cannot be collapsed.
+        """
+        # A laid-out operand keeps its axes: its layout is a map from these.
         users = [
             at for at, result in enumerate(self.results) if {dim, dim + 1} & result.used_dims()
         ]
@@ -33,7 +38,7 @@ class Operand:
         return first if self.shape[first : first + 2] == sizes[dim : dim + 2] else None
 
     def join(self, dim: int, at: int, rank: int) -> None:
-        """`dim` and the next of `rank` become one."""
+        """Joins loop `dim` of `rank` with the next one, and the axes that they cover."""
         if at >= 0:
             size = self.shape[at] * self.shape[at + 1]
             self.shape = (*self.shape[:at], size, *self.shape[at + 2 :])
@@ -49,17 +54,19 @@ def _dim(result: AffineExpr) -> int | None:
 @lru_cache(maxsize=1 << 10)
 def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
     """
-    Joins loops that every operand and result walks through as one, however many steps they have.
+    Joins adjacent loops that are contiguous in every operand and result.
 
-    A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels. Remembered:
-    most contractions of a network are of a few forms.
+    A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels.
     """
+    # Cached, because most contractions of a network have a few forms. One long loop fills blocks
+    # better than two short ones: the 49 pixels of a 7x7 image are 13 + 12 + 12 + 12 rows.
     sizes, parallel, running = loops.sizes, loops.parallel, loops.running
     forms = zip(loops.shapes, loops.maps, loops.laid_out, strict=True)
     operands = [Operand(shape, map_, sizes, fixed) for shape, map_, fixed in forms]
     dim = parallel if loops.has_fixed_results else 0
     while dim + 1 < len(sizes):
         places = [operand.pair(dim, sizes) for operand in operands]
+        # A loop over results and a reduction stay two; a size of the call ends an outermost loop.
         if dim + 1 == parallel or dim + 1 in running or None in places:
             dim += 1
             continue

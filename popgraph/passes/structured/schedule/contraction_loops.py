@@ -1,4 +1,4 @@
-"""The loops of a contraction as data: their sizes, and how operands and results are indexed."""
+"""The loops of a contraction as data: sizes, and the index maps of operands and results."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from popgraph.support.shapes import Shape
 @dataclass(frozen=True)
 class ContractionLoops:
     """
-    The loops of a contraction, and its operands and results as these go over them.
+    The loops of a contraction with the shapes and index maps of its operands and results.
 
-    Operands come first, in their order, then results.
+    Operands come first, then results.
     """
 
     sizes: Shape
     parallel: int
-    """How many loops go over results; the rest go over terms."""
+    """Number of loops over results; the rest are reductions."""
     shapes: tuple[Shape, ...]
     maps: tuple[AffineMap, ...]
     laid_out: tuple[bool, ...]
-    """What has a layout, and so keeps its shape."""
+    """Whether each operand or result has a layout, and so keeps its shape."""
     has_fixed_results: bool
-    """Whether a result has a layout: then the loops over results stay, also those of one step."""
+    """Whether a result has a layout, which fixes the loops over results, even of size 1."""
     running: frozenset[int] = frozenset()
-    """The loops that end at a size of the call."""
+    """Loops that end at a size of the call."""
 
     @staticmethod
     def of(op: tile.ReduceOp, running: Iterable[int] = ()) -> ContractionLoops:
@@ -55,7 +55,7 @@ class ContractionLoops:
 
 
 def set_loops(op: tile.ReduceOp, new: ContractionLoops) -> None:
-    """Gives a contraction these loops, by views of operands and results."""
+    """Sets the loops of a contraction, through views of its operands and results."""
     inputs = len(op.operands)
     for number, value in enumerate(op.operands):
         if tensor(value).get_shape() != new.shapes[number]:
@@ -73,9 +73,9 @@ def set_loops(op: tile.ReduceOp, new: ContractionLoops) -> None:
 
 
 def _reshape_result(op: tile.ReduceOp, result: OpResult, shape: Shape) -> None:
-    """Gives a result another shape, and its readers a view of the shape that it had."""
+    """Changes the shape of a result; its readers get a view with the old shape."""
     type_, readers = tensor(result), tuple(result.uses)
-    assert layout_of(type_) is None, "what has a layout keeps its loops"
+    assert layout_of(type_) is None, "a result with a layout keeps its loops"
     view = tile.ViewOp(result, type_.get_shape())
     _insert(view, op, InsertPoint.after(op))
     view.output.name_hint, result.name_hint = result.name_hint, None

@@ -16,7 +16,7 @@ from popgraph.support.shapes import Shape, prod
 
 @dataclass(frozen=True)
 class Order:
-    """The domain of a contraction, and where its factors stand in it."""
+    """The domain of a contraction in one loop order, with the index maps of its operands."""
 
     sizes: Shape
     maps: tuple[AffineMap, ...]
@@ -24,23 +24,24 @@ class Order:
 
     @cached_property
     def reductions(self) -> list[int]:
-        """The loops that add terms up, outermost first."""
+        """The reduction loops of more than one step, outermost first."""
         return [dim for dim in range(self.parallel, len(self.sizes)) if self.sizes[dim] > 1]
 
     @cached_property
     def innermost(self) -> int | None:
-        """The last of them."""
+        """The innermost reduction loop, if any."""
         return next(reversed(self.reductions), None)
 
 
 def orders(op: tile.ReduceOp, terms: int) -> Iterator[Order]:
     """
-    The order as it is; and for windows that slide, one in which they are not innermost.
+    Yields the current order and, for sliding windows, one with the window outside of channels.
 
-    The window's loops then go round blocks of another loop (channels), as long as `terms` allows
-    for all in all. An innermost window reads what the last step read, one place further, and
-    compilers keep that in registers that the sums need.
+    The window's loops then enclose a block of the innermost other reduction (channels), such that
+    window * block <= `terms`.
     """
+    # With the window innermost, each step rereads an element of the neighbouring row. Compilers
+    # keep these elements in registers that the sums need.
     now = Order(op.sizes, op.input_maps, op.parallel_rank)
     yield now
     if op.numbers_loops:
@@ -63,13 +64,15 @@ def _slides(order: Order, dim: int) -> bool:
 def _blocked(
     order: Order, sliding: list[int], others: list[int], terms: int, running: Container[int]
 ) -> Order:
-    """`[others...][the last other / block][sliding...][block]`"""
+    """The order `[others...][last other / block][sliding...][block]`."""
     *before, inner = others
     size = order.sizes[inner]
+    # Of 62 channels and a 3x3 window, 2 is the largest block up to 256 // 9: the window then
+    # encloses all channels.
     most = max(8, terms // prod(order.sizes[dim] for dim in sliding))
     block = max(part for part in range(1, size + 1) if size % part == 0 and part <= most)
     if inner in running:
-        block = size  # No part divides all that it may end at.
+        block = size  # No block divides every size that the loop may end at.
     if block < min(size, 8):
         block = size
     sequence = [*before, -1, *sliding, inner]

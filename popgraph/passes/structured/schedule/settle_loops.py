@@ -1,4 +1,4 @@
-"""Loop collapsing and splitting: gives contractions the loops that their schedules are about."""
+"""Loop collapsing and splitting: gives contractions the loops that schedules refer to."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class SettleLoops(Pass):
     """
-    Collapse loops of contractions that are one in disguise, and read large matrices in strips.
+    Collapse contiguous loops of contractions, and split large matrix-vector products into strips.
 
     y[h, w, n] = sum k: x[h, w, k] * w[k, n]  ->  y[p, n] = sum k: x[p, k] * w[k, n]
 
     y[n] = sum k: x[k] * w[k, n]  ->  y[p, n] = sum k: x[k] * w[k, p, n]
 
-    The former only when every operand and result walks both loops as one, the latter only when `w`
-    is a constant that comes from memory: it is then read as several streams. Operands and results
-    become views. Schedules, and texts of contractions (see `contraction_text`), number the loops
-    that there are afterwards.
+    The former only when both loops are contiguous in every operand and result. The latter only
+    when `w` is a constant that L2 cannot keep (`streamed_l2`), which is then read as several
+    streams. Operands and results become views. Schedules and `contraction_text` number the
+    resulting loops.
     """
 
     name = "settle-loops"
@@ -57,9 +57,9 @@ def settle_loops(
     op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target, running: Iterable[int] = ()
 ) -> None:
     """
-    Gives a contraction the loops that its schedule is about.
+    Collapses and splits the loops of one contraction.
 
-    `fixed` factors are constants, `running` loops end at a size of the call.
+    `fixed` states which operands are constants; `running` loops end at a size of the call.
     """
     if op.numbers_loops:
         return
@@ -74,6 +74,7 @@ def settle_loops(
 
 
 def _comes_from_memory(value: SSAValue, target: Target) -> bool:
-    """Whether L2 is too small to keep a factor from one run to the next."""
+    """Whether L2 is too small to keep an operand from one run to the next."""
+    # With least-recently-used replacement, twice L2 leaves nothing for the next run.
     size = prod(tensor(value).get_shape()) * element_bytes(value.type)
     return size >= target.l2(target.tuning.streamed_l2)
