@@ -1,4 +1,4 @@
-"""Parallelization: the loops of every kernel are cut into chunks for threads."""
+"""Parallelization: cuts the loops of every kernel into chunks for threads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class ParallelizeLoops(Pass):
     """
-    Cut loops into chunks for threads: a `cut` says which loops of an operation, and where.
+    Cut the loops of operations into chunks for threads, as `cut` attributes.
 
-    Chunks write different memory, so any number of threads may run them, in any order, and all
-    give the same bits. They are made for `threads`: even work for that many, and for each of them
-    what it wrote itself, as far as that goes.
+    Chunks write disjoint memory, so any number of threads may run them in any order, with the same
+    bits. Chunks are sized for `threads`: even work, and values that the same thread wrote.
     """
 
     name = "parallelize-loops"
@@ -47,6 +46,7 @@ class ParallelizeLoops(Pass):
             what = parallel_loops_of(op, self.target)
             if what is None:
                 continue
+            # Most layers of a network repeat a structure: each is estimated once.
             key = structures.of(op), tuple(written_spans.get(value, 0) for value in op.operands)
             parts = known.get(key)
             if parts is None:
@@ -59,7 +59,7 @@ class ParallelizeLoops(Pass):
 def _note_written(
     what: ParallelLoops, parts: tuple[Part, ...], written_spans: dict[SSAValue, int | None]
 ) -> None:
-    """Keeps which thread has what of the results in its cache."""
+    """Records the span of the loop by which threads wrote each result."""
     for each in what.touched:
         if each.written:
             written_spans[each.value] = each.spans[parts[0].loop] if parts else None

@@ -25,16 +25,16 @@ from popgraph.support.tuning import Target
 
 @dataclass(frozen=True, kw_only=True)
 class WinogradGradientCandidate(Candidate):
-    """A size of tiles for the gradient of weights."""
+    """A tile size for the gradient of weights."""
 
     found: WeightGradient
 
     @property
     def cycles(self) -> float:
         """
-        Cycles of products, transforms of tiles, the transform of sums, and what L2 does not hold.
+        Cycles of products, transforms of tiles and sums, and traffic beyond L2.
 
-        Products: taps * tiles * pairs / (fmas_per_cycle * lanes * utilization).
+        Products: taps * tiles * pairs of channels / (fmas_per_cycle * lanes * utilization).
         """
         tuning, machine = self.target.tuning, self.target.machine
         size, taps, width = self.size, self.tiling.taps, self.width
@@ -52,13 +52,13 @@ class WinogradGradientCandidate(Candidate):
         return products + tuning.winograd_tile_cycles[size] * total * vectors + back + late
 
     def _late(self, elements: int) -> int:
-        """Bytes that the second cache does not hold."""
+        """Bytes beyond the capacity of L2."""
         return max(0, elements * self.lane_bytes - self.target.machine.l2_bytes)
 
     # The new operations
 
     def replace(self, compilation: Compilation) -> None:
-        """Puts the transforms where the sums stand."""
+        """Replaces the contraction by the transforms."""
         found, op, transforms = self.found, self.found.op, self.tiling.transforms
         tiles = (
             self.tiles_of(found.image, found.offset, transforms.input, self.tiling.count),
@@ -71,7 +71,7 @@ class WinogradGradientCandidate(Candidate):
         replace_op(op, back)
 
     def _sums(self, image: tile.TransformTilesOp, slope: tile.TransformTilesOp) -> tile.ReduceOp:
-        """By tap and both channels."""
+        """The sums over tiles, by tap, output channel and input channel."""
         before, behind = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
         epilogue = Block(arg_types=[self.found.kind])
@@ -87,12 +87,12 @@ class WinogradGradientCandidate(Candidate):
         )
 
     def _matrix(self, compilation: Compilation) -> ConstantOp:
-        """What each tap adds to each place in the window."""
+        """The contribution of each tap to each position of the window: [row, column, tap]."""
         by_tap = from_both_sides(self.size, self.found.kind)
         return ConstantOp(compilation.weights.attribute(by_tap.transpose(1, 2, 0).copy()))
 
     def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
-        """G^T m G, finished as the sums were."""
+        """Computes G^T m G, with the epilogue of the old contraction."""
         op = self.found.op
         row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))
         new = tile.contraction(
@@ -114,7 +114,7 @@ class WinogradGradientCandidate(Candidate):
 def winograd_gradient_candidates(
     found: WeightGradient, target: Target
 ) -> list[WinogradGradientCandidate]:
-    """All sizes of tiles."""
+    """One candidate for each tile size that fits."""
     return [
         WinogradGradientCandidate(found=found, size=size, target=target)
         for size in fitting_sizes(found)
