@@ -1,4 +1,4 @@
-"""Contractions in blocks of terms as plainer operations."""
+"""Expands contractions with blocks of terms into two plain operations."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def take_apart(op: tile.ReduceOp) -> None:
     """
     y = contract over b, k ... block f  ->  t = contract over k ...; y = reduce over b: f(t)
 
-    The sums of all blocks are in memory then.
+    t holds the sums of all blocks in memory.
     """
-    assert op.block is not None, "there are blocks to take apart"
+    assert op.block is not None, "the contraction has blocks"
     outer, kind = op.sizes[: op.blocked_rank], op.sum_type
     sums = bare_sums(op, by_blocks=True)
     total = op.total_type

@@ -16,7 +16,7 @@ def split_epilogue(op: tile.ReduceOp) -> tile.ReduceOp:
     """
     y = contract(...) epilogue g(..., e)  ->  t = contract(...); y = map g(t, e)
 
-    Only when the epilogue does something; else it is the contraction itself.
+    Returns the plain contraction, which is `op` if its epilogue is the identity.
     """
     if has_identity_epilogue(op):
         return op
@@ -36,7 +36,7 @@ def split_epilogue(op: tile.ReduceOp) -> tile.ReduceOp:
 
 
 def bare_sums(op: tile.ReduceOp, *, by_blocks: bool = False) -> tile.ReduceOp:
-    """A contraction without its epilogue; with the sums of all blocks apart, as they were made."""
+    """The contraction without its epilogue; `by_blocks`, the sums of blocks are results."""
     kind = op.sum_type if by_blocks else op.total_type
     epilogue = Block(arg_types=[kind])
     epilogue.add_op(tile.YieldOp(*epilogue.args))

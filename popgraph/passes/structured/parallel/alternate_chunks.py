@@ -58,7 +58,7 @@ class AlternateChunks(Pass):
                 self._cut(op, constant)
 
     def _cut(self, op: ReduceOp, constant: set[SSAValue]) -> None:
-        """Cuts a kernel into chunks of which L2 holds `alternating_chunks`."""
+        """Cuts a kernel into chunks; L2 holds `alternating_chunks` of them."""
         what, tuning = parallel_loops_of(op, self.target), self.target.tuning
         held = self.target.l2(tuning.alternating_l2)
         if what is None:

@@ -81,8 +81,9 @@ class UseWinograd(Pass):
     dw = contract x, dy  ->  dw = G^T (contract (B^T x B), (A dy A^T)) G
 
     Only when the stride is 1, channels are innermost, and the transforms cost less than they save,
-    including those of weights that are not constant. The gradient of the image is a convolution of
-    this kind. The gradient of weights has the same transforms, transposed, and sums over tiles.
+    including transforms of weights that are not constant. The gradient of the image is a
+    convolution of this kind. The gradient of weights has the same transforms, transposed, and sums
+    over tiles.
 
     `schedules` are the user's overrides, `measured` come from measurements (see `Overrides`). The
     number of `threads` changes the tiles of a block, but not the results.
