@@ -35,7 +35,8 @@ def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
     vectors, then single lanes.
     """
     # 23 lanes of 16: padded 16 + 16 (7 valid), else 16 + 4 + 1 + 1 + 1. Two lanes of f32 would be
-    # 8 bytes, half of the smallest vector.
+    # 8 bytes, half of the smallest vector. Groups of 28 or 34 channels take 2/3 to 9/10 of the
+    # time that single lanes take (8515d90e).
     columns: list[Column] = []
     at, lanes = 0, width
     while at < rest:

@@ -68,7 +68,8 @@ class _Costs:
     """
 
     # Decision 0005, two cores with 2 MB of L2: local data are read at 58 to 136 GB/s, remote data
-    # at 17 to 25 GB/s, and in short runs at 5 GB/s.
+    # at 17 to 25 GB/s, and in short runs at 5 GB/s. With local values, SqueezeNet takes 0.77 of
+    # the time on two threads, ResNet-50 0.92 (b98db731).
 
     what: ParallelLoops
     written_spans: WrittenSpans

@@ -397,9 +397,10 @@ class Packed:
         """
         The value in a layout.
 
-        It is packed just before its first reader: no memory is held earlier, and the reader finds
-        it in a cache.
+        It is packed just before its first reader, which finds it in a cache.
         """
+        # A step of ResNet-18 then takes 107 MB instead of 153, and one of a transformer is 7 %
+        # faster (2955442f).
         found, last = self._made.get((value, layout), (None, 0))
         if found is None or (self._near and self._contractions - last > self._near):
             pack = tile.PackOp(value, with_layout(tensor(value), layout))

@@ -159,6 +159,8 @@ class UseWinograd(Pass):
         self, op: tile.ReduceOp, fixed: tuple[bool, bool]
     ) -> Sequence[AnyWinogradCandidate]:
         """All candidates for a contraction, the cheapest by estimate first."""
+        # Larger tiles save more products but have larger weights. Zen 5, 512 to 512 channels at
+        # 7x7: 803 us direct, 797 us with 4x4 tiles, 561 us with 2x2 tiles.
         return sorted(self._possible(op, fixed), key=lambda candidate: candidate.cycles)
 
     def _possible(

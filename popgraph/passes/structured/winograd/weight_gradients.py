@@ -47,6 +47,7 @@ class WinogradGradientCandidate(Candidate):
         )
         back = tuning.gradient_back_cycles * taps * TAPS**2 * pairs / width
         tiles = self._late(taps * total * before) + self._late(taps * total * behind)
+        # The taps of a tile go to 16 or 36 distant rows: more than prefetchers follow with 36.
         late = tuning.late_tile_cycles[size] * tiles
         late += tuning.late_sum_cycles[size] * self._late(taps * pairs)
         return products + tuning.winograd_tile_cycles[size] * total * vectors + back + late
