@@ -969,7 +969,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "view-words",
         "numbers are said to be neighbours wherever they stand",
-        f"{PASSES}.structured.analysis.words:stands_ready",
+        f"{PASSES}.structured.analysis.words:memory_holds_words",
         wherever_they_fit,
         shows_in=quantized_products,
     ),

@@ -11,7 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
-from popgraph.passes.structured.schedule.read_narrow import read_parts
+from popgraph.passes.structured.schedule.read_narrow import read_packed
 from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.schedule.schedule_text import (
     diverse,
@@ -73,7 +73,7 @@ def contraction_candidates(
             if settle:
                 settle_loops(op, fixed, target)
             if narrow:
-                read_parts(op)
+                read_packed(op)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_schedules(op, fixed, target))

@@ -31,7 +31,7 @@ class MoveUpdates(Pass):
 
 def _move(block: Block) -> None:
     """Sorts operations by the position of the last operation that they must follow."""
-    places = {op: (number, 0) for number, op in enumerate(block.ops)}
+    positions = {op: (number, 0) for number, op in enumerate(block.ops)}
     updates = [op for op in block.ops if isinstance(op, UpdateOp)]
     readers = {
         op.variable.text: set(_readers(op.result)) for op in block.ops if isinstance(op, VariableOp)
@@ -40,10 +40,10 @@ def _move(block: Block) -> None:
     for number, update in enumerate(updates, 1):
         chain = _chain(update, moved)
         waits = _read_by(chain) | readers.get(update.variable.text, set())
-        place = max((places[op][0] for op in waits - chain if op in places), default=0)
-        places |= dict.fromkeys(chain, (place, number))
+        last = max((positions[op][0] for op in waits - chain if op in positions), default=0)
+        positions |= dict.fromkeys(chain, (last, number))
         moved |= chain
-    ordered = sorted(places, key=places.__getitem__)
+    ordered = sorted(positions, key=positions.__getitem__)
     if ordered != list(block.ops):
         for op in ordered:
             op.detach()

@@ -64,8 +64,8 @@ class WeightGradient:
     @property
     def channels(self) -> tuple[int, int]:
         """Numbers of input and of output channels."""
-        before, behind = (self.op.sizes[dim] for dim in self.dims[2:])
-        return before, behind
+        inputs, outputs = (self.op.sizes[dim] for dim in self.dims[2:])
+        return inputs, outputs
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
     window = _window(op, 1 - weights, (0, 1, 2), {4, 5, 6}) if _is_sum(op) else None
     if window is None or op.input_maps[weights].used_dims() & {0, 1, 2}:
         return None
-    places = [AffineExpr.constant(0)] * 7
+    dims = [AffineExpr.constant(0)] * 7
     for at, dim in enumerate((window.row, window.column, window.channel, 3)):
-        places[dim] = AffineExpr.dimension(at)
-    weights_map = with_dims(op.input_maps[weights], places, 4)
+        dims[dim] = AffineExpr.dimension(at)
+    weights_map = with_dims(op.input_maps[weights], dims, 4)
     factors = (op.lhs, op.rhs)
     channels = op.sizes[window.channel]
     return Convolution(
@@ -106,12 +106,12 @@ def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
     Parallel loops are the channels and the rows and columns of the window. Reductions are over
     images, rows and columns.
     """
-    slope = [_plain(result) for result in op.input_maps[1 - image].results]
+    slope = [_only_loop(result) for result in op.input_maps[1 - image].results]
     if not _is_sum(op) or len(slope) != 4 or {*slope[:3]} != {4, 5, 6} or slope[3] not in range(4):
         return None
-    n, y, x, behind = (dim or 0 for dim in slope)
-    window = _window(op, image, (n, y, x), {*range(4)} - {behind})
-    if window is None or not _is_channels_last(op, 1 - image, behind):
+    n, y, x, output = (dim or 0 for dim in slope)
+    window = _window(op, image, (n, y, x), {*range(4)} - {output})
+    if window is None or not _is_channels_last(op, 1 - image, output):
         return None
     factors, sizes = (op.lhs, op.rhs), op.sizes
     return WeightGradient(
@@ -120,7 +120,7 @@ def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
         factors[1 - image],
         window.offset,
         (sizes[n], sizes[y], sizes[x]),
-        (window.row, window.column, window.channel, behind),
+        (window.row, window.column, window.channel, output),
     )
 
 
@@ -148,7 +148,7 @@ def _window(
     rows = [linear(result, sizes) for result in op.input_maps[image].results]
     if len(rows) != 4:
         return None
-    row, column = (_beside(rows[axis].terms, outer[axis]) for axis in (1, 2))
+    row, column = (_added_loop(rows[axis].terms, outer[axis]) for axis in (1, 2))
     channels = inner - {row, column}
     if row is None or column is None or len(channels) != 1:
         return None
@@ -170,12 +170,12 @@ def _is_channels_last(op: tile.ReduceOp, factor: int, channel: int) -> bool:
     return whole and None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
 
 
-def _plain(result: AffineExpr) -> int | None:
+def _only_loop(result: AffineExpr) -> int | None:
     """The loop of an index that is just one loop."""
     return result.position if isinstance(result, AffineDimExpr) else None
 
 
-def _beside(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
+def _added_loop(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
     """The loop b of an index `dim + b + constant`."""
     dims = [atom.position for atom in terms if isinstance(atom, AffineDimExpr)]
     if len(dims) != len(terms) or len(dims) != 2 or set(terms.values()) != {1} or dim not in dims:

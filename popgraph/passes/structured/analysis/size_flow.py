@@ -268,7 +268,7 @@ class SizeFlow:
             for argument, value in zip(body.block.args, op.captured, strict=True):
                 self._note(argument, self.of(value))
             self.follow(body.block)
-            self._give(op.outputs, body.return_op.values, op)
+            self._assign(op.outputs, body.return_op.values, op)
 
     def _repeat(self, op: CallLoopOp) -> None:
         """A carried value ends at a size if its initial value or that of an iteration does."""
@@ -284,15 +284,15 @@ class SizeFlow:
                 self._count(op, self.of(value)[0])
             self._note(argument, {axis - 1: end for axis, end in self.of(value).items() if axis})
         arguments = arguments[: len(carried)]
-        self._give(arguments, carried, op)
+        self._assign(arguments, carried, op)
         while True:  # To a fixed point, as each iteration takes the results of the last one.
             before = [self.of(argument) for argument in arguments]
             self.follow(body.block)
             made = body.return_op.values[op.go is not None :]
-            self._give(arguments, made[: len(carried)], op)
+            self._assign(arguments, made[: len(carried)], op)
             if before == [self.of(argument) for argument in arguments]:
                 break
-        self._give(op.finals, arguments, op)
+        self._assign(op.finals, arguments, op)
         for stacked, row in zip(op.stacked, made[len(carried) :], strict=True):
             ends = {axis + 1: end for axis, end in self.of(row).items()}
             if op in self.trips:
@@ -308,7 +308,9 @@ class SizeFlow:
         if self.trips.setdefault(op, end) != end:
             raise unsized("joins two sizes in one loop", op)
 
-    def _give(self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation) -> None:
+    def _assign(
+        self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation
+    ) -> None:
         """Passes values to targets, which join the ends of all values that they can have."""
         for target, value in zip(targets, values, strict=True):
             ends = dict(self.of(target))

@@ -20,10 +20,10 @@ from popgraph.support.shapes import prod
 
 def views_words(op: tile.MapOp) -> bool:
     """Whether a map packs adjacent elements into words, so that a view of its operand is enough."""
-    return _makes_words(op) and stands_ready(op)
+    return _makes_words(op) and memory_holds_words(op)
 
 
-def stands_ready(op: tile.MapOp) -> bool:
+def memory_holds_words(op: tile.MapOp) -> bool:
     """Whether memory holds the words of a map in their order."""
     source, word = (tensor(value) for value in (op.inputs[0], op.outputs[0]))
     if layout_of(source) is not None or layout_of(word) is not None:

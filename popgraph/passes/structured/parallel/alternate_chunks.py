@@ -59,15 +59,15 @@ class AlternateChunks(Pass):
 
     def _cut(self, op: ReduceOp, constant: set[SSAValue]) -> None:
         """Cuts a kernel into chunks; L2 holds `alternating_chunks` of them."""
-        what, tuning = parallel_loops_of(op, self.target), self.target.tuning
+        kernel, tuning = parallel_loops_of(op, self.target), self.target.tuning
         held = self.target.l2(tuning.alternating_l2)
-        if what is None:
+        if kernel is None:
             return
-        for read in what.touched[:2]:  # The two operands of products.
+        for read in kernel.touched[:2]:  # The two operands of products.
             too_large = read.value in constant and read.size > held
             if too_large and _is_read_once(op, read.value):
                 chunks = -(-read.size * tuning.alternating_chunks // held)
-                if parts := list(_split(what, read, chunks)):
+                if parts := list(_split(kernel, read, chunks)):
                     op.attributes[NAME] = CutAttr.of(parts, alternating=True)
 
 
@@ -89,10 +89,10 @@ def _is_read_once(op: ReduceOp, factor: SSAValue) -> bool:
     return products <= max(1, op.schedule.mr.data)
 
 
-def _split(what: ParallelLoops, read: MemoryAccess, chunks: int) -> Iterator[Part]:
+def _split(kernel: ParallelLoops, read: MemoryAccess, chunks: int) -> Iterator[Part]:
     """Cuts outer loops into parts until there are enough chunks."""
-    left = what.together
-    for number, loop in enumerate(what.loops):
+    left = kernel.together
+    for number, loop in enumerate(kernel.loops):
         part = _part(loop, number, chunks) if left and number in read.along else None
         if part is not None:
             left, chunks = left - 1, -(-chunks // part.count)

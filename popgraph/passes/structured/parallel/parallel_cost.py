@@ -20,22 +20,24 @@ WrittenSpans = Mapping[SSAValue, int | None]
 
 
 def best_parts(
-    what: ParallelLoops, written_spans: WrittenSpans, threads: int, target: Target
+    kernel: ParallelLoops, written_spans: WrittenSpans, threads: int, target: Target
 ) -> Parts:
     """The cheapest partition of loops into chunks; () if one thread is as fast."""
     tuning = target.tuning
-    if what.work < 2 * tuning.least_chunk_work:
+    if kernel.work < 2 * tuning.least_chunk_work:
         return ()
-    costs = _Costs(what, written_spans, threads, target)
-    most = min(tuning.chunks_per_thread * threads, what.work // tuning.least_chunk_work)
+    costs = _Costs(kernel, written_spans, threads, target)
+    most = min(tuning.chunks_per_thread * threads, kernel.work // tuning.least_chunk_work)
     single: list[Parts] = [
-        (part,) for at, loop in enumerate(what.loops) for part in _parts(loop, at, most)
+        (part,) for at, loop in enumerate(kernel.loops) for part in _parts(loop, at, most)
     ]
     best = min(single, key=costs.of, default=())
     # Three panels for two threads would be 2 to 1 (case three-panels-for-two-threads.mlir).
-    if what.together > 1 and (not best or costs.uneven(best) > tuning.uneven_work):
-        best = min([*([best] if best else []), *_pairs(what.loops, most)], key=costs.of, default=())
-    return best if best and costs.of(best) < costs.alone else ()
+    if kernel.together > 1 and (not best or costs.imbalance(best) > tuning.uneven_work):
+        best = min(
+            [*([best] if best else []), *_pairs(kernel.loops, most)], key=costs.of, default=()
+        )
+    return best if best and costs.of(best) < costs.single_thread else ()
 
 
 def _parts(loop: Loop, number: int, most: int) -> Iterator[Part]:
@@ -71,7 +73,7 @@ class _Costs:
     # at 17 to 25 GB/s, and in short runs at 5 GB/s. With local values, SqueezeNet takes 0.77 of
     # the time on two threads, ResNet-50 0.92 (b98db731).
 
-    what: ParallelLoops
+    kernel: ParallelLoops
     written_spans: WrittenSpans
     threads: int
     target: Target
@@ -79,12 +81,12 @@ class _Costs:
     @property
     def cycles(self) -> float:
         """Cycles of all work: elements touched / elements_per_cycle."""
-        return self.what.work / self.target.machine.elements_per_cycle
+        return self.kernel.work / self.target.machine.elements_per_cycle
 
     @property
-    def alone(self) -> float:
+    def single_thread(self) -> float:
         """Cycles if one thread does all work."""
-        moved = sum(each.size * self._per_byte(each, (), 0) for each in self.what.touched)
+        moved = sum(each.size * self._per_byte(each, (), 0) for each in self.kernel.touched)
         return self.cycles + moved
 
     def of(self, parts: Parts) -> float:
@@ -92,7 +94,7 @@ class _Costs:
             self._thread(parts, number, chunks) for number, chunks in enumerate(self._ranges(parts))
         )
 
-    def uneven(self, parts: Parts) -> float:
+    def imbalance(self, parts: Parts) -> float:
         """Work of the slowest thread, over the mean."""
         slowest = max(
             sum(self._share(parts, at) for at in chunks) for chunks in self._ranges(parts)
@@ -109,15 +111,17 @@ class _Costs:
         machine = self.target.machine
         shares = [self._share(parts, at) for at in chunks]
         moved = sum(
-            each.size * self._per_byte(each, parts, number) * self._part_of(parts, chunks, each)
-            for each in self.what.touched
+            each.size
+            * self._per_byte(each, parts, number)
+            * self._touched_share(parts, chunks, each)
+            for each in self.kernel.touched
         )
         waiting = self.target.tuning.last_chunk_wait * max(shares, default=0.0)
-        again = self._again(parts, chunks) / machine.remote_bpc
+        again = self._reread_bytes(parts, chunks) / machine.remote_bpc
         started = machine.chunk_start_cycles * len(chunks)
         return self.cycles * (sum(shares) + waiting) + moved + again + started
 
-    def _again(self, parts: Parts, chunks: range) -> float:
+    def _reread_bytes(self, parts: Parts, chunks: range) -> float:
         """
         Bytes that every chunk reads again and the whole loop would read once.
 
@@ -126,15 +130,15 @@ class _Costs:
         """
         # ResNet-50, 1024 to 256 channels, chunks of rows: each chunk reads 1 MB of weights again,
         # 14 times in all (decision 0005).
-        touched, inner = self.what.touched, max(part.loop for part in parts)
-        one = sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
+        touched, inner = self.kernel.touched, max(part.loop for part in parts)
+        one = sum(each.size * self._touched_share(parts, chunks[:1], each) for each in touched)
         if one <= self.target.l2(self.target.tuning.chunk_reread_l2):
             return 0.0
         return sum(
             each.size
             * (
-                sum(self._part_of(parts, [chunk], each) for chunk in chunks)
-                - self._part_of(parts, chunks, each)
+                sum(self._touched_share(parts, [chunk], each) for chunk in chunks)
+                - self._touched_share(parts, chunks, each)
             )
             for each in touched
             if each.along and max(each.along) < inner
@@ -167,7 +171,7 @@ class _Costs:
         """The share of the work in one chunk."""
         return self._volume(parts, _numbers(parts, chunk))
 
-    def _part_of(self, parts: Parts, chunks: Sequence[int], each: MemoryAccess) -> float:
+    def _touched_share(self, parts: Parts, chunks: Sequence[int], each: MemoryAccess) -> float:
         """The share of a value that some chunks touch."""
         inside = [at for at, part in enumerate(parts) if part.loop in each.along]
         distinct = {tuple(_numbers(parts, chunk)[at] for at in inside) for chunk in chunks}
@@ -176,7 +180,7 @@ class _Costs:
 
     def _volume(self, parts: Parts, numbers: Sequence[int]) -> float:
         return prod(
-            part.share(number, self.what.loops[part.loop].extent)
+            part.share(number, self.kernel.loops[part.loop].extent)
             for part, number in zip(parts, numbers, strict=True)
         )
 

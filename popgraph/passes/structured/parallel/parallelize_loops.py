@@ -43,23 +43,23 @@ class ParallelizeLoops(Pass):
         structures = StructuralHasher(moved_to_start)
         known: dict[Hashable, tuple[Part, ...]] = {}
         for op in kernels_of(module):
-            what = parallel_loops_of(op, self.target)
-            if what is None:
+            kernel = parallel_loops_of(op, self.target)
+            if kernel is None:
                 continue
             # Most layers of a network repeat a structure: each is estimated once.
             key = structures.of(op), tuple(written_spans.get(value, 0) for value in op.operands)
             parts = known.get(key)
             if parts is None:
-                parts = known[key] = best_parts(what, written_spans, self.threads, self.target)
+                parts = known[key] = best_parts(kernel, written_spans, self.threads, self.target)
             if parts:
                 op.attributes[NAME] = CutAttr.of(parts)
-            _note_written(what, parts, written_spans)
+            _note_written(kernel, parts, written_spans)
 
 
 def _note_written(
-    what: ParallelLoops, parts: tuple[Part, ...], written_spans: dict[SSAValue, int | None]
+    kernel: ParallelLoops, parts: tuple[Part, ...], written_spans: dict[SSAValue, int | None]
 ) -> None:
     """Records the span of the loop by which threads wrote each result."""
-    for each in what.touched:
+    for each in kernel.touched:
         if each.written:
             written_spans[each.value] = each.spans[parts[0].loop] if parts else None

@@ -32,7 +32,7 @@ class Factor:
         self._line = self._machine.line_elements(self._element_bytes)
 
     @cached_property
-    def lines_a_step(self) -> float:
+    def lines_per_step(self) -> float:
         """Cache lines per step of the innermost reduction: min(1, pace / elements of a line)."""
         return 1.0 if self._pace is None else min(1.0, self._pace / self._line)
 
@@ -80,14 +80,14 @@ class Factor:
         """Scalars that all rows load in one step."""
         return block if rows is not None and self.form.uses(rows.last) else 1
 
-    def crowded(self, rows: Group | None, block: int) -> int:
+    def evicted_lines(self, rows: Group | None, block: int) -> int:
         """Lines of rows beyond the associativity of their L1 sets."""
         stride = self.form.stride(rows.last) if rows is not None else None
         if stride is None or abs(stride) < self._line:
             return 0
-        return _crowded(abs(stride) * self._element_bytes, block, self._machine)
+        return _evicted_lines(abs(stride) * self._element_bytes, block, self._machine)
 
-    def overlaps(self, rows: Group | None) -> bool:
+    def rereads(self, rows: Group | None) -> bool:
         """Whether a step of the innermost reduction rereads an element of another row."""
         inner = self._order.innermost
         if rows is None or inner is None:
@@ -96,7 +96,7 @@ class Factor:
 
 
 @cache
-def _crowded(step: int, block: int, machine: Machine) -> int:
+def _evicted_lines(step: int, block: int, machine: Machine) -> int:
     """Lines beyond the associativity of L1, of `block` lines at a distance of `step` bytes."""
     # 14 rows at a distance of a page share one set. With 8 ways, six of them stay next to a panel
     # and eight are evicted (case rows-a-page-apart.mlir).

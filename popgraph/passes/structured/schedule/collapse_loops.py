@@ -65,12 +65,12 @@ def collapse_loops(loops: ContractionLoops) -> ContractionLoops:
     operands = [Operand(shape, map_, sizes, fixed) for shape, map_, fixed in forms]
     dim = parallel if loops.has_fixed_results else 0
     while dim + 1 < len(sizes):
-        places = [operand.pair(dim, sizes) for operand in operands]
+        axes = [operand.pair(dim, sizes) for operand in operands]
         # A loop over results and a reduction stay two; a size of the call ends an outermost loop.
-        if dim + 1 == parallel or dim + 1 in running or None in places:
+        if dim + 1 == parallel or dim + 1 in running or None in axes:
             dim += 1
             continue
-        for operand, at in zip(operands, places, strict=True):
+        for operand, at in zip(operands, axes, strict=True):
             assert at is not None
             operand.join(dim, at, len(sizes))
         sizes = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])

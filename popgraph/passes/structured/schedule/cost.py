@@ -312,7 +312,7 @@ class Estimate:
         work = block * columns
         loads: float = columns * (block if rows and vectors.form.uses(rows.last) else 1)
         far = scalars.lines(rows, block) * scalars.far_cycles
-        far += scalars.crowded(rows, block) * machine.evicted_scalar_cycles
+        far += scalars.evicted_lines(rows, block) * machine.evicted_scalar_cycles
         if self.layout is None:
             # Hardware prefetchers follow `prefetch_streams` distant rows.
             far += loads * vectors.far_cycles if terms > machine.prefetch_streams else 0.0
@@ -326,7 +326,7 @@ class Estimate:
             singles = scalars.loads(rows, block)
         step = max(step_cycles(machine, singles, loads, work) + far, self._fill(columns, terms))
         # Compilers keep such elements in registers, which spills sums.
-        if scalars.overlaps(rows):
+        if scalars.rereads(rows):
             step *= self.tuning.window_overlap
         chunks = self.terms // self.tuning.chain_terms
         cycles = machine.tile_overhead_cycles + self.terms * step
@@ -387,17 +387,17 @@ class Estimate:
         sizes = self.reads.parallel
         if self.reads.uses <= block:
             return 0.0  # Each panel is used by one block.
-        lines = scalars.lines(rows, block) * scalars.lines_a_step
+        lines = scalars.lines(rows, block) * scalars.lines_per_step
         touched = [self.vectors * self._line, lines * self.machine.line_bytes]
         room = [touched[0] if self.layout else max(touched[0], vectors.step_bytes)]
         room.append(max(touched[1], scalars.step_bytes))
-        whole = self.reads.stored
-        taken = sum(min(self.terms * one, most) for one, most in zip(room, whole, strict=True))
+        stored = self.reads.stored
+        taken = sum(min(self.terms * one, most) for one, most in zip(room, stored, strict=True))
         if taken <= self.machine.l2_bytes:
             return 0.0
         tiles = prod(sizes) / (block * min(self.extent, self.vectors * self.width))
-        again = tiles * self.terms * sum(touched) - sum(whole)
-        return max(0.0, again) / self.machine.l2_miss_bpc
+        reloaded = tiles * self.terms * sum(touched) - sum(stored)
+        return max(0.0, reloaded) / self.machine.l2_miss_bpc
 
     def _totals(self, chunk: int) -> float:
         """

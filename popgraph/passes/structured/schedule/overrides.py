@@ -31,13 +31,13 @@ def contraction_text(op: tile.ReduceOp, fixed: Sequence[bool]) -> str:
     names = [f"{'constant ' * is_fixed}{name}" for is_fixed, name in factors]
     names += ["extra"] * len(op.epilogue_inputs) + ["block"] * len(op.block_inputs)
     names += ["result"] * len(op.outputs)
-    places = [
+    indices = [
         f"{name} {_sum(offset(tensor(value), map_, sizes[: map_.num_dims]))}"
         for name, (value, map_) in zip(names, op.mapped, strict=True)
     ]
     loops = [f"d{dim}: {size}" for dim, size in enumerate(sizes)]
     outer, inner = ", ".join(loops[:rank]), ", ".join(loops[rank:])
-    return f"{tensor(op.lhs).element_type} [{outer}] sum [{inner}]; {'; '.join(places)}"
+    return f"{tensor(op.lhs).element_type} [{outer}] sum [{inner}]; {'; '.join(indices)}"
 
 
 def _sum(form: Linear) -> str:

@@ -54,7 +54,7 @@ class ReadNarrow(Pass):
             if not tile.is_contraction(op) or op.schedule is not None:
                 continue
             # Packed elements are unpacked at each read: 16 nibbles are 8 bytes, as floats 64.
-            if not op.finds_factors and not read_parts(op):
+            if not op.finds_factors and not read_packed(op):
                 self._read_narrow(op)
 
     def _read_narrow(self, op: tile.ReduceOp) -> None:
@@ -76,14 +76,14 @@ class ReadNarrow(Pass):
             erase_unused(unread)
 
 
-def read_parts(op: tile.ReduceOp) -> bool:
+def read_packed(op: tile.ReduceOp) -> bool:
     """
     y = contract x, (f(w, i) at index i)  ->  y = contract x, w ... body: f(w, i)
 
     Only when f extracts bits of an element of w, at one index i that does not address w. The loop
     over numbers is split in two: over elements of w, and over the numbers packed in each.
     """
-    value, first = _counted_from(op.rhs)
+    value, first = _integer_codes(op.rhs)
     view = value.owner
     source = view.source if isinstance(view, tile.ViewOp) else value
     found = source.owner
@@ -119,7 +119,7 @@ def read_parts(op: tile.ReduceOp) -> bool:
     return True
 
 
-def _counted_from(value: SSAValue) -> tuple[SSAValue, float | None]:
+def _integer_codes(value: SSAValue) -> tuple[SSAValue, float | None]:
     """The integers that a map converts to f32 and the float of code 0; else `value` and None."""
     made = value.owner
     if not isinstance(made, tile.MapOp) or len(made.outputs) != 1 or not _reads_in_place(made):

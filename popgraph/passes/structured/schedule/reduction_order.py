@@ -78,7 +78,7 @@ def _blocked(
         block = size
     sequence = [*before, -1, *sliding, inner]
     first = order.parallel
-    place = {dim: first + at for at, dim in enumerate(sequence)}
+    position = {dim: first + at for at, dim in enumerate(sequence)}
     lengths = [
         size // block if dim == -1 else block if dim == inner else order.sizes[dim]
         for dim in sequence
@@ -86,10 +86,10 @@ def _blocked(
     dims: list[AffineExpr] = [AffineExpr.dimension(dim) for dim in range(first)]
     for dim in range(first, len(order.sizes)):
         if dim == inner:
-            whole = AffineExpr.dimension(place[-1]) * block
-            dims.append(whole + AffineExpr.dimension(place[inner]))
-        elif dim in place:
-            dims.append(AffineExpr.dimension(place[dim]))
+            whole = AffineExpr.dimension(position[-1]) * block
+            dims.append(whole + AffineExpr.dimension(position[inner]))
+        elif dim in position:
+            dims.append(AffineExpr.dimension(position[dim]))
         else:
             dims.append(AffineExpr.constant(0))
     sizes = (*order.sizes[:first], *lengths)

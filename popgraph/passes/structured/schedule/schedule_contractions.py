@@ -73,8 +73,8 @@ class ScheduleContractions(Pass):
             self.target,
             compilation.kernels,
             decide=lambda op, fixed: choose(op, fixed, self.target),
-            spell=lambda op, made: spelled_candidate(op, made, self.target),
-            read=lambda op, text: read_candidate(op, text, self.target),
+            spell=lambda op, made: candidate_text(op, made, self.target),
+            read=lambda op, text: parse_candidate(op, text, self.target),
         )
 
         def decide(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> Candidate | None:
@@ -169,13 +169,13 @@ def choose(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> Candi
     return best
 
 
-def spelled_candidate(op: tile.ReduceOp, made: Candidate | None, target: Target) -> str:
+def candidate_text(op: tile.ReduceOp, made: Candidate | None, target: Target) -> str:
     """The text `{cycles} {spec}` of a candidate, or `plain`."""
     return f"{made.cycles!r} {spec_of(op, made, target)}" if made else PLAIN
 
 
-def read_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate | None:
-    """Parses a text of `spelled_candidate` without new estimates; ValueError if it does not fit."""
+def parse_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate | None:
+    """Parses a text of `candidate_text` without new estimates; ValueError if it does not fit."""
     if text == PLAIN:
         return None
     cycles, _, words = text.partition(" ")

@@ -31,7 +31,7 @@ from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class TileCandidate:
     """A tile size for a convolution, or for the gradient of its weights."""
 
     found: Convolution | WeightGradient
@@ -81,7 +81,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WinogradCandidate(Candidate):
+class WinogradCandidate(TileCandidate):
     """A tile size, the tiles of a block, and the register tile of the products."""
 
     found: Convolution
@@ -108,7 +108,7 @@ class WinogradCandidate(Candidate):
         """Output channels, rounded up to whole vectors."""
         return -(-self.found.op.sizes[3] // self.width) * self.width
 
-    def _fetches(self, blocks: int) -> float:
+    def _load_cycles(self, blocks: int) -> float:
         """
         Cycles to load weights: from memory for the first block, and again for every other block.
 
@@ -119,23 +119,23 @@ class WinogradCandidate(Candidate):
         # are streamed once per block. With few channels, large blocks leave L2: 10 to 30 % slower.
         machine, tuning = self.target.machine, self.target.tuning
         size = self.tiling.taps * self.found.channels * self._lanes * self.lane_bytes
-        again = machine.l3_bpc if size <= machine.l3_bytes else machine.memory_bpc
+        reload_bpc = machine.l3_bpc if size <= machine.l3_bytes else machine.memory_bpc
         kept = self.target.l2(tuning.winograd_kept_l2)
         crowd = 0 if self.at_once else max(0, self.scratch - kept)
-        fetched = size / machine.memory_bpc + (blocks - 1) * size / again
-        return fetched + tuning.winograd_crowd_cycles * blocks * crowd
+        loaded = size / machine.memory_bpc + (blocks - 1) * size / reload_bpc
+        return loaded + tuning.winograd_crowd_cycles * blocks * crowd
 
     @property
     def cycles(self) -> float:
         """
-        Cycles on one thread: work + fetches - overlap + tiles beyond L2 + transform of weights.
+        Cycles on one thread: work + loads - overlap + tiles beyond L2 + transform of weights.
 
-        Overlap: winograd_overlap * min(work, fetches). Tiles beyond L2: late_tile_cycles per byte.
+        Overlap: winograd_overlap * min(work, loads). Tiles beyond L2: late_tile_cycles per byte.
         Weights that are not constant: weight_cycles per vector of results and permute_cycles per
         weight.
         """
         tuning = self.target.tuning
-        cycles = self._together(self._work, self._fetches(self._blocks))
+        cycles = self._overlapped(self._work, self._load_cycles(self._blocks))
         if self.at_once:
             late = max(0, self._transformed_bytes - self.target.machine.l2_bytes)
             cycles += tuning.late_tile_cycles[self.size] * late
@@ -157,17 +157,17 @@ class WinogradCandidate(Candidate):
         blocks = self._blocks
         if not self.at_once:
             own = -(-blocks // threads)
-            return self._together(self._work * own / blocks, self._fetches(own))
+            return self._overlapped(self._work * own / blocks, self._load_cycles(own))
         chunks = blocks * (self._lanes // (self.vectors * self.width) or 1)
         results = prod(self.found.op.sizes[:4]) * self.lane_bytes
         machine = self.target.machine
         remote = self._transformed_bytes / machine.remote_bpc
         remote += results / threads / machine.remote_strided_bpc
         work = self._work * -(-chunks // threads) / chunks
-        return self._together(work, self._fetches(blocks) / threads) + remote
+        return self._overlapped(work, self._load_cycles(blocks) / threads) + remote
 
-    def _together(self, work: float, fetches: float) -> float:
-        return work + fetches - self.target.tuning.winograd_overlap * min(work, fetches)
+    def _overlapped(self, work: float, loads: float) -> float:
+        return work + loads - self.target.tuning.winograd_overlap * min(work, loads)
 
     @property
     def _blocks(self) -> int:
@@ -194,9 +194,9 @@ class WinogradCandidate(Candidate):
         work = taps * total * channels * self._lanes / (lanes * tuning.winograd_utilization)
         sums = min(self.rows, self.tiles) * self.vectors
         short = max(1.0, machine.fmas_per_cycle * machine.fma_latency / sums)
-        coming = tuning.winograd_tile_cycles[self.size] * -(-channels // self.width)
-        going = tuning.winograd_output_cycles[self.size] * (self._lanes // self.width)
-        return work * short + total * (coming + going)
+        per_input = tuning.winograd_tile_cycles[self.size] * -(-channels // self.width)
+        per_output = tuning.winograd_output_cycles[self.size] * (self._lanes // self.width)
+        return work * short + total * (per_input + per_output)
 
     # The new operations
 
@@ -225,7 +225,7 @@ class WinogradCandidate(Candidate):
             _body([found.kind], lambda block: _converted(block, kind)),
             [kind],
         )
-        both = from_both_sides(self.size, kind)
+        both = weight_transform(self.size, kind)
         constant = ConstantOp(compilation.weights.attribute(both))
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.contraction(
@@ -323,7 +323,7 @@ def winograd_candidates(
 
 
 @cache
-def from_both_sides(size: int, kind: Attribute) -> Array:
+def weight_transform(size: int, kind: Attribute) -> Array:
     """The matrix [tap, row, column] of the product `G w G^T`."""
     matrix = np.array(transforms(size).weights)
     both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)

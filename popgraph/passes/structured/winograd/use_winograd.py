@@ -52,21 +52,21 @@ def transforms_pay(candidate: AnyWinogradCandidate, cycles: float, target: Targe
     return candidate.cycles * target.tuning.winograd_gain <= cycles
 
 
-def becomes_whole(sum_: SSAValue) -> bool:
+def is_truncated(sum_: SSAValue) -> bool:
     """Whether readers only take the integer part of a sum, and so rely on exact sums."""
     # 4 - 1e-7 truncates to 3: a rounding error of transforms would become an error of 1.
-    return all(_takes_whole_part(use) for use in sum_.uses)
+    return all(_truncates(use) for use in sum_.uses)
 
 
-def _takes_whole_part(use: Use) -> bool:
+def _truncates(use: Use) -> bool:
     op = use.operation
     match op:
         case arith.FPToSIOp() | arith.FPToUIOp():
             return True
         case tile.YieldOp() if tile.is_contraction(contraction := op.parent_op()):
-            return becomes_whole(contraction.results[use.index])
+            return is_truncated(contraction.results[use.index])
         case tile.MapOp():
-            return becomes_whole(op.body.block.args[use.index])
+            return is_truncated(op.body.block.args[use.index])
         case _:
             return False
 
@@ -168,7 +168,7 @@ class UseWinograd(Pass):
     ) -> Iterable[AnyWinogradCandidate]:
         if op.numbers_loops:
             return ()
-        if becomes_whole(op.epilogue.block.args[0]):
+        if is_truncated(op.epilogue.block.args[0]):
             return ()  # Integer sums are exact; transforms would round them.
         for number in (0, 1):
             slope = weight_gradient(op, number)

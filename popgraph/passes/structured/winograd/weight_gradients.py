@@ -16,15 +16,15 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.winograd.convolutions import (
-    Candidate,
+    TileCandidate,
     fitting_sizes,
-    from_both_sides,
+    weight_transform,
 )
 from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class WinogradGradientCandidate(Candidate):
+class WinogradGradientCandidate(TileCandidate):
     """A tile size for the gradient of weights."""
 
     found: WeightGradient
@@ -39,20 +39,22 @@ class WinogradGradientCandidate(Candidate):
         tuning, machine = self.target.tuning, self.target.machine
         size, taps, width = self.size, self.tiling.taps, self.width
         total = self.tiling.count
-        before, behind = self.found.channels
-        vectors = -(-before // width) + -(-behind // width)
-        pairs = before * behind
+        inputs, outputs = self.found.channels
+        vectors = -(-inputs // width) + -(-outputs // width)
+        pairs = inputs * outputs
         products = (
             taps * total * pairs / (machine.fmas_per_cycle * width * tuning.gradient_utilization)
         )
         back = tuning.gradient_back_cycles * taps * TAPS**2 * pairs / width
-        tiles = self._late(taps * total * before) + self._late(taps * total * behind)
+        tiles = self._bytes_beyond_l2(taps * total * inputs) + self._bytes_beyond_l2(
+            taps * total * outputs
+        )
         # The taps of a tile go to 16 or 36 distant rows: more than prefetchers follow with 36.
         late = tuning.late_tile_cycles[size] * tiles
-        late += tuning.late_sum_cycles[size] * self._late(taps * pairs)
+        late += tuning.late_sum_cycles[size] * self._bytes_beyond_l2(taps * pairs)
         return products + tuning.winograd_tile_cycles[size] * total * vectors + back + late
 
-    def _late(self, elements: int) -> int:
+    def _bytes_beyond_l2(self, elements: int) -> int:
         """Bytes beyond the capacity of L2."""
         return max(0, elements * self.lane_bytes - self.target.machine.l2_bytes)
 
@@ -73,7 +75,7 @@ class WinogradGradientCandidate(Candidate):
 
     def _sums(self, image: tile.TransformTilesOp, slope: tile.TransformTilesOp) -> tile.ReduceOp:
         """The sums over tiles, by tap, output channel and input channel."""
-        before, behind = self.found.channels
+        inputs, outputs = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
         epilogue = Block(arg_types=[self.found.kind])
         epilogue.add_op(tile.YieldOp(*epilogue.args))
@@ -81,7 +83,7 @@ class WinogradGradientCandidate(Candidate):
             image.output,
             slope.output,
             [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
-            (self.tiling.taps, behind, before, self.tiling.count),
+            (self.tiling.taps, outputs, inputs, self.tiling.count),
             3,
             Region(epilogue),
             [self.found.kind],
@@ -89,7 +91,7 @@ class WinogradGradientCandidate(Candidate):
 
     def _matrix(self, compilation: Compilation) -> ConstantOp:
         """The contribution of each tap to each position of the window: [row, column, tap]."""
-        by_tap = from_both_sides(self.size, self.found.kind)
+        by_tap = weight_transform(self.size, self.found.kind)
         return ConstantOp(compilation.weights.attribute(by_tap.transpose(1, 2, 0).copy()))
 
     def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
