@@ -77,8 +77,8 @@ def step_cycles(machine: Machine, scalars: float, vectors: float, products: int)
     Latency: fma_latency, as each sum waits for its last product.
     """
     # Measured with 4 to 14 rows of 2 to 6 vectors: a product takes a quarter of a cycle of the load
-    # bound, a scalar a half, a vector a whole one (0694c886). The latency bound shows with fewer
-    # than 8 sums: 4 rows of 2 vectors reach 62 % of peak, 6 rows 92 % (Zen 5).
+    # bound, a scalar a half, a vector a whole one (0694c886). So 4 rows of 2 vectors take 6 cycles
+    # for products of 4: Zen 5 reaches 62 % of peak with them, with 6 rows 92 %.
     issued = products / machine.fmas_per_cycle
     loaded = scalars * machine.scalar_load_cycles + vectors * machine.vector_load_cycles
     return max(issued, issued / 2 + loaded, machine.fma_latency)

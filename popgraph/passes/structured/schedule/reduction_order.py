@@ -37,8 +37,8 @@ def orders(op: tile.ReduceOp, terms: int) -> Iterator[Order]:
     """
     Yields the current order and, for sliding windows, one with the window outside of channels.
 
-    The window's loops then enclose a block of the innermost other reduction (channels), such that
-    window * block <= `terms`.
+    The window's loops then enclose a block of the innermost other reduction (channels), with
+    window * block <= `terms` if possible.
     """
     # With the window innermost, each step rereads an element of the neighbouring row. Compilers
     # keep these elements in registers that the sums need. 3x3 convolutions reach 90 % of peak with
