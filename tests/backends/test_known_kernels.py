@@ -28,9 +28,9 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.schedule import schedule_contractions
 from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.schedule_contractions import (
+    candidate_text,
     choose_schedules,
-    read_candidate,
-    spelled_candidate,
+    parse_candidate,
 )
 from popgraph.passes.structured.to_loops import emitters
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
@@ -247,8 +247,8 @@ def test_every_candidate_is_read_as_it_was_written() -> None:
     def check(op: tile.ReduceOp, found: Sequence[Candidate]) -> None:
         nonlocal checked
         for candidate in found:
-            text = spelled_candidate(op, candidate, AVX2.target)
-            assert read_candidate(op, text, AVX2.target) == candidate
+            text = candidate_text(op, candidate, AVX2.target)
+            assert parse_candidate(op, text, AVX2.target) == candidate
             checked += 1
 
     module, compilation = compiler.load(convolutions())

@@ -989,7 +989,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "view-words",
         "numbers are said to be neighbours wherever they stand",
-        f"{PASSES}.structured.analysis.words:stands_ready",
+        f"{PASSES}.structured.analysis.words:memory_holds_words",
         wherever_they_fit,
         shows_in=quantized_products,
     ),
@@ -1387,13 +1387,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "settle-loops",
         "loops are joined that a transposed operand walks in another order",
-        f"{PASSES}.structured.schedule.collapse_loops:Operand.pair",
+        f"{PASSES}.structured.schedule.settle_loops:Operand.pair",
         in_any_order,
     ),
     Mutant(
         "settle-loops",
         "all streams take the addends of the first",
-        f"{PASSES}.structured.schedule.split_gemv:_split",
+        f"{PASSES}.structured.schedule.settle_loops:_split",
         the_first_stream,
         needs=frozenset({"Gemm"}),
     ),

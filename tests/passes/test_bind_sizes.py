@@ -207,9 +207,11 @@ REACHED = {
 FEW = 5
 """A bound for which channels of all images fit into local memory together."""
 UNSIZED = {
-    "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": "reads another part of a size",
+    "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": (
+        "reads and writes different parts of a size"
+    ),
     "graph first(x: f32[N, 32, 30], w: f32[8, 32]) -> y {\n y = w @ x[0]\n}": (
-        "multiplies by the first step of a size"
+        "multiplies by the first index of a size only"
     ),
     "graph longer(x: f32[N, 4]) -> y {\n y = Concat(x, x, axis=0)\n}": "along a size",
 }

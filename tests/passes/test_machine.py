@@ -206,4 +206,4 @@ def test_costs_count_bytes_by_element_type(kind: str, size: int) -> None:
     (op,) = (op for op in module.walk() if is_contraction(op))
     reads = Reads(op, next(orders(op, 256)), 0, None, Target())
     assert reads.stored == [6 * 24 * size, 20 * 24 * size]
-    assert reads.vectors.lines_a_step == size / 64
+    assert reads.vectors.lines_per_step == size / 64

@@ -20,8 +20,7 @@ from popgraph.dialects.tile import LaunchOp, MapOp
 from popgraph.dialects.tile.loops.soundness import called
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
-from popgraph.passes.structured.parallel.parallel_cost import best_parts
-from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops, best_parts
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked
