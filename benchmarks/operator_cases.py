@@ -929,7 +929,7 @@ REASONS = {
     "Softmax": "exponentials accurate to 0.9 units in the last place: half of the time",
     "TopK": "more than 32,768 results are sorted by a heap",
     f"{MICROSOFT}.QLinearConcat": "operands are in memory as floats between two passes",
-    f"{MICROSOFT}.CropAndResize": "looks up four elements for each result, and checks their indices",
+    f"{MICROSOFT}.CropAndResize": "looks up four elements for each result and checks their indices",
     f"{MICROSOFT}.NhwcMaxPool": "computes maxima of bytes one by one",
     f"{MICROSOFT}.MoE": "computes all experts, with weight 0 for experts that are not chosen",
     f"{MICROSOFT}.QMoE": "computes all experts, with weight 0 for experts that are not chosen",
