@@ -239,6 +239,7 @@ def test_the_readme_leads_to_every_page_under_the_section_that_it_has_in_the_sit
         if isinstance(entry, Mapping)
         for name, part in entry.items()
     }
+    assert list(sections) == ["Tutorial", "How-to", "Concepts", "Reference", "Internals"]
     linked: dict[str, set[str]] = {}
     table = (ROOT / "README.md").read_text().partition("## Where to go")[2]
     for name, row in re.findall(r"^\| (?:\*\*(.+?)\*\* )?\|(.*)$", table, re.MULTILINE):
