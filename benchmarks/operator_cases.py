@@ -109,8 +109,17 @@ def _text(given: str | Array | None) -> str:
     if given is None:
         return "-"
     if isinstance(given, np.ndarray):
-        return str(given.tolist()) if given.size <= 4 else f"{given.dtype}{list(given.shape)}"
+        return (
+            str(_short(given).tolist()) if given.size <= 4 else f"{given.dtype}{list(given.shape)}"
+        )
     return given.replace(" w", "").replace(" +", "")
+
+
+def _short(array: Array) -> Array:
+    """The numbers of an array, in f64 if they are floats, so that 0.02 in f32 prints as 0.02."""
+    if array.dtype.kind != "f":
+        return array
+    return np.array([float(str(one)) for one in array.ravel()]).reshape(array.shape)
 
 
 def _value(value: object) -> str:
