@@ -1325,7 +1325,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "assign-halos",
         "halos of one pixel all go to the same dimension",
-        f"{PASSES}.structured.layout.assign_halos:_standing",
+        f"{PASSES}.structured.layout.assign_halos:_counterparts",
         first_twin,
         needs=frozenset({"GlobalAveragePool", "Conv"}),
     ),
