@@ -301,7 +301,7 @@ def test_work_on_constants_happens_at_load() -> None:
 def test_operations_without_memory_are_refused() -> None:
     compilation = Compilation()
     module = module_of(plan([("join", (0, 1))], [FIRST]), compilation.weights)
-    with pytest.raises(PassError, match=r"tile\.assemble has no memory"):
+    with pytest.raises(PassError, match=r"does not support tile\.assemble"):
         PlanMemory().run(compilation, module)
 
 

@@ -1,4 +1,4 @@
-"""Branches and loops of a plan, written as operations of a program."""
+"""Writes the branches and loops of a plan as operations of a program."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from popgraph.passes.program.workspace import (
 
 
 def memory_of(element: Attribute, size: int) -> MemRefType[Attribute]:
-    """Memory of so many elements in one row."""
+    """The type of one-dimensional memory of `size` elements."""
     return MemRefType(element, [size])
 
 
-TURN, TRUTH = memory_of(i64, 1), memory_of(i1, 1)
+COUNTER, FLAG = memory_of(i64, 1), memory_of(i1, 1)
 
 
 @dataclass(frozen=True)
 class ControlWriter:
-    """Writes the operations of calls; `buffer` gives the memref of a piece under a type."""
+    """Writes the operations that run other programs."""
 
     buffer: Callable[[Storage, Attribute], SSAValue]
+    """The memref of a storage with a type."""
     of: Callable[[SSAValue], SSAValue]
     """The memref of a value."""
     programs: Mapping[str, ProgramOp]
@@ -54,7 +55,7 @@ class ControlWriter:
         return made
 
     def _loop(self, op: CallLoopOp, workspace: Workspace) -> LoopOp:
-        assert workspace.turn is not None, "a loop counts its turns"
+        assert workspace.counter is not None, "a loop has a counter"
         next_go = workspace.next_go
         scratch, persistent = self._memory(op.graphs, workspace)
         (program,) = op.graphs
@@ -62,9 +63,9 @@ class ControlWriter:
             program,
             op.turns,
             reverse=op.reverse is not None,
-            turn=self.buffer(workspace.turn, TURN),
+            turn=self.buffer(workspace.counter, COUNTER),
             go=None if op.go is None else self.of(op.go),
-            next_go=None if next_go is None else self.buffer(next_go, TRUTH),
+            next_go=None if next_go is None else self.buffer(next_go, FLAG),
             limit=None if op.limit is None else self.of(op.limit),
             carried=self._all(op.carried),
             scanned=self._all(op.scanned),
@@ -95,7 +96,7 @@ class ControlWriter:
     def _memory(
         self, names: Sequence[str], workspace: Workspace
     ) -> tuple[SSAValue | None, list[SSAValue]]:
-        """Scratch memory, and the persistent memory of those programs that have any."""
+        """Scratch memory for the programs, and the persistent memory of each that has any."""
         programs = [self.programs[name] for name in names]
         size = scratch_bytes(programs)
         scratch = workspace.scratch

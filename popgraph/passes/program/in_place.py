@@ -1,4 +1,4 @@
-"""In-place results: a launch writes over an operand that nobody reads any more."""
+"""In-place results: a launch overwrites an operand that is dead afterwards."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from popgraph.passes.program.storage import Storage, size_of
 
 @dataclass(frozen=True)
 class InPlace:
-    """Decides which values of a plan take over the memory of others."""
+    """Decides which results of a plan take over the memory of an operand."""
 
     storage: Mapping[SSAValue, Storage]
     variables: Mapping[str, Storage]
     body: Section
-    """Where variables get their next values."""
+    """The section that updates variables."""
 
     def may_replace(self, old: Storage, new: Storage) -> bool:
-        """Nobody reads the old value after the launch that writes the new one has begun."""
+        """Whether all reads of `old` precede the launch that writes `new`, or it works in place."""
         if all(time < new.first for time in old.readers):
             return True
         if any(time > new.first for time in old.readers):
@@ -32,19 +32,20 @@ class InPlace:
         return any(source is old and result.root is new for source, result in pairs)
 
     def pairs(self, launch: Step) -> Iterator[tuple[Storage, Storage]]:
-        """(operand, result) that may share memory, the operand being read under no other name."""
+        """Pairs (operand, result) that may share memory, which no other operand reads."""
         if not isinstance(launch, LaunchOp):
             return
         operands = [self.storage[operand].root for operand in launch.operands]
         numbers = launch.inplace.data
         for i, j in zip(numbers[::2], numbers[1::2], strict=True):
+            # The root of a slice is the whole concatenation, larger than the result.
             if self.storage[launch.operands[i]].is_part:
                 continue
             if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
                 yield operands[i], self.storage[launch.results[j]]
 
     def replaces(self, old: Storage, new: Storage) -> bool:
-        """Whether the first launch that writes a value writes it over an old one, read no more."""
+        """Whether the launch that computes `new` overwrites all of `old`, which then is dead."""
         if not old.readers or max(old.readers) != new.first or not self.may_replace(old, new):
             return False
         pairs = self.pairs(self.body.steps[new.first])
@@ -52,7 +53,7 @@ class InPlace:
         return any(not result.is_part and not result.start for result in whole)
 
     def share(self, section: Section) -> None:
-        """Results take over the memory of operands that nobody reads any more."""
+        """Results take over the memory of operands whose last reader is the same launch."""
         for time, launch in enumerate(section.steps):
             used: set[Storage] = set()
             for source, result in self.pairs(launch):
@@ -72,9 +73,9 @@ class InPlace:
 
 def _ends_like(maker: Step, launch: Step) -> bool:
     """
-    Whether what a launch may write over was written no further than it writes itself.
+    Whether the producer of an operand writes no more of it than the launch.
 
-    The memory may be the caller's, who need not have more than the sizes of the call.
+    The shared memory may be an output of the caller, which holds only the sizes of the call.
     """
     if not isinstance(launch, LaunchOp):
         return True
@@ -83,7 +84,7 @@ def _ends_like(maker: Step, launch: Step) -> bool:
 
 
 def _take_over(source: Storage, result: Storage) -> None:
-    """`result` keeps its place, and `source` moves there."""
+    """Makes `source` an alias of `result`, which lives from the first write of `source`."""
     source.alias_of = result
     result.first = source.first
 

@@ -19,7 +19,7 @@ from popgraph.support.names import hint
 
 
 class Buffers:
-    """The `tile.buffer`s of a block, each once."""
+    """The `tile.buffer` operations of a block, without duplicates."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -27,17 +27,17 @@ class Buffers:
 
     def of(self, storage: Storage, type_: Attribute, name: str | None = None) -> SSAValue:
         """
-        The memory of a storage under a type; a constant's is named after the value that it holds.
+        The buffer of a storage with a type; a constant's is named after its value.
 
-        Memory of the arena holds one value after the other, and has no name of its own.
+        Arena memory is reused by several values, so its buffers are all named `arena`.
         """
         assert isinstance(type_, MemRefType)
-        place, storage = storage.place, storage.root
+        byte_offset, storage = storage.byte_offset, storage.root
         constant = storage.literal if storage.space == "constant" else None
-        key = (storage.space, place, storage.label, constant, type_)
+        key = (storage.space, byte_offset, storage.label, constant, type_)
         if key not in self._known:
             label, literal = storage.label, storage.literal
-            op = BufferOp(storage.space, type_, offset=place, label=label, literal=literal)
+            op = BufferOp(storage.space, type_, offset=byte_offset, label=label, literal=literal)
             self._block.add_op(op)
             held = name if storage.space == "constant" else None
             op.memory.name_hint = hint(storage.label) or held or storage.space
@@ -47,7 +47,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class SectionWriter:
-    """Writes sections, given where values are and which programs are planned already."""
+    """Writes sections, from the storage of values and the programs planned before."""
 
     storage: Mapping[SSAValue, Storage]
     programs: Mapping[str, ProgramOp]
