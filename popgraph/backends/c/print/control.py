@@ -1,4 +1,4 @@
-"""C of branches and loops: a function that hands tables of memory to the programs it runs."""
+"""C of branches and loops: a function that passes tables of memory to the programs it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def control_function(
     addresses: Mapping[SSAValue, str],
     symbols: Mapping[str, str],
 ) -> str:
-    """The function of one step that runs other programs, which C knows as `symbols` says."""
+    """The function of a step that runs other programs; `symbols` maps these to C names."""
     printer = _Printer(op, layout, addresses, symbols)
     match op:
         case PrepareProgramOp():
@@ -32,7 +32,7 @@ def control_function(
         case LoopOp():
             lines = list(printer.loop(op))
         case _:
-            raise AssertionError(f"{op.name} has no C")
+            raise AssertionError(f"no C for {op.name}")
     body = "".join(f"    {line}\n" for line in lines)
     return f"static void {name}(void *const *memory) {{\n{body}}}\n"
 
@@ -43,7 +43,7 @@ class _Printer:
 
     op: RunsPrograms
     layout: Layout
-    """Of the program that the step is in."""
+    """The table of the program that contains the step."""
     addresses: Mapping[SSAValue, str]
     symbols: Mapping[str, str]
 
@@ -72,6 +72,8 @@ class _Printer:
         input_names = Looping.input_names(*groups)
         output_names = Looping.output_names(op.go is not None, groups[0], len(op.stacked))
         given = [op.turn[0], *op.carried, *op.scanned, *op.captured]
+        # Iterations write the two memories alternately. An even, fixed count begins with the spare
+        # one, so that the last iteration writes the final one and nothing is copied.
         first, second = (op.finals, op.spares)
         if not op.ends_early and op.turns % 2 == 0:
             first, second = second, first
@@ -105,6 +107,7 @@ class _Printer:
         if op.go is not None:
             yield f"    go = *(const u8 *){self._at(op.group('next_go')[0])};"
         yield "}"
+        # An early exit may leave results in the spare memory, no iteration leaves them in inputs.
         for source, final in zip(carried, op.finals, strict=True):
             yield (
                 f"if ({TABLE}[{source}] != (void *){self._at(final)}) "
@@ -112,7 +115,7 @@ class _Printer:
             )
 
     def _cleared(self, op: LoopOp) -> Iterator[str]:
-        """Rows of turns that do not run are zero."""
+        """Clears stacked outputs: rows of iterations that do not run are zero."""
         for value in op.stacked if op.ends_early else ():
             yield f"__builtin_memset({self._at(value)}, 0, {size(value.type)});"
 
@@ -121,6 +124,7 @@ class _Printer:
         turns, go = str(op.turns), ""
         if op.limit is not None:
             yield f"i64 turns = *(const i64 *){self._at(op.limit)};"
+            # A limit beyond the bound would write past the last row of stacked outputs.
             if op.turns != UNBOUNDED:
                 yield f"if (turns > {op.turns}) turns = {op.turns};"
             turns = "turns"
@@ -132,7 +136,7 @@ class _Printer:
         yield f"for (i64 turn = 0; {go}turn < {turns}; turn++) {{"
 
     def _table(self, name: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-        """The declaration of the table of a program."""
+        """Declares the table of memory that a program is called with."""
         callee = self.layout.callees[name]
         own = {
             "threads": "memory[0]",
@@ -148,7 +152,7 @@ class _Printer:
         return f"void *{TABLE}[{len(entries)}] = {{{', '.join(entries)}}};"
 
     def _persistent(self, name: str) -> str:
-        """Where the persistent memory of a program is, if it has any."""
+        """The address of the persistent memory of a program; 0 if it has none."""
         held = [
             one
             for one in self.op.programs

@@ -1,9 +1,9 @@
 """
-Addressing: which indices with constant offsets are printed as one shared pointer.
+Addressing: indices with constant offsets from one base share a pointer in C.
 
-An analysis that the printer asks, and no pass: it changes no IR. The level has no pointers, only
-memory and indices into it. Elements behind a pointer would be memory of unknown size, whose bounds
-nothing could check, and other backends have no use for a way around GCC's analysis of addresses.
+An analysis of the printer, not a pass: it changes no IR. The level has no pointers, only memory and
+indices into it. Memory that a pointer refers to would have an unknown size, so that bounds could
+not be checked. Other backends need no way around GCC's analysis of addresses.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _MEMORY: Mapping[type[Operation], int] = {
     vector.LoadOp: 0,
     vector.StoreOp: 1,
 }
-"""What reads or writes an element, or a vector of them: which operand is the memory."""
+"""The position of the memory among the operands of each load and store."""
 
 _SUMS = frozenset(
     (arith.AddiOp, arith.MuliOp, arith.DivSIOp, arith.RemSIOp, arith.MinSIOp, arith.MaxSIOp)
 )
-# Types are compared, as the printer asks this of every operation of every kernel: `isinstance` asks
-# the metaclass of another class, which takes four times as long.
+# Types are compared, as this runs for every operation of every kernel: `isinstance` calls the
+# metaclass of another class, which takes four times as long.
 
 
 def is_never_negative(op: Operation, known: set[SSAValue]) -> bool:
-    """Whether the result is an index from zero on, as those that are `known` are."""
+    """Whether the result is an index >= 0, given the values `known` to be >= 0."""
     return type(op) in _SUMS and known.issuperset(op.operands)
 
 
-def number_behind(index: SSAValue) -> tuple[SSAValue, int] | None:
-    """An index as another one and a number that is added to it, if it is such a sum."""
+def constant_offset(index: SSAValue) -> tuple[SSAValue, int] | None:
+    """The terms of an index `base + constant`, constant >= 0; None for other indices."""
     add = index.owner
     if type(add) is not arith.AddiOp or type(index.type) is not IndexType:
         return None
@@ -47,7 +47,7 @@ def number_behind(index: SSAValue) -> tuple[SSAValue, int] | None:
 
 
 def memory_at(use: Use) -> SSAValue | None:
-    """The memory that is read or written at an index, if this is what it is used for."""
+    """The memory that is accessed at an index, if the use is the only index there."""
     op = use.operation
     place = _MEMORY.get(type(op))
     if place is None or use.index != place + 1 or len(op.operands) != place + 2:
@@ -55,19 +55,20 @@ def memory_at(use: Use) -> SSAValue | None:
     return op.operands[place]
 
 
-def reached_from(base: SSAValue) -> Iterator[SSAValue]:
-    """The memories of which elements are sure to be used that stand so many behind `base`."""
+def memories_at_offsets(base: SSAValue) -> Iterator[SSAValue]:
+    """The memories that are unconditionally accessed at constant offsets from `base`."""
     for use in base.uses:
         add = use.operation
-        if type(add) is arith.AddiOp and use.index == 0 and number_behind(add.results[0]):
+        if type(add) is arith.AddiOp and use.index == 0 and constant_offset(add.results[0]):
             for access in add.results[0].uses:
                 memory = memory_at(access)
-                if memory is not None and not _may_be_left_out(access.operation, base):
+                # An address that a branch avoids may be beyond the memory, which is undefined.
+                if memory is not None and not _is_conditional(access.operation, base):
                     yield memory
 
 
-def _may_be_left_out(op: Operation, value: SSAValue) -> bool:
-    """Whether a condition may keep an operation from being done where `value` is known."""
+def _is_conditional(op: Operation, value: SSAValue) -> bool:
+    """Whether an operation is in a branch inside of the block where `value` is defined."""
     home = value.owner if isinstance(value.owner, Block) else value.owner.parent
     while op.parent is not home:
         holder = op.parent_op()

@@ -1,4 +1,4 @@
-"""C of a program: a function for a step, one for loading, and those of the programs it runs."""
+"""C of a program: functions to load it and to run a step, also for its callees."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.control import runs_programs
 
 ENTRIES = {"prepare": "void *const *memory", "run": "void *const *memory", "stop": "void"}
-"""What can be called of a program, by how its name ends, with the parameters."""
-
+"""The entry points of a program: suffixes of their names, with parameters."""
 
 MOST_CALLS = 1000
-"""In one function: GCC's time grows faster than a function does."""
+"""
+Calls of a function: GCC's time grows faster than the length of a function.
+
+With this bound, a chain of 100,000 matmuls takes GCC 6 s.
+"""
 
 NOINLINE = "static __attribute__((noinline)) "
-"""What GCC is not to make part of the function that calls it."""
+"""Keeps GCC from inlining all parts of a step into one long function."""
 
 
 def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> str:
-    """The functions of `ENTRIES`, and those that they call."""
+    """The entry points of a program, after the functions that they call."""
     name = program.sym_name.data
     parts = [*_sections(program, layout, {kernel.name: kernel for kernel in kernels})]
     parts.append(f"void {name}_stop(void) {{ popgraph_stop_workers(); }}\n")
@@ -38,9 +41,9 @@ def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel])
 
 def print_callees(layout: Layout, kernels: Sequence[Kernel], *, commented: bool = False) -> str:
     """
-    The functions of all programs that one runs, each behind those that it runs itself.
+    The functions of all callees of a program, each after its own callees.
 
-    If they are `commented`, with what each program is of the model.
+    If `commented`, each begins with its role in the model.
     """
     by_name = {kernel.name: kernel for kernel in kernels}
     parts, abouts = dict[str, str](), dict[str, str]()
@@ -63,7 +66,7 @@ def _print_callees(
 
 
 def _about(name: str, caller: ProgramOp) -> str:
-    """A comment: what a program is of the branch or the loop that runs it."""
+    """A comment with the role of a program in the branch or loop that runs it."""
     for op in caller.body.block.ops:
         if isinstance(op, RunsPrograms) and name in op.programs:
             return f"{comment(f'{op.role(name)} {source(op.location)}'.strip())}\n"
@@ -75,7 +78,7 @@ def _is_entry(text: str) -> bool:
 
 
 def _sections(program: ProgramOp, layout: Layout, kernels: Mapping[str, Kernel]) -> Iterator[str]:
-    """A function that loads a program and one for a step, behind the functions that they call."""
+    """The functions that load a program and run a step, after the functions that they call."""
     yield from _section(program, "prepare", layout, kernels)
     yield from _section(program, "run", layout, kernels)
 
@@ -83,10 +86,10 @@ def _sections(program: ProgramOp, layout: Layout, kernels: Mapping[str, Kernel])
 def _section(
     program: ProgramOp, ending: str, layout: Layout, kernels: Mapping[str, Kernel]
 ) -> Iterator[str]:
-    """The function of that ending, behind the functions that it calls."""
+    """The entry point with a suffix, after the functions that it calls."""
     is_run = ending == "run"
-    turn = layout.turn_slot if is_run else None
-    section = _Section(f"{program.sym_name.data}_{ending}", layout, kernels, turn)
+    iteration = layout.iteration_slot if is_run else None
+    section = _Section(f"{program.sym_name.data}_{ending}", layout, kernels, iteration)
     symbols = {callee: callee for callee in layout.callees}
     for op in (program.body if is_run else program.prepare).block.ops:
         section.add(op, symbols)
@@ -94,7 +97,7 @@ def _section(
 
 
 def print_step(layout: Layout, kernels: Sequence[Kernel]) -> str:
-    """A step without what loads the program: functions that nobody else sees."""
+    """The functions of a step alone, without `prepare`; all of them are static."""
     parts = dict[str, str]()
     _print_steps(layout, {kernel.name: kernel for kernel in kernels}, parts)
     return "\n".join(parts.values())
@@ -110,7 +113,7 @@ def _print_steps(layout: Layout, kernels: Mapping[str, Kernel], parts: dict[str,
 
 
 def print_traced(site: Site, kernels: Sequence[Kernel]) -> str:
-    """The functions of `ENTRIES` of a program that counts and times its calls."""
+    """The entry points of a program that counts and times its calls."""
     by_name = {kernel.name: kernel for kernel in kernels}
     parts = [probes(site)]
     for callee in site.callees():
@@ -123,8 +126,8 @@ def print_traced(site: Site, kernels: Sequence[Kernel]) -> str:
 
 
 def _traced(site: Site, kernels: Mapping[str, Kernel], first: str) -> Iterator[str]:
-    """The function of a step, which begins with a statement, behind those that it calls."""
-    section = _Section(f"{site.symbol}_run", site.layout, kernels, site.layout.turn_slot)
+    """The function of a step, beginning with the statement `first`, after functions it calls."""
+    section = _Section(f"{site.symbol}_run", site.layout, kernels, site.layout.iteration_slot)
     section.lines.append(first)
     places = {place.op: place for place in site.places}
     for op in site.layout.program.body.block.ops:
@@ -133,34 +136,36 @@ def _traced(site: Site, kernels: Mapping[str, Kernel], first: str) -> Iterator[s
 
 
 def _of_place(place: Place | None) -> tuple[dict[str, str], int | None]:
-    """What the programs that run here are called, and the counter."""
+    """The C names of the programs that a traced step runs, and its counter."""
     if place is None:
         return {}, None
     return {body.name: body.symbol for body in place.bodies}, place.counter
 
 
 class _Section:
-    """A function of a program, and those that it calls; `turn` is the slot of a turn's number."""
+    """A function of a program and its helpers; in a loop, with the slot of the iteration number."""
 
     def __init__(
-        self, name: str, layout: Layout, kernels: Mapping[str, Kernel], turn: int | None
+        self, name: str, layout: Layout, kernels: Mapping[str, Kernel], iteration: int | None
     ) -> None:
-        self._name, self._layout, self._kernels, self._turn = name, layout, kernels, turn
+        self._name, self._layout, self._kernels = name, layout, kernels
+        self._iteration = iteration
         self.lines, self._helpers = list[str](), list[str]()
         self._buffers: dict[SSAValue, str] = {}
 
     def add(self, op: Operation, symbols: Mapping[str, str], counter: int | None = None) -> None:
-        """An operation; C calls what it runs by `symbols`, and times it if there is a counter."""
+        """Adds an operation; `symbols` maps programs to C names, a `counter` times it."""
         helper = f"{self._name}_{len(self.lines)}"
         if isinstance(op, BufferOp):
             self._buffers[op.memory] = _address(op, self._layout)
         elif isinstance(op, CallOp):
             callee = self._kernels[op.callee.string_value()]
-            _call(op, callee, self._buffers, self._turn, helper, self.lines, self._helpers)
+            _call(op, callee, self._buffers, self._iteration, helper, self.lines, self._helpers)
         elif isinstance(op, RunsPrograms):
             self._helpers.append(control_function(helper, op, self._layout, self._buffers, symbols))
             self.lines.append(f"{helper}(memory);")
         packing = self._layout.packing_slot(op)
+        # The slot is null if the packing has been filled for another program of the model.
         if packing is not None:
             self.lines[-1] = f"if (memory[{packing}]) {self.lines[-1]}"
         if counter is not None:
@@ -171,7 +176,7 @@ class _Section:
 
 
 def _bounded(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """A function of these calls; of more than `MOST_CALLS`, one that calls others in turn."""
+    """A function of these calls, or of calls of parts if there are more than `MOST_CALLS`."""
     if len(lines) > MOST_CALLS:
         starts = range(0, len(lines), MOST_CALLS)
         parts = [f"{name}_part_{number}" for number in range(len(starts))]
@@ -199,7 +204,7 @@ def _call(
     op: CallOp,
     callee: Kernel,
     buffers: Mapping[SSAValue, str],
-    turn: int | None,
+    iteration: int | None,
     name: str,
     lines: list[str],
     helpers: list[str],
@@ -214,14 +219,15 @@ def _call(
         f"    {callee.call('chunk', arguments)}\n}}\n"
     )
     threads = "(i64)(intptr_t)memory[0]"
-    if turn is None:
+    if iteration is None:
         lines.append(f"popgraph_share({threads}, {chunks}, {name}, memory);")
     else:
-        number = f"*(const i64 *)memory[{turn}]"
+        # Without other threads, odd iterations run backwards: they begin with what caches hold.
+        number = f"*(const i64 *)memory[{iteration}]"
         lines.append(f"popgraph_share_turn({threads}, {chunks}, {number}, {name}, memory);")
 
 
 def comment(text: str) -> str:
-    """A comment of C, whatever the text holds: names of models may be anything."""
+    """A C comment of any text: a name from a model may contain `*/` or end in a backslash."""
     plain = re.sub(r"[^ -~]|\\", "?", text)
     return f"/* {plain.replace('*/', '*?').replace('/*', '?*')} */"
