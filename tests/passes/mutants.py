@@ -1603,7 +1603,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "plan-memory",
         "a variable changes before all have read it",
-        f"{PASSES}.program.in_place:InPlace.may_replace",
+        f"{PASSES}.program.plan_memory:InPlace.may_replace",
         always,
         training=True,
     ),

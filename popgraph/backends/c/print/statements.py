@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith, complex, func, memref, scf, vector
-from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import IndexType, MemRefType
+from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
 
 from popgraph.backends.c.print import literals, types
 from popgraph.backends.c.print.conversions import cast
 from popgraph.backends.c.print.expressions import expression
-from popgraph.backends.c.print.pointers import (
-    constant_offset,
-    is_never_negative,
-    memories_at_offsets,
-    memory_at,
-)
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import ApartOp, DotOp, PrefetchOp, ReceiveOp, SendOp
 from popgraph.dialects.tile.loops.handed import handed, natural
@@ -346,3 +340,69 @@ _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     ReceiveOp: _receive,
     SendOp: _send,
 }
+
+
+# Addressing: indices with constant offsets from one base share a pointer. The IR has no pointers,
+# only memory and indices: through a pointer, memory would have no size to check bounds by. They
+# only help GCC's analysis of addresses, see `Body.mark_non_negative`.
+
+_MEMORY: Mapping[type[Operation], int] = {
+    memref.LoadOp: 0,
+    memref.StoreOp: 1,
+    vector.LoadOp: 0,
+    vector.StoreOp: 1,
+}
+"""The position of the memory among the operands of each load and store."""
+
+_SUMS = frozenset(
+    (arith.AddiOp, arith.MuliOp, arith.DivSIOp, arith.RemSIOp, arith.MinSIOp, arith.MaxSIOp)
+)
+# Types are compared, as this runs for every operation of every kernel: `isinstance` calls the
+# metaclass of another class, which takes four times as long.
+
+
+def is_never_negative(op: Operation, known: set[SSAValue]) -> bool:
+    """Whether the result is an index >= 0, given the values `known` to be >= 0."""
+    return type(op) in _SUMS and known.issuperset(op.operands)
+
+
+def constant_offset(index: SSAValue) -> tuple[SSAValue, int] | None:
+    """The terms of an index `base + constant`, constant >= 0; None for other indices."""
+    add = index.owner
+    if type(add) is not arith.AddiOp or type(index.type) is not IndexType:
+        return None
+    base, constant = add.operands
+    number = natural(constant)
+    return None if number is None else (base, number)
+
+
+def memory_at(use: Use) -> SSAValue | None:
+    """The memory that is accessed at an index, if the use is the only index there."""
+    op = use.operation
+    place = _MEMORY.get(type(op))
+    if place is None or use.index != place + 1 or len(op.operands) != place + 2:
+        return None
+    return op.operands[place]
+
+
+def memories_at_offsets(base: SSAValue) -> Iterator[SSAValue]:
+    """The memories that are unconditionally accessed at constant offsets from `base`."""
+    for use in base.uses:
+        add = use.operation
+        if type(add) is arith.AddiOp and use.index == 0 and constant_offset(add.results[0]):
+            for access in add.results[0].uses:
+                memory = memory_at(access)
+                # An address that a branch avoids may be beyond the memory, which is undefined.
+                if memory is not None and not _is_conditional(access.operation, base):
+                    yield memory
+
+
+def _is_conditional(op: Operation, value: SSAValue) -> bool:
+    """Whether an operation is in a branch inside of the block where `value` is defined."""
+    home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+    while op.parent is not home:
+        holder = op.parent_op()
+        if holder is None or isinstance(holder, scf.IfOp):
+            return True
+        op = holder
+    return False
