@@ -1,8 +1,8 @@
 """
 Packings: slices of persistent memory that one call fills from constants alone.
 
-An analysis of the printer, not a pass: it changes no IR. The key of a packing is a digest of the C
-of the kernel that fills it and of the compiler's flags, which exist only after printing.
+An analysis of the printer, not a pass: it changes no IR. The key of a packing digests the C of the
+kernel that fills it and the compiler's flags. Both exist only after printing.
 """
 
 from __future__ import annotations

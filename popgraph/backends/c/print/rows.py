@@ -23,10 +23,10 @@ class Row:
     """
     The C of one operation for one kind of element.
 
-    `{a} {b} {c}` are the operands (names or literals, so they may occur several times), `{T}` is
-    the result's C type, `{U}` the unsigned type for sums that wrap, `{W}` the unsigned type of the
-    operand's own width, `{M}` the same for all lanes of a vector, `{f}` the suffix of libm's
-    functions. `vector` is the form for vectors; None computes them lane by lane.
+    `{a} {b} {c}` are the operands: names or literals, which may occur several times. `{T}` is the
+    C type of the result. `{U}` is the unsigned type for sums that wrap, `{W}` that of the width of
+    the operand, `{M}` the same for all lanes of a vector. `{f}` is the suffix of libm's functions.
+    `vector` is the form for vectors; None computes them lane by lane.
     """
 
     scalar: str
@@ -39,7 +39,7 @@ def _same(expression: str) -> Row:
 
 # A loop over lanes became scalar code once inlined (gcc 12): softmax took 2.4 times as long.
 BLEND = "({T})((({M}){a} & ({mask})) | (({M}){b} & ~({mask})))"
-"""Selects lanes by a mask in every compiler: `mask ? a : b` of vectors is C++ in GCC 12."""
+"""Selects lanes by a mask in every compiler: `mask ? a : b` of vectors is C++ only."""
 
 
 def _function(name: str, arguments: str = "{a}") -> Row:

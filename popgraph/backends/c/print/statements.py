@@ -271,7 +271,7 @@ def _vector_load(body: Body, op: Operation) -> None:
         lane = types.element(result.type).lane(count)
         text = cast(f"((i8x{count})({text} != 0))", "i8", lane, count)
     # GCC would load it again for each product; a core with two FMAs a cycle has two loads a cycle.
-    # With FMAs where GCC avoids them on Zen, encoder 12 x 768 takes 0.76 of its time (Zen 3).
+    # Together with FMAs, which GCC avoids on Zen, encoder 12 x 768 takes 0.76 of its time (Zen 3).
     if sum(isinstance(use.operation, vector.FMAOp | DotOp) for use in result.uses) > 1:
         text = f"POPGRAPH_KEPT({types.value(result.type)}, {text})"
     body.define(result, text)

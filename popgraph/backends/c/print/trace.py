@@ -11,7 +11,7 @@ from popgraph.dialects.tile import CallOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import calls
 
 INNER, OUTER = 0, 1
-"""The counters of a probe around nothing, and of a probe around that probe."""
+"""The counters of a probe around nothing, and of a probe around that probe: its own cost."""
 FIRST = 2
 """The first counter of a program."""
 CALIBRATIONS = 64

@@ -221,12 +221,12 @@ def pair_of(
     target: Target,
     ending: Mapping[Operation, Ends] = MappingProxyType({}),
 ) -> Pair | None:
-    """The contraction before `second` and `second`, if they can be fused channel by channel."""
+    """A contraction and the one before it, if they can be fused channel by channel."""
     if not _is_plain(second):
         return None
     along = channel_loop(second)
     for number, (value, map_) in enumerate(second.mapped[:2]):
-        first = _maker(value)
+        first = _producer(value)
         if (
             first is not None
             and _is_plain(first)
@@ -238,7 +238,7 @@ def pair_of(
     return None
 
 
-def _maker(value: SSAValue) -> tile.ReduceOp | None:
+def _producer(value: SSAValue) -> tile.ReduceOp | None:
     """The contraction that computes a value for a single reader, through views of the same type."""
     while value.has_one_use():
         owner = value.owner

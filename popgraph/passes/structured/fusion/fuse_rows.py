@@ -168,8 +168,8 @@ class Group:
         Rows of an iteration: a power of two that divides the last shared loop.
 
         Each operation runs over all of them before the next one starts. The chains of additions of
-        several rows then overlap, and lanes of several totals are added together: softmax of 1536
-        rows of 128 takes 1/1.5 of its time with AVX-512, of rows of 21 1/2.2.
+        several rows then overlap, and lanes of several totals are added together. With AVX-512,
+        softmax of 1536 rows of 128 is 1.5x faster, of rows of 21 2.2x.
         """
         tuning = self.target.tuning
         longest = max(
@@ -190,7 +190,7 @@ class Group:
         row = max(prod(member.sizes[self.shared :]) for member in self.members)
         rows = prod(self.rows)
         tuning = self.target.tuning
-        # Few long rows stay unfused: threads share the rows of a nest, and would have none.
+        # Few long rows stay unfused: threads share the rows of a nest, and would idle.
         few = rows < tuning.least_rows and rows * row > tuning.least_chunk_work
         return row >= tuning.shortest_row and not few
 

@@ -78,7 +78,7 @@ def read_elsewhere(operations: Sequence[Operation]) -> list[SSAValue]:
 
 
 def is_convex(operations: Sequence[Operation]) -> bool:
-    """Whether no path between two of the operations leaves the set."""
+    """Whether no path of dependences leaves these operations and returns to them."""
     between = set(dependants(operations))
     return not any(operand.owner in between for op in operations for operand in op.operands)
 

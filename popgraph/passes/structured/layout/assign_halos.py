@@ -297,7 +297,7 @@ def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
     maker = value.owner
     if isinstance(maker, tile.ViewOp):
         shapes = tensor(value).get_shape(), tensor(maker.source).get_shape()
-        inner = [_carried(numbers, *shapes) for numbers in (low, high)]
+        inner = [_seen_through_view(numbers, *shapes) for numbers in (low, high)]
         if inner[0] is None or inner[1] is None:
             return False
         _surround(maker.source, inner[0], inner[1])
@@ -322,11 +322,11 @@ def _surrounded(type_: TensorType[Attribute], low: Shape, high: Shape) -> Tensor
     return tensor_type(type_.element_type, shape, layout)
 
 
-def _carried(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
+def _seen_through_view(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
     """
     The widths of a halo around `shape`, for the axes of a view of it of shape `other`.
 
-    None if an axis with a halo has no unique counterpart: an axis of the same size after the same
+    None if an axis with a halo has no unique counterpart, an axis of the same size after the same
     number of elements.
     """
     found = [0] * len(other)
@@ -369,7 +369,7 @@ def place_in_concat(op: tile.AssembleOp, axis: int | None) -> None:
 
 def concat_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> int | None:
     """
-    The axis along which pieces can be slices of the whole; `axes` holds earlier concatenations'.
+    The axis along which pieces can be slices of the whole; `axes` has the earlier answers.
 
     Neither the whole nor a piece may have a halo along it. Next to a piece are its neighbours
     instead of zeros, and no piece would clear the halo of the whole.
