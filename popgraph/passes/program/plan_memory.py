@@ -299,6 +299,7 @@ class InPlace:
             for source, result in self.pairs(launch):
                 if source in used or result.alias_of is not None or result in used:
                     continue
+                # Inputs, constants and variables keep their contents.
                 if source.space != "arena" or source.last != time or result.first != time:
                     continue
                 if not _ends_like(section.steps[source.first], launch):

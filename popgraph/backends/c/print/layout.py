@@ -51,6 +51,7 @@ class Layout:
         self, program: ProgramOp, packings: Sequence[Packing] = (), *, is_loop_body: bool = False
     ) -> None:
         self.program, self.is_loop_body = program, is_loop_body
+        # Calls of kernels with chunks read the number of threads from slot 0.
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
         self._packings = packings
         self._filled: dict[Operation, int] = {}

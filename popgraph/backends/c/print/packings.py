@@ -39,6 +39,7 @@ def packings(program: ProgramOp, kernels: Sequence[Kernel], compiled: str) -> li
         key = _key(packing, texts, compiled)
         if key:
             found.append(Packing(packing.op, packing.begin, packing.end, key))
+    # A step that reads a packing together with its neighbour needs both in one array.
     across = _read_across(found, _uses(program.body.block))
     return [packing for packing in found if packing not in across]
 

