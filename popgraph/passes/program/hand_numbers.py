@@ -72,8 +72,8 @@ class HandNumbers(Pass):
                 wanted = (0, 1) if op in outer else ()
             elif holder is None or holder in outer or _is_no_step(op):
                 wanted = (1,)
-            if places := [place for place in wanted if natural(op.operands[place])]:
-                yield op, places
+            if positions := [at for at in wanted if natural(op.operands[at])]:
+                yield op, positions
 
     def _outer(self, around: dict[scf.ForOp, scf.ForOp | None]) -> set[scf.ForOp]:
         """The loops around long loops; a compiler unrolls short ones, as over a window."""

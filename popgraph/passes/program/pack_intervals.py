@@ -54,8 +54,8 @@ def pack(intervals: Sequence[Interval]) -> Packing:
     bound = lower_bound(intervals)
     best = Packing([0] * len(intervals), 0)
     for number, order in enumerate(_ORDERS):
-        numbers = sorted(range(len(intervals)), key=lambda each: (order(intervals[each]), each))
-        found = _improved(intervals, numbers, bound)
+        sequence = sorted(range(len(intervals)), key=lambda each: (order(intervals[each]), each))
+        found = _improved(intervals, sequence, bound)
         if number == 0 or found.size < best.size:
             best = found
         if best.size == bound:
@@ -63,28 +63,28 @@ def pack(intervals: Sequence[Interval]) -> Packing:
     return best
 
 
-def _improved(intervals: Sequence[Interval], numbers: list[int], bound: int) -> Packing:
+def _improved(intervals: Sequence[Interval], sequence: list[int], bound: int) -> Packing:
     """The best packing in this order and in repeated ones that place the topmost buffers first."""
-    best = found = _pack_in_order(intervals, numbers)
+    best = found = _pack_in_order(intervals, sequence)
     seen = set[tuple[int, ...]]()
     for _ in range(PATIENCE // max(1, len(intervals) * len(_ORDERS))):
-        if best.size == bound or tuple(numbers) in seen:
+        if best.size == bound or tuple(sequence) in seen:
             break
-        seen.add(tuple(numbers))
-        highest = [n for n in numbers if found.offsets[n] + intervals[n].size == found.size]
-        numbers = highest + [n for n in numbers if n not in highest]
-        found = _pack_in_order(intervals, numbers)
+        seen.add(tuple(sequence))
+        highest = [n for n in sequence if found.offsets[n] + intervals[n].size == found.size]
+        sequence = highest + [n for n in sequence if n not in highest]
+        found = _pack_in_order(intervals, sequence)
         if found.size < best.size:
             best = found
     return best
 
 
-def _pack_in_order(intervals: Sequence[Interval], numbers: Sequence[int]) -> Packing:
+def _pack_in_order(intervals: Sequence[Interval], sequence: Sequence[int]) -> Packing:
     """Best fit: each buffer goes into the tightest gap between buffers placed before it."""
     count = len(intervals)
     first, last, begin, end = (np.zeros(count, np.int64) for _ in range(4))
     offsets = [0] * count
-    for placed, number in enumerate(numbers):
+    for placed, number in enumerate(sequence):
         piece = intervals[number]
         alive = (first[:placed] <= piece.last) & (last[:placed] >= piece.first)
         offset = _tightest_gap(begin[:placed][alive], end[:placed][alive], piece.size)

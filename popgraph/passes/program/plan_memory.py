@@ -276,8 +276,8 @@ class InPlace:
         if not isinstance(launch, LaunchOp):
             return
         operands = [self.storage[operand].root for operand in launch.operands]
-        numbers = launch.inplace.data
-        for i, j in zip(numbers[::2], numbers[1::2], strict=True):
+        positions = launch.inplace.data
+        for i, j in zip(positions[::2], positions[1::2], strict=True):
             # The root of a slice is the whole concatenation, larger than the result.
             if self.storage[launch.operands[i]].is_part:
                 continue

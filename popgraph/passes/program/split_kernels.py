@@ -90,8 +90,8 @@ def parts_of(block: Block, most: int) -> Iterator[Part]:
     ends = [at + 1 for at in statements[most - 1 : -1 : most]]
     if not ends:
         return
-    place = {op: at for at, op in enumerate(operations)}
-    numbers: dict[SSAValue, int] = {value: at for at, value in enumerate(block.args)}
+    position = {op: at for at, op in enumerate(operations)}
+    arguments: dict[SSAValue, int] = {value: at for at, value in enumerate(block.args)}
     parts = []
     for start, end in zip([0, *ends], [*ends, len(operations)], strict=True):
         needed = _needed(block, [op for op in operations[start:end] if op not in free])
@@ -99,8 +99,8 @@ def parts_of(block: Block, most: int) -> Iterator[Part]:
         if any(op not in own and op not in free for op in needed):
             return
         read = set(chain.from_iterable(map(_read, needed)))
-        used = {0, *(numbers[value] for value in read & numbers.keys())}
-        parts.append(Part(sorted(needed, key=place.__getitem__), sorted(used)))
+        used = {0, *(arguments[value] for value in read & arguments.keys())}
+        parts.append(Part(sorted(needed, key=position.__getitem__), sorted(used)))
     yield from parts
 
 

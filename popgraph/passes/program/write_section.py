@@ -182,5 +182,5 @@ class SectionWriter:
 
     def _copy(self, copy: Copy, buffers: Buffers) -> CallOp:
         type_ = memory_type(copy.value)
-        places = [buffers.of(storage, type_) for storage in (copy.source, copy.target)]
-        return CallOp(self.copies.function(type_), places, IntegerAttr(1, i64))
+        memories = [buffers.of(storage, type_) for storage in (copy.source, copy.target)]
+        return CallOp(self.copies.function(type_), memories, IntegerAttr(1, i64))

@@ -62,7 +62,10 @@ class Layout:
         persistent = program.persistent.value.data - self._shifts[-1]
         self._sizes = program.arena.value.data, persistent
         self._checks = program.index_checks
-        self._numbers: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
+        self._slot_numbers: dict[tuple[str, object], int] = {
+            ("arena", ""): 1,
+            ("persistent", ""): 2,
+        }
         bodies = (program.body.block, program.prepare.block)
         for prepared, block in zip((False, True), bodies, strict=True):
             for op in block.ops:
@@ -78,11 +81,11 @@ class Layout:
 
         for packing in packings:
             self._add(("packing", packing.key), packed(packing.key, packing.end - packing.begin))
-            self._filled[packing.op] = self._numbers["packing", packing.key]
+            self._filled[packing.op] = self._slot_numbers["packing", packing.key]
 
     def _add(self, key: tuple[str, object], slot: Slot) -> None:
         """Adds a slot; it is not `prepared` (read by `prepare` only) if a step reads it, too."""
-        number = self._numbers.setdefault(key, len(self.slots))
+        number = self._slot_numbers.setdefault(key, len(self.slots))
         if number == len(self.slots):
             self.slots.append(slot)
         elif not slot.prepared:
@@ -90,20 +93,20 @@ class Layout:
 
     def constants(self) -> Iterator[tuple[tuple[str, object], Slot]]:
         """The slots of constants with their keys."""
-        for key, place in self._numbers.items():
+        for key, number in self._slot_numbers.items():
             if key[0] == "constant":
-                yield key, self.slots[place]
+                yield key, self.slots[number]
 
-    def place(self, op: BufferOp) -> tuple[int, int]:
+    def locate(self, op: BufferOp) -> tuple[int, int]:
         """The number of the slot of a buffer, and its byte offset there."""
         offset = op.offset.value.data
         if op.space.data != "persistent":
-            return self._numbers[_key(op)], offset
+            return self._slot_numbers[_key(op)], offset
         before = bisect_right(self._begins, offset)
         if before and offset < self._packings[before - 1].end:
             packing = self._packings[before - 1]
-            return self._numbers["packing", packing.key], offset - packing.begin
-        return self._numbers[_key(op)], offset - self._shifts[before]
+            return self._slot_numbers["packing", packing.key], offset - packing.begin
+        return self._slot_numbers[_key(op)], offset - self._shifts[before]
 
     def packing_slot(self, op: Operation) -> int | None:
         """The slot of the packing that a call fills; None for any other operation."""
@@ -111,7 +114,7 @@ class Layout:
 
     def slot_number_of(self, space: str, name: object) -> int:
         """The number of the slot of an input, an output or a constant."""
-        return self._numbers[space, name]
+        return self._slot_numbers[space, name]
 
     @property
     def iteration_slot(self) -> int | None:

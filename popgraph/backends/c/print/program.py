@@ -205,7 +205,7 @@ def _function(name: str, lines: Sequence[str]) -> str:
 def _address(op: BufferOp, layout: Layout) -> str:
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
-    slot, offset = layout.place(op)
+    slot, offset = layout.locate(op)
     base = f"memory[{slot}]"
     address = f"((char *){base} + {offset})" if offset else base
     return f"({types.pointer(memory)}){address}"

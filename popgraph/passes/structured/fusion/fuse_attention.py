@@ -217,10 +217,10 @@ def _of_rows(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
     if is_in_order and not _is_k_outer(op):
         return op
     new = op.clone() if is_in_order else with_permuted_results(op, order)
-    numbers = schedule.numbers
+    fields = schedule.numbers
     for name in ("n_dim", "m_dim"):
-        if numbers[name] >= 0:
-            numbers[name] = order.index(numbers[name])
+        if fields[name] >= 0:
+            fields[name] = order.index(fields[name])
     # k_outer spreads one chunk of a panel over all rows; an iteration has only a block of them.
-    new.properties["schedule"] = ScheduleAttr.of(**{**numbers, "k_outer": 0})
+    new.properties["schedule"] = ScheduleAttr.of(**{**fields, "k_outer": 0})
     return new

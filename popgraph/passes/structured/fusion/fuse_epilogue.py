@@ -130,11 +130,11 @@ def _over(map_: AffineMap, old: Shape, new: Shape) -> AffineMap:
     flat: AffineExpr = AffineExpr.constant(0)
     for dim, stride in enumerate(row_major(new)):
         flat = flat + AffineExpr.dimension(dim) * stride
-    places = [
+    indices = [
         (flat // max(1, stride)) % max(1, size)
         for stride, size in zip(row_major(old), old, strict=True)
     ]
-    return simplified(with_dims(map_, places, len(new)), new)
+    return simplified(with_dims(map_, indices, len(new)), new)
 
 
 def _join(

@@ -236,8 +236,8 @@ def _meets(map_: AffineMap, sizes: Shape, parallel: int, op: tile.AssembleOp) ->
             return False
         for window in range(sizes[outer[0]] if outer else 1):
             start = form.constant + window * step - low
-            places = range(sizes[inside[0]] if inside else 1)
-            if not any(0 <= start + place * dilation < size for place in places):
+            taps = range(sizes[inside[0]] if inside else 1)
+            if not any(0 <= start + tap * dilation < size for tap in taps):
                 return False
     return True
 
@@ -297,7 +297,7 @@ def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
     maker = value.owner
     if isinstance(maker, tile.ViewOp):
         shapes = tensor(value).get_shape(), tensor(maker.source).get_shape()
-        inner = [_seen_through_view(numbers, *shapes) for numbers in (low, high)]
+        inner = [_seen_through_view(widths, *shapes) for widths in (low, high)]
         if inner[0] is None or inner[1] is None:
             return False
         _surround(maker.source, inner[0], inner[1])
@@ -322,7 +322,7 @@ def _surrounded(type_: TensorType[Attribute], low: Shape, high: Shape) -> Tensor
     return tensor_type(type_.element_type, shape, layout)
 
 
-def _seen_through_view(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
+def _seen_through_view(widths: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
     """
     The widths of a halo around `shape`, for the axes of a view of it of shape `other`.
 
@@ -330,14 +330,14 @@ def _seen_through_view(numbers: Sequence[int], shape: Shape, other: Shape) -> li
     number of elements.
     """
     found = [0] * len(other)
-    for dim, number in enumerate(numbers):
-        if number:
+    for dim, width in enumerate(widths):
+        if width:
             # Ambiguous: axes of size 1, as a global average of one channel has, and empty tensors.
             start = shape[dim], prod(shape[:dim])
             alone = len(_counterparts(start, shape)) == len(_counterparts(start, other)) == 1
             if 0 in shape or not alone:
                 return None
-            found[_counterparts(start, other)[0]] = number
+            found[_counterparts(start, other)[0]] = width
     return found
 
 

@@ -131,14 +131,14 @@ class _Rewriting:
     def _structured(self, op: tile.Structured) -> None:
         order = self.orders.get(op.results[0], tuple(range(op.parallel_rank)))
         sequence = (*order, *self._reductions(op))
-        places = permutation(sequence).results
+        indices = permutation(sequence).results
         op.properties["domain"] = IntsAttr.of([op.sizes[dim] for dim in sequence])
         inputs, epilogue_inputs, tables = _operands(op)
-        maps = self._maps(op, inputs, op.input_maps, places)
+        maps = self._maps(op, inputs, op.input_maps, indices)
         op.properties["maps"] = maps_attribute(maps)
         if "epilogue_maps" in op.properties:
             op.properties["epilogue_maps"] = maps_attribute(
-                self._maps(op, epilogue_inputs, op.epilogue_input_maps, places[: op.parallel_rank])
+                self._maps(op, epilogue_inputs, op.epilogue_input_maps, indices[: op.parallel_rank])
             )
         self._restore(op, tables if not isinstance(op, tile.MapOp) else self._tables(op, tables))
         for inner in op.walk():
@@ -224,13 +224,13 @@ class _Rewriting:
         op: Operation,
         operands: Sequence[int],
         maps: Sequence[AffineMap],
-        places: Sequence[AffineExpr],
+        indices: Sequence[AffineExpr],
     ) -> list[AffineMap]:
         reordered = []
         for number, map_ in zip(operands, maps, strict=True):
-            results = with_dims(map_, places, len(places)).results
+            results = with_dims(map_, indices, len(indices)).results
             order = self.orders.get(op.operands[number], range(len(results)))
-            reordered.append(AffineMap(len(places), 0, tuple(results[axis] for axis in order)))
+            reordered.append(AffineMap(len(indices), 0, tuple(results[axis] for axis in order)))
         return reordered
 
     def _assemble(self, op: tile.AssembleOp) -> None:
@@ -239,11 +239,11 @@ class _Rewriting:
             self._restore(op, range(len(op.operands)))
             return
         placements = op.placements()
-        for name, numbers in (
+        for name, rows in (
             ("offsets", [offsets for _, offsets, _ in placements]),
             ("steps", [steps for _, _, steps in placements]),
         ):
-            op.properties[name] = IntsAttr.of([row[axis] for row in numbers for axis in order])
+            op.properties[name] = IntsAttr.of([row[axis] for row in rows for axis in order])
         for number, piece in enumerate(op.pieces):
             if self.orders.get(piece) != order:
                 op.operands[number] = self._in_order(op, self._restored(piece), order)

@@ -210,13 +210,13 @@ def _corresponding(op: Computed | tile.AssembleOp) -> list[SSAValue]:
     if tile.is_contraction(op):
         found = found[2:]
     loops = op.parallel_rank
-    beside = [value for value, map_ in found if map_ is not None and _corresponds(map_, loops)]
+    operands = [value for value, map_ in found if map_ is not None and _corresponds(map_, loops)]
     tables = (
         [op.tables[number] for number in corresponding_tables(op)]
         if isinstance(op, tile.MapOp)
         else []
     )
-    return [*beside, *tables, *op.results]
+    return [*operands, *tables, *op.results]
 
 
 def corresponding_tables(op: tile.MapOp) -> list[int]:
