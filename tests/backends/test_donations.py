@@ -18,7 +18,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.compiler import lower
 from popgraph.passes.base import Compilation
-from popgraph.passes.program import in_place
+from popgraph.passes.program import plan_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.testing import Network, Node, build_network, networks
@@ -191,7 +191,7 @@ def test_what_is_read_again_is_not_donated() -> None:
 
 
 def test_the_fuzz_finds_what_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place.InPlace, "replaces", lambda self, old, new: True)
+    monkeypatch.setattr(plan_memory.InPlace, "replaces", lambda self, old, new: True)
     search = settings(database=None, phases=[Phase.generate])
     with pytest.raises((AssertionError, ExceptionGroup)):
         search(given(networks(dtype="f64"))(check_donations))()

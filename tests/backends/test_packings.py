@@ -260,7 +260,7 @@ def test_what_is_not_shared_has_memory_of_its_own(plan: Plan) -> None:
     pieces = dict[int, int]()
     for op in program.walk():
         if isinstance(op, BufferOp) and op.space.data == "persistent":
-            number, begin = layout.place(op)
+            number, begin = layout.locate(op)
             if layout.table.slots[number] == PERSISTENT:
                 assert 0 <= begin <= layout.table.persistent - size(op.results[0].type)
                 assert pieces.setdefault(begin, op.offset.value.data) == op.offset.value.data

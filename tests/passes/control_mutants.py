@@ -239,7 +239,7 @@ def padding_kept(original: Any) -> Any:
 
 
 CONTROL = "popgraph.passes.program"
-PRINTER = "popgraph.backends.c.print.control:_Printer"
+PRINTER = "popgraph.backends.c.print.program:_ControlPrinter"
 CANONICALIZE = "popgraph.passes.graphcore.canonicalize"
 TRAINING = "popgraph.passes.graphcore.training"
 RECURRENT = "popgraph.operators.recurrent"
@@ -254,7 +254,7 @@ CONTROL_MUTANTS: Sequence[Planted] = (
         NETWORKS,
         "plan-memory",
         "what is carried has one buffer",
-        f"{CONTROL}.control_steps:LoopOp",
+        f"{CONTROL}.write_section:LoopOp",
         one_buffer,
     ),
     planted(

@@ -1345,7 +1345,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "assign-halos",
         "halos of one pixel all go to the same dimension",
-        f"{PASSES}.structured.layout.assign_halos:_standing",
+        f"{PASSES}.structured.layout.assign_halos:_counterparts",
         first_twin,
         needs=frozenset({"GlobalAveragePool", "Conv"}),
     ),
@@ -1647,7 +1647,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "plan-memory",
         "a variable changes before all have read it",
-        f"{PASSES}.program.in_place:InPlace.may_replace",
+        f"{PASSES}.program.plan_memory:InPlace.may_replace",
         always,
         training=True,
     ),

@@ -16,7 +16,7 @@ from popgraph.backends.reference.meaning import assert_same_meaning, random_inpu
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.program import in_place, plan_memory, storage
+from popgraph.passes.program import plan_memory, storage
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.structured.hoist_constants import HoistConstants
@@ -163,14 +163,14 @@ def mutant_is_found() -> bool:
 
 MUTANTS = {
     "the last reader is forgotten": (storage.Storage, "read", lambda self, time: None),
-    "variables are overwritten at once": (in_place.InPlace, "may_replace", lambda *_: True),
+    "variables are overwritten at once": (plan_memory.InPlace, "may_replace", lambda *_: True),
     "swapped variables are not saved": (
         plan_memory._Planner,
         "_save",
         lambda self, value, source: source,
     ),
     "operands read twice are shared": (
-        in_place.InPlace,
+        plan_memory.InPlace,
         "pairs",
         lambda self, launch: [
             (self.storage[operand].root, self.storage[launch.outputs[0]])
@@ -301,7 +301,7 @@ def test_work_on_constants_happens_at_load() -> None:
 def test_operations_without_memory_are_refused() -> None:
     compilation = Compilation()
     module = module_of(plan([("join", (0, 1))], [FIRST]), compilation.weights)
-    with pytest.raises(PassError, match=r"tile\.assemble has no memory"):
+    with pytest.raises(PassError, match=r"does not support tile\.assemble"):
         PlanMemory().run(compilation, module)
 
 
