@@ -1,4 +1,4 @@
-"""Tests what users read who call `generate` with something wrong."""
+"""Tests the error messages of `generate` and `Decoder`."""
 
 from __future__ import annotations
 
@@ -114,14 +114,14 @@ CALLS: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_wrong_call(name: str) -> None:
+def test_wrong_arguments_are_refused(name: str) -> None:
     ids, given, message = CALLS[name]
     with pytest.raises(RunError) as error:
         popgraph.generate(model(), ids, **given)
     assert str(error.value) == message
 
 
-def test_a_model_of_another_layout() -> None:
+def test_a_model_of_another_layout_is_refused() -> None:
     network = "graph net(x: f32[N, 3]) -> y {\n y = Relu(x)\n}\n"
     with pytest.raises(ModelError) as error:
         popgraph.Decoder(network)
@@ -135,8 +135,8 @@ def test_a_model_of_another_layout() -> None:
     )
 
 
-def test_a_vocabulary_that_the_model_does_not_say() -> None:
-    """Its own check of indices finds tokens outside."""
+def test_a_vocabulary_of_unknown_size() -> None:
+    """The model's own index check finds tokens outside of its vocabulary."""
     network = "graph bigrams(tokens: i64[N, L], table: f32[40, V]) -> y {\n y = table[tokens]\n}\n"
     with pytest.raises(ModelError, match="not a causal language model of a known layout"):
         popgraph.Decoder(network)
@@ -155,7 +155,7 @@ def test_a_vocabulary_that_the_model_does_not_say() -> None:
     assert decoder.tokens[0].tolist() == [1, 2, 3] and before.shape == (40,)
 
 
-def test_a_model_that_is_not_causal() -> None:
+def test_a_model_that_is_not_causal_is_refused() -> None:
     network = text(past=False, mask=False, positions="shape").replace(
         "distance >= 0", "distance < 99"
     )
@@ -168,7 +168,7 @@ def test_a_model_that_is_not_causal() -> None:
     )
 
 
-def test_prompts_that_follow_another_number_of_prompts() -> None:
+def test_the_number_of_prompts_must_not_change() -> None:
     decoder = popgraph.Decoder(model())
     with pytest.raises(RunError, match="no token has been computed yet"):
         _ = decoder.logits
@@ -180,7 +180,7 @@ def test_prompts_that_follow_another_number_of_prompts() -> None:
     )
 
 
-def test_a_fixed_number_of_prompts() -> None:
+def test_a_model_with_a_fixed_batch_refuses_other_prompts() -> None:
     with pytest.raises(RunError) as error:
         popgraph.generate(text(past=False, mask=False, positions="shape", batch="2"), [1])
     assert str(error.value) == (
@@ -189,14 +189,14 @@ def test_a_fixed_number_of_prompts() -> None:
     )
 
 
-def test_logits_that_are_no_numbers() -> None:
+def test_nan_logits_are_refused() -> None:
     with pytest.raises(PopgraphError, match="the largest logit is nan: no token can be chosen"):
         popgraph.generate(
             text(past=False, mask=False, positions="shape", logits="(h @ head) * nan"), [1]
         )
 
 
-def test_a_mistake_leaves_the_decoder_as_it_was() -> None:
+def test_a_refused_call_leaves_the_decoder_unchanged() -> None:
     decoder = popgraph.Decoder(model())
     before = decoder.feed([1, 2])
     with pytest.raises(RunError):
@@ -204,7 +204,7 @@ def test_a_mistake_leaves_the_decoder_as_it_was() -> None:
     assert np.array_equal(decoder.logits, before) and len(decoder.tokens[0]) == 2
 
 
-def test_a_text_that_is_longer_than_the_table_of_positions() -> None:
+def test_a_text_longer_than_the_table_of_positions_is_refused() -> None:
     network = text(past=False, mask=False, positions="shape").replace("f32[512,", "f32[20,")
     assert len(popgraph.generate(network, [1, 2, 3], 5)) == 5
     with pytest.raises(IndicesError) as error:
@@ -216,8 +216,8 @@ def test_a_text_that_is_longer_than_the_table_of_positions() -> None:
     assert len(popgraph.generate(network, [1, 2, 3], 17, max_length=20)) == 17
 
 
-def test_a_model_that_was_exported_for_training() -> None:
-    """Dropout of a module that was not told `eval()`."""
+def test_a_model_exported_for_training_is_refused() -> None:
+    """Dropout stays active in a module exported without `eval()`."""
     network = text(past=False, logits="Dropout(h, 0.5, true) @ head")
     with pytest.raises(ModelError) as error:
         popgraph.generate(network, [1, 2])
