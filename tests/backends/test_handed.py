@@ -1,4 +1,4 @@
-"""Tests numbers that kernels are handed: kernels of several sizes are one C function."""
+"""Tests kernel parameters: kernels that differ in sizes only are one C function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 
 
 def product(rows: int | str) -> ModelProto:
-    """A product, and what follows each of its sums."""
+    """Matmul, Relu and Softmax of `rows` rows."""
     weight = RNG.standard_normal((WIDTH, WIDTH), np.float32) / 16
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
@@ -39,7 +39,7 @@ def product(rows: int | str) -> ModelProto:
 
 
 def normalized(rows: int) -> ModelProto:
-    """Rows that are normalized one by one."""
+    """LayerNormalization of `rows` rows."""
     nodes = [helper.make_node("LayerNormalization", ["x", "w"], ["y"])]
     return _model(nodes, [rows, 1024], [rows, 1024], RNG.standard_normal(1024, np.float32))
 
@@ -64,7 +64,7 @@ def kernels(model: ModelProto, *, shared: bool) -> list[Kernel]:
     return print_kernels(lowered(model), shared=shared)
 
 
-def test_kernels_of_other_sizes_are_the_same_function() -> None:
+def test_kernels_of_several_sizes_are_one_function() -> None:
     (small,), (large,) = (kernels(normalized(rows), shared=True) for rows in (96, 144))
     assert small.text == large.text and small.symbol == large.symbol
     assert small.numbers != large.numbers
@@ -73,8 +73,8 @@ def test_kernels_of_other_sizes_are_the_same_function() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 96, 100])
-def test_what_is_handed_stands_in_the_text_without_sharing(rows: int) -> None:
-    """Each parameter stands in one place: with its number there, the C is that of the kernel."""
+def test_kernel_parameters_replace_constants_only(rows: int) -> None:
+    """Replacing each parameter by its value gives the C of the kernel without sharing."""
     assert_only_numbers_differ(lowered(product(rows)))
 
 
@@ -91,12 +91,12 @@ def assert_only_numbers_differ(module: ModuleOp) -> None:
 
 
 def first_operand(hand: Callable[..., None]) -> Callable[..., None]:
-    """Hands over what a constant is multiplied with."""
+    """Passes the first operand of a multiplication instead of the constant."""
     return lambda op, places: hand(op, [0])
 
 
 def one_more(natural: Callable[..., int | None]) -> Callable[..., int]:
-    """Hands over a number that is one more than the constant."""
+    """Passes a number one larger than the constant."""
     return lambda value: (natural(value) or 0) + 1
 
 
@@ -105,7 +105,7 @@ def one_more(natural: Callable[..., int | None]) -> Callable[..., int]:
     [(hand_numbers, "hand", first_operand), (statements, "natural", one_more)],
     ids=["what is computed is handed over", "another number is handed over"],
 )
-def test_planted_bugs_are_found(
+def test_planted_bugs_of_kernel_parameters_are_found(
     place: ModuleType, name: str, bug: Callable[[object], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, name, bug(getattr(place, name)))
@@ -114,7 +114,7 @@ def test_planted_bugs_are_found(
 
 
 def sums(turns: int, inner: int) -> ModuleOp:
-    """A kernel that adds up numbers in a loop in a loop, for each of a hundred rows."""
+    """A kernel that accumulates numbers in two nested loops for each of 100 rows."""
     text = f"""
     builtin.module {{ func.func private @k(%chunk: index, %a: memref<90000xf32>) {{
       %zero = arith.constant 0 : index
@@ -143,7 +143,7 @@ def sums(turns: int, inner: int) -> ModuleOp:
 
 
 def numbers(module: ModuleOp, step: HandNumbers) -> list[int]:
-    """What callers hand to the kernel of a module."""
+    """The numbers that callers pass to the kernel of a module."""
     step.run(Compilation(), module)
     (kernel,) = print_kernels(module, shared=True)
     return [*kernel.numbers]
@@ -153,22 +153,22 @@ def numbers(module: ModuleOp, step: HandNumbers) -> list[int]:
     ("turns", "inner", "wanted"),
     [(50, 200, [100, 100, 50]), (7, 200, [100, 100, 7]), (50, 7, [100, 100]), (7, 7, [])],
 )
-def test_loops_around_long_ones_are_handed_their_bounds(
+def test_bounds_of_outer_loops_are_kernel_parameters(
     turns: int, inner: int, wanted: list[int]
 ) -> None:
-    """And strides there; inner loops step by what the compiler knows, and windows know it all."""
+    """Their strides, too. Inner loops keep constant bounds and strides for the compiler."""
     assert numbers(sums(turns, inner), HandNumbers(least=0)) == wanted
 
 
-def test_a_kernel_is_handed_no_more_than_a_call_may_have() -> None:
+def test_a_kernel_with_too_many_parameters_gets_none() -> None:
     assert numbers(sums(50, 200), HandNumbers(least=0, most=2)) == []
 
 
-def test_short_kernels_are_handed_nothing() -> None:
+def test_short_kernels_have_no_parameters() -> None:
     assert numbers(sums(50, 200), HandNumbers()) == []
 
 
-def test_lengths_of_one_model_share_functions_and_results_are_right() -> None:
+def test_lengths_of_one_model_share_functions() -> None:
     model = product("n")
     weight = numpy_helper.to_array(model.graph.initializer[0])
     run = popgraph.compile(model)
