@@ -1,4 +1,4 @@
-"""Tests that every model that verifies compiles, even where the letter of ONNX refuses it."""
+"""Tests that models of common exporters compile even where ONNX's schemas refuse them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ F16, F32, I32 = TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.INT32
         ("Reshape", [F32, I32], [[2, 3], [2]], 13),
     ],
 )
-def test_types_that_only_inference_takes(
+def test_types_accepted_by_inference_only(
     operator: str, types: list[int], shapes: list[list[int]], opset: int
 ) -> None:
-    """Types of later versions, numbers in single precision beside half, shapes in 32 bits."""
+    """Types of later versions, f32 beside f16, shapes in 32 bits."""
     names = [f"x{place}" for place in range(len(types))]
     infos = list(map(helper.make_tensor_value_info, names, types, shapes))
     node = helper.make_node(operator, names, ["y"])
@@ -51,8 +51,11 @@ def test_types_that_only_inference_takes(
 
 @pytest.mark.parametrize("fed", [True, False], ids=["fed", "constant"])
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_one_element_may_bound_a_range(backend: str, fed: bool) -> None:
-    """Though ONNX wants scalars: its function for RMSNormalization-23 was once written so."""
+def test_range_with_one_element_bounds(backend: str, fed: bool) -> None:
+    """
+    ONNX demands scalars, but its own function body of RMSNormalization-23 once used one-element
+    tensors.
+    """
     bounds = {"start": [2], "limit": [9], "delta": [3]}
     infos = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in bounds]
     constants = [
@@ -73,7 +76,7 @@ def test_one_element_may_bound_a_range(backend: str, fed: bool) -> None:
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
 def test_group_normalization_18_scales_groups(backend: str) -> None:
-    """ONNX calls that version deprecated, but models were made of it, and onnxruntime runs them."""
+    """ONNX deprecates this version, but exporters used it and onnxruntime runs it."""
     types = {"x": [3, 4, 2, 2], "scale": [2], "bias": [2]}
     infos = [helper.make_tensor_value_info(name, F32, shape) for name, shape in types.items()]
     node = helper.make_node("GroupNormalization", list(types), ["y"], num_groups=2, epsilon=0.01)
@@ -92,8 +95,8 @@ def test_group_normalization_18_scales_groups(backend: str) -> None:
 
 @pytest.mark.parametrize("shape", [[2], ["N"]], ids=["known", "open"])
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_what_does_not_verify_is_not_compiled(backend: str, shape: list[int]) -> None:
-    """Whatever went wrong before: nothing is computed from operations that break their rules."""
+def test_models_that_do_not_verify_are_not_compiled(backend: str, shape: list[int]) -> None:
+    """Nothing is computed from operations that do not verify, whatever went wrong earlier."""
     info = helper.make_tensor_value_info("x", F32, shape)
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],

@@ -16,7 +16,7 @@ from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
 from popgraph.passes.graphcore.training.differentiate import differentiate
 from popgraph.support.arrays import Array
 from tests.dialects.graphcore_run import Sample, build, is_float, run
-from tests.dialects.test_op_contract import NO_GRADIENT, SMOOTH, cases, told
+from tests.dialects.test_op_contract import NO_GRADIENT, SMOOTH, cases, naming
 
 STEP = 1e-5
 
@@ -77,7 +77,7 @@ TRIED = [each for each in SMOOTH if each.op not in NO_GRADIENT and any(map(is_fl
 @pytest.mark.parametrize("samples", cases(TRIED))
 def test_second_derivatives_are_slopes_of_the_first(samples: Sequence[Sample]) -> None:
     for sample in samples:
-        with told(sample):
+        with naming(sample):
             found, wanted = slopes(sample)
             np.testing.assert_allclose(found, wanted, 2e-5, 2e-5)
 
