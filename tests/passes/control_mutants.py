@@ -1,4 +1,6 @@
-"""Planted bugs of branches and loops, from their lowering to C, with what must find each."""
+"""
+Planted bugs of branches and loops, from their lowering to C, each with the fuzz that finds it.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ from tests.recurrences import recurrences
 
 @dataclass(frozen=True)
 class Hunt:
-    """What is drawn, and the claim about it that a bug breaks."""
+    """A strategy, and the claim about its examples that a bug breaks."""
 
     drawn: Callable[[], SearchStrategy[Any]]
     claim: Callable[[Any], None]
     most: int = 150
-    """Of these, so many find it."""
+    """Largest number of examples until one breaks the claim."""
 
 
 def check_network(network: Network, in_c: bool = False) -> None:
@@ -64,13 +66,13 @@ def in_c(text: str, inputs: dict[str, Array]) -> None:
 
 
 def check_ends(go: bool, limit: int, top: float) -> None:
-    """A loop that data end."""
+    """Checks a loop with early exit."""
     given = {"go": np.array(go), "limit": np.array(limit), "top": np.array(top, np.float32)}
     in_c(COUNTING, {"x": np.ones((5, 3), np.float32), **given})
 
 
 def check_rows(trips: int, reverse: bool) -> None:
-    """A loop of known length over rows."""
+    """Checks a loop with a static trip count over rows."""
     rows = np.arange(3 * trips, dtype=np.float32).reshape(trips, 3)
     in_c(sums(trips, reverse), {"x": rows, "h": rows_of(1), "w": rows_of(2)})
 
@@ -101,7 +103,7 @@ TRAINED_LAYERS = Hunt(
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, and the hunt for it."""
+    """A bug, and the hunt that finds it."""
 
     mutant: Mutant
     hunt: Hunt
@@ -114,19 +116,19 @@ class Planted:
 
 
 def one_buffer(original: Any) -> Any:
-    """What is carried has no second buffer to alternate with."""
+    """Carried values have no second buffer to alternate with."""
     return lambda *args, finals, spares, **rest: original(
         *args, finals=finals, spares=finals, **rest
     )
 
 
 def the_smallest(original: Any) -> Any:
-    """Branches share the arena of the one that needs less."""
+    """The shared arena of branches has the size of the smaller one."""
     return lambda programs: min((one.arena.value.data for one in programs), default=0)
 
 
 def spare_too_early(original: Any) -> Any:
-    """The second buffers are free before the loop has run."""
+    """The second buffers of a loop are freed before the loop."""
 
     def workspace(self: Any, op: Any, section: Any) -> Any:
         made = original(self, op, section)
@@ -141,7 +143,7 @@ def spare_too_early(original: Any) -> Any:
 
 
 def printed(pattern: str, text: str) -> Callable[[Any], Any]:
-    """The statements of a step, in which a pattern is something else."""
+    """Replaces a pattern in the C of a step."""
 
     def wrong(original: Any) -> Any:
         def lines(*args: Any) -> Iterator[str]:
@@ -159,7 +161,7 @@ def printed(pattern: str, text: str) -> Callable[[Any], Any]:
 
 
 def first_operand_decides(original: Any) -> Any:
-    """What begins with something captured is the same in all turns."""
+    """Operations whose first operand is captured count as loop-invariant."""
 
     def wrong(body: Any, captured: Any, may_move: Any) -> list[Operation]:
         found = original(body, captured, may_move)
@@ -175,7 +177,7 @@ def first_operand_decides(original: Any) -> Any:
 
 
 def all_stay(original: Any) -> Any:
-    """What is carried is taken for what it was at first."""
+    """Carried values count as loop-invariant."""
 
     def invariant(self: Any) -> Any:
         found = original(self)
@@ -189,7 +191,7 @@ def all_stay(original: Any) -> Any:
 
 
 def gates_exchanged(original: Any) -> Any:
-    """The output gate and the forget gate change places."""
+    """Swaps output gate and forget gate."""
 
     def gates(self: Any, value: Any, count: int) -> Any:
         made = original(self, value, count)
@@ -203,7 +205,7 @@ def forwards(original: Any) -> Any:
 
 
 def one_step_more(original: Any) -> Any:
-    """The step behind the end of a sequence counts."""
+    """Sequences are one step longer."""
 
     def lengths(self: Any) -> Any:
         found = original.func(self)
@@ -229,7 +231,7 @@ def unclipped(original: Any) -> Any:
 
 
 def padding_kept(original: Any) -> Any:
-    """What a layer gives after the end of a sequence is its last output, not zero."""
+    """Outputs after the end of a sequence repeat the last one instead of being zero."""
 
     def where(condition: Any, lhs: Any, rhs: Any) -> Any:
         is_zero = isinstance(SSAValue.get(rhs).owner, ConstantOp)

@@ -1,4 +1,4 @@
-"""Planted bugs: at least one per pass, all of which the fuzz must find."""
+"""Planted bugs: at least one per pass, each found by the fuzz."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PASSES = "popgraph.passes"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A bug: what stands at `target` is replaced by what `wrong` makes of it."""
+    """A bug: `target` is replaced by the result of `wrong`."""
 
     pass_name: str
     bug: str
@@ -50,20 +50,20 @@ class Mutant:
     """`module:name` or `module:class.name`."""
     wrong: Callable[[Any], Any]
     training: bool = False
-    """It shows in training only."""
+    """Whether the bug shows in training only."""
     needs: frozenset[str] = frozenset()
-    """ONNX operators without which it cannot show: networks without them are not compiled."""
+    """ONNX operators that the bug needs; networks without them are skipped."""
     shows_in: Callable[..., SearchStrategy[Network]] | None = None
-    """A strategy; given an element type, it draws the only networks that are looked at."""
+    """A strategy by element type that replaces the networks of the fuzz."""
     inner: bool = False
-    """It shows in gradients at inner values: these are compared with slopes."""
+    """Whether the bug shows only in gradients at inner values."""
 
     def __str__(self) -> str:
         return f"{self.pass_name}: {self.bug}"
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """The bug is there while this is open."""
+        """Plants the bug inside of a `with` statement."""
         module, _, path = self.target.partition(":")
         *owners, name = path.split(".")
         owner = resolve_name(":".join([module, ".".join(owners)]) if owners else module)
@@ -73,7 +73,7 @@ class Mutant:
 
 
 def nothing(original: Any) -> Any:
-    """Forgets to do it."""
+    """The step is left out."""
     return lambda *_: None
 
 
@@ -87,27 +87,27 @@ def a_section_further(original: Any) -> Any:
 
 
 def at_once(original: Any) -> Any:
-    """No distance at all."""
+    """The prefetch distance is zero."""
     return lambda inserter, loop, _: original(inserter, loop, 0)
 
 
 def first_only(original: Any) -> Any:
-    """The first of what should be all."""
+    """Only the first item of a list is returned."""
     return lambda block: list(original(block))[:1]
 
 
 def as_it_is(original: Any) -> Any:
-    """Gives back what it was to change."""
+    """The value is returned unchanged."""
     return lambda _, value, *__: value
 
 
 def none_of_them(original: Any) -> Any:
-    """Finds nothing."""
+    """The result is an empty set."""
     return lambda *_: set()
 
 
 def always(original: Any) -> Any:
-    """Forgets to check."""
+    """A check always succeeds."""
     return lambda *_: True
 
 
@@ -115,7 +115,7 @@ def always(original: Any) -> Any:
 
 
 def by_type(original: Any) -> Any:
-    """Answers about nodes are kept by the types of known constants."""
+    """Cached results are keyed by the types of constants instead of their values."""
     return lambda array: original(array)[:2]
 
 
@@ -146,7 +146,7 @@ def pads_turned(original: Any) -> Any:
 
 
 def replaced(original: Any) -> Any:
-    """The last gradient counts, not the sum."""
+    """A second gradient replaces the first instead of being added."""
 
     def add(self: Any, value: Any, gradient: Any) -> None:
         self.gradients[value] = gradient
@@ -163,7 +163,7 @@ def from_zero(original: Any) -> Any:
 
 
 def old_weight_decays(original: Any) -> Any:
-    """The velocity takes in the decay of the weight as it was, not as it is now."""
+    """The velocity uses the weight decay of the old weight instead of the updated one."""
 
     def finish(self: Any, entered: Any) -> Any:
         context = self.context
@@ -184,7 +184,7 @@ def from_nowhere(original: Any) -> Any:
 
 
 def all_rows_count(original: Any) -> Any:
-    """The ignored index counts, too."""
+    """Ignored labels count, too."""
 
     def counts(self: Any, loss: Any) -> Any:
         ignored, loss.counted = loss.counted, lambda: None
@@ -197,7 +197,7 @@ def all_rows_count(original: Any) -> Any:
 
 
 def any_axis(original: Any) -> Any:
-    """The softmax need not be along the classes."""
+    """A softmax along any axis is fused."""
 
     def integer(attribute: Any) -> int:
         return -1 if original(attribute) == 0 else original(attribute)
@@ -217,7 +217,7 @@ def no_mean(original: Any) -> Any:
 
 
 def types_for_values(original: Any) -> Any:
-    """Elements are found again by shape and element type."""
+    """Constants of equal shape and element type share their elements."""
     known: dict[Any, Any] = {}
 
     def evaluate(value: Any, weights: Any) -> Any:
@@ -248,7 +248,7 @@ def scale_of_one(original: Any) -> Any:
 
 
 def neutral_on_both_sides(original: Any) -> Any:
-    """0 - x is taken for x, as x - 0 is."""
+    """Folds 0 - x to x, like x - 0."""
 
     def rewrite(self: Any, op: Any) -> Any:
         lhs, rhs = op.operands
@@ -260,12 +260,12 @@ def neutral_on_both_sides(original: Any) -> Any:
 
 
 def by_value(original: Any) -> Any:
-    """Operands that are one value are replaced by one value: the last that is said of them."""
+    """Operands that are the same value get one replacement: the last one."""
     return lambda op, operands: op.clone(dict(zip(op.operands, operands, strict=True)))
 
 
 def undone(original: Any) -> Any:
-    """Two rules undo each other: transposes of transposes are one, and one is two."""
+    """Two rules undo each other: one merges transposes, the other splits them."""
 
     def rewrite(self: Any, op: Any) -> Any:
         turned = original(self, op)
@@ -278,7 +278,7 @@ def undone(original: Any) -> Any:
 
 
 def whole_count(original: Any) -> Any:
-    """A mean over some axes is divided by the number of all elements."""
+    """A mean over some axes divides by the number of all elements."""
     return property(lambda self: int(np.prod(shape_of(self.x))))
 
 
@@ -315,7 +315,7 @@ def first_output_only(original: Any) -> Any:
 
 
 def gradient_for_pooled(original: Any) -> Any:
-    """The mask is that of the numbers it masks."""
+    """A gradient's sign replaces the sign of the pooled value as the mask."""
     return lambda gradient, before: gradient.dy
 
 
@@ -342,7 +342,7 @@ def far_more(original: Any) -> Any:
 
 
 def from_the_start(original: Any) -> Any:
-    """Every part of a sum begins with the first product."""
+    """Every chunk of a sum begins at the first term."""
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
 
 
@@ -350,7 +350,7 @@ def from_the_start(original: Any) -> Any:
 
 
 def wherever_they_fit(original: Any) -> Any:
-    """Words are taken from any tensor that has as many bytes."""
+    """Four bytes count as a word wherever the sizes agree."""
 
     def ready(op: Any) -> bool:
         source, word = (value.type for value in (op.inputs[0], op.outputs[0]))
@@ -365,12 +365,12 @@ def wherever_they_fit(original: Any) -> Any:
 
 
 def in_another_order(original: Any) -> Any:
-    """The addend is a factor, and a factor is added."""
+    """Swaps a factor and the addend."""
     return lambda lhs, rhs, addend: original(addend, rhs, lhs)
 
 
 def too_small(original: Any) -> Any:
-    """A reciprocal is a hundredth too small."""
+    """A reciprocal is 1 % too small."""
 
     def of(divisor: Any, first: Any, last: Any) -> Any:
         found = original(divisor, first, last)
@@ -383,7 +383,7 @@ def too_small(original: Any) -> Any:
 
 
 def one_tap_less(original: Any) -> Any:
-    """The last tap that meets an element is said to meet none."""
+    """Drops the last tap of a window."""
 
     def piece(self: Any, start: int, stop: int) -> Any:
         found = original(self, start, stop)
@@ -393,7 +393,7 @@ def one_tap_less(original: Any) -> Any:
 
 
 def other_way_round(original: Any) -> Any:
-    """What is along an axis stands there the other way round, if it has one size."""
+    """Pieces of equal type are joined in reverse order."""
 
     def joined(made: Any, pieces: Any) -> Any:
         values = list(made.values())
@@ -407,7 +407,7 @@ def other_way_round(original: Any) -> Any:
 
 
 def first_tap_only(original: Any) -> Any:
-    """Every tap meets what the first one does."""
+    """Every tap of the depth reads what the first tap reads."""
 
     def met(self: Any, op: Any, taps: int, depth: int) -> Any:
         return [original(self, op, taps, depth)[0]] * taps
@@ -430,7 +430,7 @@ def a_part_by_the_element(original: Any) -> Any:
 
 
 def of_the_first_block(original: Any) -> Any:
-    """What is done to a block's sum reads what the first one reads."""
+    """Every block's epilogue reads the operands of the first block."""
 
     def blocks(*args: Any) -> Any:
         made = original(*args)
@@ -457,7 +457,7 @@ def whatever_fails(original: Any) -> Any:
 
 
 def nothing_contributed(original: Any) -> Any:
-    """What the zero contributes to sums is not given back."""
+    """The contribution of the zero point to the sums is not subtracted."""
     return lambda *args: gc.SubOp(original(*args), original(*args))
 
 
@@ -488,7 +488,7 @@ def always_zero(original: Any) -> Any:
 
 
 def of_the_first(original: Any) -> Any:
-    """One scale for all."""
+    """One scale is used for all channels."""
 
     def moved(op: Any, value: Any) -> Any:
         made = original(op, value)
@@ -500,7 +500,7 @@ def of_the_first(original: Any) -> Any:
 
 
 def scale_of_the_input(original: Any) -> Any:
-    """Weights are taken as if their scale were 1."""
+    """Weights count as if their scale were 1."""
 
     def product(op: Any, scales: Any) -> Any:
         return original(op, [scales[0], np.ones_like(scales[1])])
@@ -512,7 +512,7 @@ def scale_of_the_input(original: Any) -> Any:
 
 
 def one_window_less(original: Any) -> Any:
-    """Where windows overlap, the one that begins first is forgotten."""
+    """Drops the first of overlapping windows."""
 
     def covering(*arguments: Any) -> Any:
         covers = original(*arguments)
@@ -534,7 +534,7 @@ def undilated(original: Any) -> Any:
 
 
 def axes_as_given(original: Any) -> Any:
-    """An operand's map is the order of the loops, not where each axis stands in it."""
+    """An operand's map follows the order of the loops instead of its axes."""
 
     def axes_last(shape: Any, axes: Any) -> Any:
         domain, parallel, map_ = original(shape, axes)
@@ -549,17 +549,17 @@ def axes_as_given(original: Any) -> Any:
 
 
 def window_turned(original: Any) -> Any:
-    """Rows of the window for its columns."""
+    """Swaps rows and columns of the window."""
     return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (s, r, c, k)))
 
 
 def window_backwards(original: Any) -> Any:
-    """The window from its end; gradients of images from its start."""
+    """Reverses the window."""
     return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (2 - r, 2 - s, c, k)))
 
 
 def rows_for_columns(original: Any) -> Any:
-    """The window of a gradient is turned, too."""
+    """Swaps rows and columns of the window of a weight gradient."""
 
     def weight_gradient(op: Any, image: int) -> Any:
         found = original(op, image)
@@ -619,7 +619,7 @@ def composed_turned(original: Any) -> Any:
 
 
 def maps_forgotten(original: Any) -> Any:
-    """A value counts as read twice whatever the maps are."""
+    """A value that is read through two maps is read through the first."""
 
     def without_repeats(reading: Any) -> Any:
         firsts: dict[Any, Any] = {}
@@ -633,7 +633,7 @@ def maps_forgotten(original: Any) -> Any:
 
 
 def whole_by_its_map(original: Any) -> Any:
-    """What else an operand has is forgotten."""
+    """Compares the map only, not the operand's type."""
 
     def reads_whole(type_: Any, map_: AffineMap, sizes: Any) -> bool:
         like_domain = TensorType(type_.element_type, sizes)
@@ -643,12 +643,12 @@ def whole_by_its_map(original: Any) -> Any:
 
 
 def total_first(original: Any) -> Any:
-    """The sum becomes the first operand of the map, whichever it was."""
+    """The sum becomes the first operand of the map."""
     return lambda old, op, number: original(old, op, 0)
 
 
 def maps_kept(original: Any) -> Any:
-    """Loops change places, but nobody tells the maps."""
+    """Loops are permuted without their maps."""
     return lambda maps, sequence: list(maps)
 
 
@@ -660,17 +660,17 @@ def without_offsets(original: Any) -> Any:
 
 
 def first_twin(original: Any) -> Any:
-    """Of dimensions that could be meant, the first is."""
+    """Picks the first of several dimensions that match."""
     return lambda place, shape: original(place, shape)[:1]
 
 
 def nothing_around_nothing(original: Any) -> Any:
-    """What has no elements has no halo to be cleared."""
+    """A tensor without elements counts as having no halo."""
     return lambda type_: () if 0 in type_.get_shape() else original(type_)
 
 
 def in_any_order(original: Any) -> Any:
-    """An operand's two indices may be exchanged."""
+    """Swapped indices of an operand count as in order."""
 
     def pair(self: Any, dim: int, sizes: Any) -> int | None:
         found: int | None = original(self, dim, sizes)
@@ -685,7 +685,7 @@ def in_any_order(original: Any) -> Any:
 
 
 def the_first_stream(original: Any) -> Any:
-    """What is added to results is that of the first stream everywhere."""
+    """All streams read the addends of the first one."""
 
     def split(shape: Any, map_: AffineMap, dim: int, extent: int, strips: int) -> Any:
         found = original(shape, map_, dim, extent, strips)
@@ -699,7 +699,7 @@ def the_first_stream(original: Any) -> Any:
 
 
 def lanes_of_other(original: Any) -> Any:
-    """One packed factor serves all contractions, whatever layouts they want."""
+    """Packs a factor with the wrong number of lanes."""
 
     def panel_layout(digits: Any, map_: Any, order: Any, dim: int, lanes: int) -> Any:
         return original(digits, map_, order, dim, max(1, lanes // 2))
@@ -720,7 +720,7 @@ def first_operand_decides(original: Any) -> Any:
 
 
 def chunk_for_total(original: Any) -> Any:
-    """The total is the last chunk of terms, not all of them."""
+    """The total becomes the last chunk of terms."""
 
     def sum_of_two(kind: Any) -> Any:
         block = original(kind)
@@ -732,7 +732,7 @@ def chunk_for_total(original: Any) -> Any:
 
 
 def from_anything(original: Any) -> Any:
-    """Totals add to what memory holds, whatever it is."""
+    """Totals with K outermost are not initialized."""
 
     def k_outer_loops(self: Any) -> None:
         write, begun = self.nest.write, []
@@ -749,12 +749,12 @@ def from_anything(original: Any) -> Any:
 
 
 def the_first_rows(original: Any) -> Any:
-    """All blocks stand where the first one does."""
+    """All blocks are at the position of the first."""
     return lambda memory, _: original(memory)
 
 
 def without_the_last(original: Any) -> Any:
-    """A loop of several iterations is one short."""
+    """Drops the last iteration of a loop."""
 
     def iterations(loop: Any) -> range | None:
         found: range | None = original(loop)
@@ -764,17 +764,17 @@ def without_the_last(original: Any) -> Any:
 
 
 def newest_twice(original: Any) -> Any:
-    """A chunk is added to itself, not to what was there."""
+    """Adds a chunk to itself instead of to the total."""
     return lambda kind, old, new: original(kind, new, new)
 
 
 def pairs_not_transposed(original: Any) -> Any:
-    """In the smallest squares, of two by two, nothing changes places."""
+    """The 2 x 2 step of a transpose in registers is left out."""
     return lambda lane, half, lanes: original(lane, half, lanes) if half > 1 else lane
 
 
 def one_element_early(original: Any) -> Any:
-    """Every piece but the first overwrites the end of the one before."""
+    """Every piece but the first begins one element early."""
     return lambda op: [start and start - 1 for start in original(op)]
 
 
@@ -814,7 +814,7 @@ def freed_early(original: Any) -> Any:
 
 
 def first_reader_last(original: Any) -> Any:
-    """What is read twice may be overwritten by its first reader."""
+    """The first reader of a value may overwrite it though there is another."""
 
     def read(self: Any, time: int) -> None:
         known = self.root.last
@@ -834,7 +834,7 @@ def all_but_the_last(calls: Any) -> Any:
 
 
 def columns_reversed(original: Any) -> Any:
-    """Gives the columns of what is evaluated from the last to the first."""
+    """Reverses the columns of evaluated constants."""
 
     def reversed_of(constants: Any, value: Any) -> Any:
         found = original(constants, value)
@@ -844,7 +844,7 @@ def columns_reversed(original: Any) -> Any:
 
 
 def selects_backwards(original: Any) -> Any:
-    """Looks up what is selected from the last to the first."""
+    """Looks up the selected indices in reverse order."""
     return lambda op, places, version, store: original(op, places[::-1], version, store)
 
 
