@@ -143,7 +143,7 @@ def assert_slope(
     scale: float,
     name: str,
 ) -> bool:
-    """Checks `gradient` against `scale` times the slope; returns False where there is no slope."""
+    """Checks `gradient` against `scale` times the slope; returns False at a kink."""
     ends = [loss_at(value + side * STEP * direction) for side in (1, -1)]
     slope = slope_of(ends, loss_at(value))
     if slope is None:

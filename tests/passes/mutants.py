@@ -265,7 +265,7 @@ def by_value(original: Any) -> Any:
 
 
 def undone(original: Any) -> Any:
-    """Two rules undo each other: one merges transposes, the other splits them."""
+    """One rule merges transposes, and another splits them again."""
 
     def rewrite(self: Any, op: Any) -> Any:
         turned = original(self, op)

@@ -237,10 +237,7 @@ def test_a_piece_of_a_concatenation_is_read_past_its_ends(name: str, axis: int, 
 @pytest.mark.parametrize("name", ["Neg", "Sin", "Identity", "Relu", "Tanh"])
 @pytest.mark.parametrize("first", ["MaxPool", "AveragePool", "Conv"])
 def test_max_pools_after_functions_with_negative_values(name: str, first: str) -> None:
-    """
-    Zeros around non-negative values stand in for -inf in a pool only until an operation changes the
-    sign.
-    """
+    """A zero halo equals a halo of -inf only until an operation changes the sign."""
     nodes = [
         Node("Relu", (0,)),
         reader(first, 1),

@@ -319,7 +319,7 @@ def twice(value: Operand) -> Operand:
 def test_other_scales_are_not_folded_into_convolutions(
     build: Callable[[SSAValue, Literal], Operand],
 ) -> None:
-    """A scale per row, weights that are no literal, another reader of the result, no conv."""
+    """A scale per row, weights that are computed, another reader of the result, no conv."""
     left, before, after = canonicalized(build, IMAGE)
     assert "mul" in left or "batch_norm" in left
     np.testing.assert_array_equal(after, before)

@@ -1,4 +1,4 @@
-"""Tests `fold-constants`: what is folded, and what size limits leave alone."""
+"""Tests `fold-constants`: folding and its limits on sizes."""
 
 from __future__ import annotations
 
