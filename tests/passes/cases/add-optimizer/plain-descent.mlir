@@ -1,4 +1,4 @@
-// Without momentum a weight moves against its gradient, at once.
+// Without momentum, a weight is updated directly by its gradient.
 // -p add-optimizer{optimizer="sgd learning_rate=0.5"}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

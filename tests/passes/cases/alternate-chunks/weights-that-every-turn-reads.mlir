@@ -1,6 +1,6 @@
+// Every iteration reads panels of 4 MB once: L2 holds the last two of eight chunks. Operands that are
+// read before the loop or fit in L2 are not divided.
 // -p alternate-chunks
-// Panels of 4 MB are read once in every turn: L2 holds the last two of eight chunks. What is read in
-// front of the loop, and what L2 holds, stays whole.
 #map = affine_map<(d0, d1, d2) -> (d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d0, d1)>
 #map2 = affine_map<(d0, d1) -> (d1)>

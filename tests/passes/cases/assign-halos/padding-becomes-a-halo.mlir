@@ -1,4 +1,4 @@
-// Zeros around a tensor are memory of its own; a reader looks one place before its first row.
+// Zero padding becomes a halo in the memory of the tensor; its reader starts one row before the first.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d1 + d5), (d2 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d4, d5, d6)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, (d1 + d4), (d2 + d5), d6)>

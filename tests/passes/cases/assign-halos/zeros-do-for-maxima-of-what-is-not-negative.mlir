@@ -1,4 +1,4 @@
-// A pool after a rectifier takes zeros for the lowest number: every window holds one element at least.
+// A max pool after a relu can read zeros instead of -inf: every window has at least one element.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d1 + d5), (d2 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d4, d5, d6)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, (d1 + d4), (d2 + d5), d3)>

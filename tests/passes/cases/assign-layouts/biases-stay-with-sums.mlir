@@ -1,4 +1,4 @@
-// A bias has the rank of the result, but is no weight that is updated: it stays with the sums.
+// A bias that has the rank of the result but is not an updated weight stays fused with the sums.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d2 + d5), (d3 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 #map2 = affine_map<(d0, d1, d2, d3) -> (0, d1, 0, 0)>

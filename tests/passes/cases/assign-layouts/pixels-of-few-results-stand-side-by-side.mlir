@@ -1,4 +1,4 @@
-// Few channels fill no vectors, and rows of pixels do: they are put side by side where the activation has its channels last.
+// A convolution with few output channels runs along rows of pixels: its channels-last input is transposed.
 #map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d4, d2, d3)>
 #map1 = affine_map<(d0, d1, d2, d3, d4) -> (d1, d4)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d2 + d5), (d3 + d6))>

@@ -1,4 +1,4 @@
-// Channels of queries and keys come last, as their products with weights want it; the order of scores stays.
+// Queries and keys have their channels last, after a matmul by weights; the order of scores stays.
 #map = affine_map<(d0, d1, d2) -> (d2, d1)>
 #map1 = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d3, d1)>

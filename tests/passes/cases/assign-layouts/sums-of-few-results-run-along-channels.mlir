@@ -1,4 +1,4 @@
-// Where hardly any channels result, sums run along those before: they come last in weights, too.
+// With very few output channels, sums run along input channels: these are last in weights, too.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d2 + d5), (d3 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 builtin.module {

@@ -1,4 +1,4 @@
-// What is looked up along the axes of a tensor has the order of its axes; a table of another rank keeps its own.
+// A table indexed along all axes of the result has its order of axes; a table of another rank keeps its own.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d2 + d5), (d3 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 #map2 = affine_map<(d0, d1, d2, d3) -> (d3)>

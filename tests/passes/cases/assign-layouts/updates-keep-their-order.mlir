@@ -1,4 +1,4 @@
-// The gradient of a weight comes channels last; the weight stays as it is, and is updated by a map that reads both.
+// The gradient of a weight has its channels last; the weight stays unchanged, and its update reads both orders.
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d2 + d5), (d3 + d6))>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>

@@ -1,4 +1,4 @@
-// The gradient of a branch is a branch under the same predicate.
+// The gradient of a branch is a branch with the same predicate.
 // -p autodiff{loss="loss"}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"p">] {

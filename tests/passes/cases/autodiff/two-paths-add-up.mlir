@@ -1,4 +1,4 @@
-// A value that is used twice gets the sum of what comes back on both paths.
+// The gradient of a value that is used twice is the sum of the gradients of both uses.
 // -p autodiff{loss="loss"}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

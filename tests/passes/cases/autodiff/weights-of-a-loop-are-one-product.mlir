@@ -1,4 +1,4 @@
-// The gradient of a weight that every turn multiplies by is one product over all turns, after the reverse loop.
+// The gradient of a weight that every iteration multiplies by is one matmul after the reverse loop.
 // -p autodiff{loss="loss"},dce
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"h">] {

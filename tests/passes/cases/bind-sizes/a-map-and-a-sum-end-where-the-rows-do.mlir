@@ -1,4 +1,4 @@
-// A map and sums of rows get a loop that ends at the size; the loop inside of the rows stays.
+// Loops over rows of a map and of sums end at the size; the loops inside the rows stay.
 // -p bind-sizes
 #map = affine_map<(d0, d1) -> (d0, d1)>
 builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ()>]} {

@@ -1,4 +1,4 @@
-// Rows that a nest computes one after the other end at the size, which an input gives by now.
+// The row loop of a nest ends at the size, which is an input by now.
 // -p bind-sizes
 builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"N">] {

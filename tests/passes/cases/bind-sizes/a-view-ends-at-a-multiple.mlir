@@ -1,4 +1,4 @@
-// Two axes that a view joins end at a multiple of the size, of which they are five steps each.
+// The merged axis of a view ends at five times the size.
 // -p bind-sizes
 builtin.module attributes {sizes = [#pg.size<"N" 1 to 7 inputs ("x" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">] {

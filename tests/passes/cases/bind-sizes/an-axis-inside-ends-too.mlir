@@ -1,4 +1,5 @@
-// Half of an axis of two steps a size is a loop in the middle, which ends; a second size is alone.
+// An axis of two elements per size is split: the loop over its half is in the middle, and ends at the size.
+// A second size is bound independently.
 // -p bind-sizes
 builtin.module attributes {sizes = [#pg.size<"N" 1 to 3 inputs ("x" axis 0 times 2) outputs ()>, #pg.size<"M%" 1 to 5 inputs ("z" axis 0 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"z">] {

@@ -1,4 +1,4 @@
-// A weight of which ranks have shares is told while what reads the weight before it computes.
+// A sharded weight is gathered while the readers of the weight before it compute.
 // -p bucket-exchanges{bucket_bytes=4194304}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

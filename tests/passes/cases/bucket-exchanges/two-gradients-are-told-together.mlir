@@ -1,4 +1,4 @@
-// Two sums over all ranks are one message, sent before what does not need them is computed.
+// Two all-reduces are one message, sent before independent operations compute.
 // -p bucket-exchanges{bucket_bytes=4194304}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"y">] {

@@ -1,4 +1,4 @@
-// A literal is scaled when it is folded, which costs nothing: the scale goes there, and does not come back.
+// A scale moves to a literal, where folding it is free, and does not move back.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<1x2xf32>):

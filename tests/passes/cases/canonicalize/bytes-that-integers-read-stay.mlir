@@ -1,4 +1,4 @@
-// A byte that one reader takes as an integer stays what is stored, and all others read it.
+// A quantized value with one integer reader stays stored as bytes, and all readers load these.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x8xf32>):

@@ -1,4 +1,5 @@
-// Keys and values that are appended to inputs are multiplied apart, also where a head serves several queries. Products of halves along rows, and joined tensors without an input, are not taken apart.
+// A matmul by keys or values appended to an input is split into one for each part, also if a head has several
+// queries. Matmuls of f16 along rows, and concatenations without an input, are not split.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"q">, #pg.bytes<"p">, #pg.bytes<"k">, #pg.bytes<"v">, #pg.bytes<"h">, #pg.bytes<"g">, #pg.bytes<"ng">] {
   ^bb0(%q: tensor<1x4x1x8xf32>, %p: tensor<1x4x1x7xf32>, %k: tensor<1x2x6x8xf32>, %v: tensor<1x2x6x8xf32>, %h: tensor<1x7xf16>, %g: tensor<6x3xf16>, %ng: tensor<1x3xf16>):

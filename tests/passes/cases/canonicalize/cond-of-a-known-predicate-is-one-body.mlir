@@ -1,4 +1,4 @@
-// Puts the body that is taken in the place of a branch; if both are alike, whichever is taken.
+// Replaces a branch by the body that is always taken, or by either if both are equal.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"g">] {
   ^bb0(%x: tensor<3xf32>, %g: tensor<i1>):

@@ -1,5 +1,5 @@
-// Drops what neither body uses and results that nobody reads, makes one argument of two, and moves
-// literals into the bodies.
+// Drops captured values that neither body uses and results that nobody reads, merges equal arguments,
+// and moves literals into the bodies.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"y">, #pg.bytes<"g">] {
   ^bb0(%x: tensor<3xf32>, %y: tensor<3xf32>, %g: tensor<i1>):

@@ -1,4 +1,4 @@
-// Pieces among zeros, added up in any order, stand side by side: the gradient of a tensor that was split.
+// A sum of zero-padded pieces is their concatenation: the gradient of a tensor that was split.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">, #pg.bytes<"c">] {
   ^bb0(%0: tensor<2x3xf32>, %1: tensor<2x1xf32>, %2: tensor<2x2xf32>):

@@ -1,4 +1,4 @@
-// Integers that are dequantized, moved and quantized again with the same scales are moved.
+// Integers that are dequantized, moved and quantized again with the same scales are moved as integers.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x8xui8>):

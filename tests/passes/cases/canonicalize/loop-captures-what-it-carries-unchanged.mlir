@@ -1,4 +1,4 @@
-// Captures what a loop hands from turn to turn unchanged; its end is its beginning.
+// A carried value that no iteration changes is captured; its final value is its initial one.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"h">] {
   ^bb0(%x: tensor<3xf32>, %h: tensor<3xf32>):

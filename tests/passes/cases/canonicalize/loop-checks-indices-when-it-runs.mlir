@@ -1,4 +1,4 @@
-// This stays: indices are checked only when a turn uses them.
+// This stays: indices are checked only if an iteration uses them.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"limit">, #pg.bytes<"t">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<2xi64>, %limit: tensor<i64>, %t: tensor<3xf32>):

@@ -1,4 +1,4 @@
-// Makes a counter the number of the turn and what it began with; at the end it has counted all turns.
+// Replaces a counter by its initial value plus the iteration; its final value adds the number of iterations.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<i64>):

@@ -1,5 +1,5 @@
-// Drops what reaches no result: a value that only feeds itself, two that only feed each other,
-// rows that nobody reads, and what was captured or scanned for these.
+// Drops carried values that only feed themselves or each other, rows that nobody reads, and the captured
+// and scanned values that only these used.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"r">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<3xf32>, %r: tensor<4x3xf32>):

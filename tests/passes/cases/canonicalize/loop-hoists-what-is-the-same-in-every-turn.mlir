@@ -1,5 +1,5 @@
-// Computes before the loop what every turn would compute again, literals and all; not a broadcast,
-// which is sooner made than read.
+// Moves loop-invariant operations before the loop, with their literals; except broadcasts, which are
+// cheaper to compute than to read.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<3xf32>, %w: tensor<3x3xf32>):

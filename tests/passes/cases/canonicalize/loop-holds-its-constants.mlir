@@ -1,4 +1,4 @@
-// Moves literals into the body, be they captured or carried without a change.
+// Moves literals into the body, whether they are captured or carried without a change.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">] {
   ^bb0(%h: tensor<3xf32>):

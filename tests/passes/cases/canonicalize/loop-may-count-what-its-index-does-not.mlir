@@ -1,5 +1,5 @@
-// This stays: the end of a counter in a loop that ends early, a counter of a loop that runs backwards,
-// and one that counts in twos.
+// This stays: the final value of a counter in a loop that may end early, a counter of a loop that runs
+// backwards, and a counter with step two.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"go">] {
   ^bb0(%x: tensor<i64>, %go: tensor<i1>):

@@ -1,4 +1,4 @@
-// This stays: the condition holds before the first turn only.
+// This stays: the condition is known before the first iteration only.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"g">] {
   ^bb0(%h: tensor<3xf32>, %g: tensor<i1>):

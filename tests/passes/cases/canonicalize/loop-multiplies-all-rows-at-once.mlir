@@ -1,4 +1,4 @@
-// Multiplies all rows by a matrix before the loop, be it captured, a literal or transposed.
+// Multiplies all rows by a matrix before the loop: a captured, literal or transposed one.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"v">] {
   ^bb0(%h: tensor<2x4xf32>, %x: tensor<5x2x3xf32>, %w: tensor<3x4xf32>, %v: tensor<5x3xf32>):

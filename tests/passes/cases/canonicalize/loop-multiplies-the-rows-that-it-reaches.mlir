@@ -1,4 +1,4 @@
-// This stays: a loop that may end early has rows that need no product.
+// This stays: a loop that may end early does not need the products of all rows.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"limit">] {
   ^bb0(%h: tensor<2x4xf32>, %x: tensor<5x2x3xf32>, %w: tensor<3x4xf32>, %limit: tensor<i64>):

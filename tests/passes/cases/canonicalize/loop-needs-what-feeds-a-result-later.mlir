@@ -1,4 +1,4 @@
-// This stays: a value that is not used at its end, but feeds one that is in the turn after.
+// This stays: a carried value whose final value is unused, but which feeds a used one an iteration later.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<3xf32>):

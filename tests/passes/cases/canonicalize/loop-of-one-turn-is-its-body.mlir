@@ -1,4 +1,4 @@
-// Puts the body in the place of a loop with one turn.
+// Replaces a loop with one iteration by its body.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"r">, #pg.bytes<"x">] {
   ^bb0(%h: tensor<3xf32>, %r: tensor<1x3xf32>, %x: tensor<3xf32>):

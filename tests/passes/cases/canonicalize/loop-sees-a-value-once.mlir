@@ -1,4 +1,4 @@
-// Makes one argument of two that are the same value, captured or scanned.
+// Merges two arguments that are the same captured or scanned value.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"x">, #pg.bytes<"r">] {
   ^bb0(%h: tensor<3xf32>, %x: tensor<3xf32>, %r: tensor<4x3xf32>):

@@ -1,4 +1,4 @@
-// Drops a condition that holds in every turn, and one whose loop has one turn at most.
+// Drops a condition that holds in every iteration, and that of a loop with at most one iteration.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">, #pg.bytes<"g">] {
   ^bb0(%h: tensor<3xf32>, %g: tensor<i1>):

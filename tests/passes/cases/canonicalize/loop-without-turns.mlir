@@ -1,5 +1,5 @@
-// Gives what a loop began with, and rows of zeros, if no turn can begin: without trips, by its
-// condition or by its limit.
+// Replaces a loop that never runs (no trips, a false condition or a limit of 0) by its initial values
+// and rows of zeros.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">] {
   ^bb0(%h: tensor<3xf32>):

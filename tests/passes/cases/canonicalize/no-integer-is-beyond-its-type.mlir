@@ -1,4 +1,4 @@
-// No u8 is less than 0, and none is greater than 255; a clamp to all that a type has does nothing.
+// No u8 is less than 0 or greater than 255; a clamp to the whole range of a type is dropped.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<3xui8>):

@@ -1,4 +1,4 @@
-// What is quantized and dequantized is not made bytes of, and floats again.
+// A value that is quantized and dequantized is rounded without a cast to bytes and back.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x8xf32>):

@@ -1,4 +1,4 @@
-// Rows that merge steps and a batch are computed apart, so that the batch can end anywhere.
+// Rows that merge steps and a batch of run-time size are computed separately, so that the batch can end anywhere.
 builtin.module attributes {sizes = [#pg.size<"N" 1 to 3 inputs ("x" axis 1 times 1) outputs ()>]} {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"b">] {
   ^bb0(%x: tensor<2x3x4xf32>, %w: tensor<4x5xf32>, %b: tensor<5xf32>):

@@ -1,4 +1,5 @@
-// A scale of keys moves to the query, where it meets that of the query; one of both long factors moves to their product. Large scales, those of f16 and products that others read stay.
+// A scale of keys moves to the query and is merged with its scale; a scale of both long factors moves to
+// their product. Large scales, f16 scales and scales of products with other readers stay.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"q">, #pg.bytes<"k">, #pg.bytes<"a">, #pg.bytes<"b">, #pg.bytes<"h">, #pg.bytes<"g">] {
   ^bb0(%q: tensor<2x1x4xf32>, %k: tensor<2x8x4xf32>, %a: tensor<2x9xf32>, %b: tensor<9x2xf32>, %h: tensor<1x4xf16>, %g: tensor<4x8xf16>):

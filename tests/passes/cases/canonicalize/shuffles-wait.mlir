@@ -1,4 +1,4 @@
-// Channels that do not mix are shuffled after they are computed, their numbers before that.
+// A shuffle of channels moves after a depthwise convolution and a bias, whose weights are permuted instead.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">, #pg.bytes<"x2">] {
   ^bb0(%0: tensor<1x6x5x5xf32>, %1: tensor<6x1x3x3xf32>, %2: tensor<1x6x1x1xf32>):

@@ -1,4 +1,4 @@
-// A slice of a transpose that nothing else reads, that is undone, or that moves units only.
+// A slice of a transpose moves before it if the transpose has no other reader, is undone, or moves only axes of size 1.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<1x6x9xf32>, %1: tensor<2x5x3xf32>):

@@ -1,4 +1,4 @@
-// Two transposes that undo each other are none.
+// Two inverse transposes are dropped.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<2x3xf32>):

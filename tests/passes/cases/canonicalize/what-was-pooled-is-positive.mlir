@@ -1,4 +1,4 @@
-// The gradient of relu asks what a window chose, not all that was pooled: that need not be kept.
+// The gradient of relu compares the result of the pool, not its input, which need not be kept.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x2x5xf32>, %dy: tensor<1x2x3xf32>):

@@ -1,5 +1,5 @@
-// Rows of two numbers are compared 16 at a time, each number with the bounds of its column; the
-// three rows that are left over are compared after them.
+// Rows of two indices are compared 16 at a time, each index with the bounds of its column; the last
+// three rows are compared afterwards.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"i">] {
   ^bb0(%x: tensor<2x3xf32>, %i: tensor<5x7x2xi32>):

@@ -1,4 +1,4 @@
-// A product of integers of 32 bits stays: floats would lose digits.
+// A matmul of 32-bit integers stays: floats are not exact.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<2x8xi32>, %1: tensor<8x3xi32>):

@@ -1,4 +1,4 @@
-// A sum that a float might round is cut in two, which integers add.
+// A sum that a float might round is split in two, which are added as integers.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<2x600xui8>, %1: tensor<600x3xi8>):

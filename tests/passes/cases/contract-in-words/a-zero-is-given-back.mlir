@@ -1,4 +1,4 @@
-// Small weights are multiplied four at a time by bytes whose zero point comes off the sums.
+// Small weights are multiplied four at a time by bytes; the zero point of these is subtracted from the sums.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"zero">] {
   ^bb0(%0: tensor<2x8xui8>, %1: tensor<i32>):

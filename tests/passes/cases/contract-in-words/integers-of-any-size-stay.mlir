@@ -1,4 +1,4 @@
-// Integers of 32 bits stay: no word holds two of them.
+// 32-bit integers stay: two do not fit in a word.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<2x8xi32>, %1: tensor<8x3xi32>):

@@ -1,4 +1,4 @@
-// Literals of four bits stand as nibbles: eight in a word, of which two words of bytes are made where they are read.
+// 4-bit literals are packed eight in a word, and unpacked to two words of bytes at each read.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x16xi8>):

@@ -1,4 +1,4 @@
-// Where the least integer stands for zero, a rectifier before it is none.
+// A relu before quantization is dropped if the zero point is the lowest integer.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x8xf32>):

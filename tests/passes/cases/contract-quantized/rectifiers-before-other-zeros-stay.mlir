@@ -1,4 +1,4 @@
-// A rectifier stays where integers below the zero point are left.
+// A relu before quantization stays if there are integers below the zero point.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x8xf32>):

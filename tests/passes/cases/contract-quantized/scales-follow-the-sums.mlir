@@ -1,4 +1,4 @@
-// What is dequantized is multiplied before, and scaled afterwards, with the scale of the result.
+// Dequantized factors are multiplied as integers, and the sums are scaled by the scale of the result.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">] {
   ^bb0(%0: tensor<2x8xui8>):

@@ -1,4 +1,4 @@
-// A weight of which ranks have shares is told twice, as it is not to be kept whole in between.
+// Two gathers of a sharded weight are not merged, so that the whole weight is not kept in between.
 // -p cse
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// What no output needs goes, and so does what only that needed.
+// Operations that no output needs are dropped, and then those that only these needed.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<3xf32>):

@@ -1,4 +1,4 @@
-// Rows and carried values of a loop that nobody reads go, and so do the operands that only they needed.
+// Unread rows and carried values of a loop are dropped, and so are operands that only these needed.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"h">, #pg.bytes<"g">, #pg.bytes<"c">] {
   ^bb0(%x: tensor<3x2xf32>, %h: tensor<2xf32>, %g: tensor<2xf32>, %c: tensor<2xf32>):

@@ -1,5 +1,5 @@
-// No kernel computes NonZero: with a constant operand it is evaluated now. Other nodes of constants
-// are folded as operations of graphcore.
+// NonZero has no kernel: with a constant operand it is evaluated at compile time. Other nodes of
+// constants are folded as operations of graphcore.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "graph" inputs ("x0" : tensor<2x3xf32>) outputs ("v2" : tensor<?xf32>) {

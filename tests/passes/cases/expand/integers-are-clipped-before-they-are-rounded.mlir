@@ -1,4 +1,4 @@
-// Integers are clipped before they are rounded, so that 32 bits hold them with their zero point.
+// Quantized values are clipped before rounding, so that an i32 holds them with their zero point.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<4xf32>):

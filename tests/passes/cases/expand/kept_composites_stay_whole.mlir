@@ -1,4 +1,4 @@
-// Names in `keep` are not expanded, wherever they stand.
+// Operations named in `keep` are not expanded, in any graph.
 // -p expand{keep=softmax}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

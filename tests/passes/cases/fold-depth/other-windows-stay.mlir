@@ -1,4 +1,4 @@
-// Windows for which there are no transforms stay, and so do few channels.
+// Windows without a Winograd transform stay, and so do convolutions of few channels.
 // -p fold-depth{least-folded-channels=2}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

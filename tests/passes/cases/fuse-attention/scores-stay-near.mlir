@@ -1,4 +1,4 @@
-// Far too many scores to stay near: both products run with the softmax between them, a few rows at a time.
+// Scores too many for a cache: both matmuls are fused with the softmax between them, for a few rows at a time.
 #map = affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>
 #map1 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
 #map2 = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>

@@ -1,5 +1,5 @@
-// A depthwise convolution reads one channel for each of its own: both run for a panel of channels,
-// with its image near.
+// A convolution is fused with the depthwise one that reads it, for one panel of channels at a time, in
+// local memory.
 #map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>

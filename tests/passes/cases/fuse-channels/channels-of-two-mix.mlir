@@ -1,4 +1,4 @@
-// Each channel of the second convolution needs two of the first: they stay apart.
+// Each channel of the second convolution reads two of the first: they stay separate.
 #map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>

@@ -1,5 +1,5 @@
-// The image of even a panel of channels is too large to stay near: a few rows of the second convolution run,
-// and before them what they read of the first.
+// Even the image of one panel of channels is larger than the cache: a few rows of the second convolution
+// are computed at a time, after the rows of the first that they read.
 #map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 16), d1, (d0 mod 16))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>

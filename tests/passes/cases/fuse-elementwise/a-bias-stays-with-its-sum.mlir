@@ -1,4 +1,4 @@
-// A bias is left to the sums that it is added to: heads are taken apart behind it.
+// The map that adds a bias is not fused into the split into heads: it belongs to the contraction.
 #map = affine_map<(d0, d1, d2, d3) -> (0, d1, d3)>
 #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 builtin.module {

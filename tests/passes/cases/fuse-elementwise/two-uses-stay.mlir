@@ -1,4 +1,4 @@
-// A value with two readers is computed once: it stays a map of its own.
+// A value with two readers is computed once: it stays a separate map.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<4xf32>):

@@ -1,4 +1,4 @@
-// A product writes its rows where they are read, also where the batch is one.
+// A matmul writes its rows in the order that the reader needs, also with a batch of one.
 #map = affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d2, d4)>
 #map1 = affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d4, d3)>
 builtin.module {

@@ -1,4 +1,4 @@
-// What is read elsewhere, too, is a result of the nest; the view of it follows.
+// A value with a reader outside the nest is a result of the nest; its view follows.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x8xf32>):

@@ -1,4 +1,4 @@
-// A softmax of rows and a loss of samples in several axes are one gradient, too.
+// A softmax of rows and a loss with several sample axes have one gradient, too.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"labels">] {
   ^bb0(%0: tensor<4x3xf32>, %1: tensor<2x2xi32>):

@@ -1,4 +1,4 @@
-// A scalar constant is a number in the body, not a tensor to read.
+// A scalar constant is a literal in the body, not an operand.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<3xf32>):

@@ -1,4 +1,4 @@
-// Padding is assembled before, groups are a dimension of their own, and the contraction only slides.
+// Padding is a separate assembly, groups are a loop, and the contraction has no border cases.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x4x5xf32>, %w: tensor<6x2x3xf32>):

@@ -1,4 +1,4 @@
-// Operands of other shapes are read through their maps; nothing is copied to broadcast.
+// Broadcast operands are read through index maps; nothing is copied.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%a: tensor<2x1x3xf32>, %b: tensor<4x1xf32>):

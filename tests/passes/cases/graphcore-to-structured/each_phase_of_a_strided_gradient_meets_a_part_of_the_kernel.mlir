@@ -1,4 +1,4 @@
-// Of nine channels, elements at even places meet two taps of the kernel, those at odd places one.
+// With nine channels and stride 2, even elements read two taps of the kernel, and odd ones read one.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x9x3xf32>):

@@ -1,4 +1,4 @@
-// The phases of four channels are eight channels of one convolution, whose elements are put in order.
+// The phases of four channels are eight channels of one convolution, whose elements are interleaved.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x4x3xf32>):

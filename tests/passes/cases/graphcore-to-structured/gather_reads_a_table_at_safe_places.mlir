@@ -1,4 +1,4 @@
-// Negative indices count from the end, and none leaves the axis.
+// Negative indices count from the end, and all indices are clamped to the axis.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"data">, #pg.bytes<"indices">] {
   ^bb0(%data: tensor<2x5x3xf32>, %indices: tensor<4xi32>):

@@ -1,4 +1,4 @@
-// A sum of halves grows in f32 and is rounded once, at the end.
+// A sum of f16 accumulates in f32 and is rounded once, at the end.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<4x3xf16>):

@@ -1,4 +1,4 @@
-// Factors that are halves become f32 once; the sum is rounded once, at the end.
+// f16 factors are widened to f32 once; the sum is rounded once, at the end.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%a: tensor<2x3xbf16>, %b: tensor<3x4xbf16>):

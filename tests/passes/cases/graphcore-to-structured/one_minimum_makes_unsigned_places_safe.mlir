@@ -1,4 +1,4 @@
-// Unsigned indices are never negative: one minimum keeps their places in the table.
+// Unsigned indices are never negative: one minimum clamps them to the table.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"i">] {
   ^bb0(%x: tensor<5x4xf32>, %i: tensor<3xui64>):

@@ -1,5 +1,5 @@
-// One reduction keeps in a byte which place of each window is its maximum, never in the padding; with
-// another, every element asks the windows that cover it.
+// One reduction stores the first maximum of each window as a byte, never one in the padding; in a second
+// one, every element reads the windows that cover it.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x2x5xf32>, %dy: tensor<1x2x3xf32>):

@@ -1,4 +1,4 @@
-// dy is padded so that every element of x finds its windows.
+// dy is padded, so that every element of x reads all windows that cover it.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x4x3xf32>):

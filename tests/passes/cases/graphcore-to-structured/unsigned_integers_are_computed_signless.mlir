@@ -1,4 +1,4 @@
-// `arith` has no unsigned types: bits enter the body as signless integers and leave it as they came.
+// `arith` has no unsigned types: values are signless in the body, and unsigned again in the result.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%a: tensor<3xui8>, %b: tensor<3xui8>):

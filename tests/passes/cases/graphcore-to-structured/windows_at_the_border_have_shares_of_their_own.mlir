@@ -1,4 +1,4 @@
-// Where padding does not count, each window multiplies by one over what it holds: a vector per axis.
+// With excluded padding, each window multiplies by one over its number of elements: a vector per axis.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<1x1x4x4xf32>):

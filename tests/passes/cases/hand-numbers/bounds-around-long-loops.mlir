@@ -1,4 +1,4 @@
-// The bound of a loop around a long one is handed over, and the stride there; the long one's is not.
+// The bound of a loop around a long one, and its stride, become arguments; the bound of the long loop does not.
 // -p hand-numbers{least=0}
 
 builtin.module {

@@ -1,4 +1,4 @@
-// Packing weights is done when the program is loaded.
+// Weights are packed when the program is loaded.
 #map = affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>
 #map1 = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map2 = affine_map<(d0, d1, d2) -> (d2, d1)>

@@ -1,4 +1,4 @@
-// What is computed from constants only moves into pg.prepare; the rest reads its result.
+// Operations on constants only move into pg.prepare; the others read its result.
 
 builtin.module {
   func.func private @addf_4_f32_0(%chunk: index, %x: memref<4xf32>, %y: memref<4xf32>, %z: memref<4xf32>) {

@@ -1,4 +1,4 @@
-// What every turn computes from captured values alone is computed once, before the loop.
+// Operations on captured values only are computed once, before the loop.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

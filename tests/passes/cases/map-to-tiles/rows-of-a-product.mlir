@@ -1,4 +1,4 @@
-// A product is cut along its rows and columns, and what follows it element by element stays where it is.
+// A matmul is divided along its rows and columns; elementwise operations after it are on the same tiles.
 // -p map-to-tiles{tiles=4}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>

@@ -1,4 +1,4 @@
-// Words are numbers to a mapping, and still hold two each when a tile multiplies them.
+// Words are single elements for a mapping; a tile multiplies the two numbers in each of them.
 // -p map-to-tiles{tiles=2}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>

@@ -1,4 +1,4 @@
-// A weight's old value that is returned does not keep the weight from changing before the end.
+// A weight is updated before the end even if its old value is an output.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4xf32>):

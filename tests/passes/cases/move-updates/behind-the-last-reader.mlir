@@ -1,4 +1,4 @@
-// A weight changes right behind the last that reads its old value, not at the end of the step.
+// A weight is updated after the last reader of its old value, not at the end of the step.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4xf32>):

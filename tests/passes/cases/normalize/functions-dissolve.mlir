@@ -1,4 +1,4 @@
-// ThresholdedRelu is defined by ONNX itself, by operators that lowering knows.
+// ONNX defines ThresholdedRelu by operators that the lowering supports.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "graph" inputs ("x0" : tensor<3xf32>) outputs ("v0" : tensor<3xf32>) {

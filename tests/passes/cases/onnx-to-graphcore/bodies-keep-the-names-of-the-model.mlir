@@ -1,4 +1,4 @@
-// Values, and arguments of bodies, have the names of the model in IR text; captured values those that they have outside.
+// Values and arguments of bodies have the names of the model in IR text; captured values those they have outside.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "net" inputs ("x" : tensor<2x3xf32>) outputs ("y" : tensor<*xf32>) {

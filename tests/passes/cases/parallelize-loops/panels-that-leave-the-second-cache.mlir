@@ -1,5 +1,5 @@
+// Chunks are panels, each for all rows: every chunk of rows would read more than 1 MB of panels.
 // -p parallelize-loops{threads=2}
-// All rows go by each panel: chunks of rows would read more than 1 MB of panels again, every one.
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
 #map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 builtin.module {

@@ -1,6 +1,6 @@
+// Both kernels are divided along the rows: each thread finds the rows that it wrote in its own cache. A
+// map of few elements is not parallelized.
 // -p parallelize-loops{threads=2}
-// Both kernels fall into parts along the rows: each thread finds what it wrote before in its own
-// cache. A map of few elements is not worth sharing.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<64x16x128xf32>, %1: tensor<8x128xf32>):

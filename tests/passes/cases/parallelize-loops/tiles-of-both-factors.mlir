@@ -1,5 +1,5 @@
+// The Winograd gradient of weights transforms tiles of both factors: threads divide both transforms.
 // -p parallelize-loops{threads=2}
-// A gradient of weights is computed of tiles of both its factors: threads share both transforms.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<4x30x30x64xf32>, %dy: tensor<4x28x28x64xf32>):

@@ -1,4 +1,4 @@
-// The launch that reads the old value last writes the new one over it: no arena, no copy.
+// The last reader of the old value writes the new one in place: no arena, no copy.
 
 builtin.module {
   func.func private @add(%chunk: index, %x: memref<4xf32>, %y: memref<4xf32>, %z: memref<4xf32>) {

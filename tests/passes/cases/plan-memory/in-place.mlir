@@ -1,4 +1,4 @@
-// A map may write where it reads; the output is the caller's memory.
+// A map may write its result to its operand's memory; the output is the caller's memory.
 builtin.module {
   func.func private @exp_4_f32_0(%0: index, %1: memref<4xf32>, %2: memref<4xf32>) {
     %3 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-// A part of a concatenation is computed in its memory, from where the part begins.
+// An operand of a concatenation is computed in its memory, at its offset.
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> (d0, (d1 + 4))>
 #layout = #tile.layout<#map, #pg.ints[2, 8], part 1>

@@ -1,4 +1,4 @@
-// Two blocks of rows read each panel of 4 x 8: each block requests one half of the next panel, 4 floats a step.
+// Two blocks of rows read each panel of 4 x 8: each block prefetches one half of the next panel, 4 floats a step.
 builtin.module {
   func.func private @product(%chunk: index, %x: memref<16xf32>, %panels: memref<64xf32>, %y: memref<64xf32>) {
     %c0 = arith.constant 0 : index

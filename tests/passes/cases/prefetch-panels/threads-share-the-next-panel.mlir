@@ -1,4 +1,4 @@
-// A panel and rows for each chunk of four: rows are counted by the last digit of its number, which the block skips by.
+// One panel for two chunks of rows: each chunk prefetches its half of the next panel, by its number modulo 2.
 builtin.module {
   func.func private @product(%chunk: index, %x: memref<16xf32>, %panels: memref<64xf32>, %y: memref<64xf32>) {
     %c0 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-// Two vectors are one cache line of 16 floats: a step requests the line that is read 3 steps later.
+// Two vectors are one cache line of 16 floats: a step prefetches the line that is read 3 steps later.
 builtin.module {
   func.func private @sum(%chunk: index, %panel: memref<64xf32>, %result: memref<8xf32>) {
     %c0 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-// Lines that are written far apart are requested for writing, two steps before.
+// Lines that are written with a large stride are prefetched for writing, two steps before.
 builtin.module {
   func.func private @columns(%chunk: index, %x: memref<8xf32>, %y: memref<8xf32>) {
     %c0 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-// A vector meets a matrix of halves, which is read as it is stored, through the view that it had.
+// A vector-matrix product reads a bf16 matrix without a conversion, through the same view.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x6xf32>, %w: tensor<6x8xbf16>):

@@ -1,4 +1,4 @@
-// Halves that are widened in another order are put into that order as halves.
+// A bf16 matrix that is permuted and widened is only permuted; the product reads it as bf16.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<2x4xf32>, %w: tensor<4x4xbf16>):

@@ -1,4 +1,4 @@
-// Words with nibbles in them stay packed, however many rows read them: a loop goes over their parts.
+// Words of nibbles are unpacked at each read, for any number of rows: a loop runs over their halves.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

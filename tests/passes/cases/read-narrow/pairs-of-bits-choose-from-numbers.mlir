@@ -1,4 +1,4 @@
-// Pairs of bits that become floats choose from four of them: no arithmetic is left to where they are read.
+// 2-bit values select one of four floats at each read, without arithmetic.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

@@ -1,4 +1,4 @@
-// What permutes a factor and widens it in the end stores it before that.
+// A map that permutes a factor and widens it last stores the narrow value.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<2x6xf32>, %w: tensor<8x6xi8>):

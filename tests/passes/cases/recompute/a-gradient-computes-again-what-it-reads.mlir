@@ -1,4 +1,4 @@
-// The gradient of the second function reads the result of the first, which is computed again once there is a gradient.
+// The gradient of the second operation reads the result of the first one, which is recomputed in the backward pass.
 // -p recompute{mode="nodes" named="first"}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

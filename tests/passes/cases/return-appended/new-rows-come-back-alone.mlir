@@ -1,4 +1,5 @@
-// What is appended to an input comes back alone; what begins with a computed tensor, or is prepended, comes back whole.
+// A concatenation that appends to an input returns the new rows only; one that prepends, or starts with a computed
+// tensor, is returned whole.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"new">] {
   ^bb0(%x: tensor<2x8x4xf32>, %new: tensor<2x1x4xf32>):

@@ -1,4 +1,4 @@
-// Where no proof goes through all integers in time, a division stays.
+// A division stays if no proof covers all integers in time.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<4xf32>):

@@ -1,4 +1,4 @@
-// A power of two has a reciprocal of one half: it is one product.
+// The reciprocal of a power of two is exact: the quotient becomes one product.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<4xf32>):

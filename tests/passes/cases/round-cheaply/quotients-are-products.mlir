@@ -1,4 +1,4 @@
-// A quotient becomes a product with both halves of a reciprocal.
+// A quotient becomes a product with the high and the low part of a reciprocal.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<4xf32>):

@@ -1,4 +1,5 @@
-// A product of halves is one of floats, rounded at random; what only chooses among halves stays, and so do floats.
+// A product of f16 is computed in f32 and rounded at random; operations that only select f16 values, and f32, are not
+// changed.
 // -p round-stochastically
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"y">] {

@@ -1,4 +1,4 @@
-// Bytes without sign become such with one where their zero is taken from them; one row of scales is for all.
+// Unsigned bytes become signed ones by subtracting their zero point; one row of scales is for all blocks.
 // -p scale-sums{streamed-l2=0}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// Two blocks of sixteen rows have scales of their own: two sums for each result, scaled and added up.
+// Two blocks of sixteen rows have different scales: two sums for each result, scaled and added.
 // -p scale-sums{streamed-l2=0}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// Where eight rows share scales, it stays as it is: there would be too many sums.
+// Blocks of eight rows with a scale stay: there would be too many sums.
 // -p scale-sums{streamed-l2=0}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,5 @@
-// A weight that changes in every step, and few rows: the weight comes from memory once, in as many streams as a chunk has terms.
+// A matmul of few rows by a weight that changes in every step: the weight is read once, in as many streams as a
+// chunk has terms.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

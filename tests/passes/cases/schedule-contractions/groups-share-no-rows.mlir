@@ -1,4 +1,4 @@
-// Positions are rows though groups stand between them and channels: each group has weights of its own.
+// Positions are rows, although the loop over groups is between them and channels: each group has its own weights.
 // -p schedule-contractions{vector-bytes=16 registers=16 least-products=64}
 #map = affine_map<(d0, d1, d2, d3, d4) -> ((d0 + d3), ((d1 * 4) + d4))>
 #map1 = affine_map<(d0, d1, d2, d3, d4) -> (d1, d2, d4, d3)>

@@ -1,4 +1,4 @@
-// Panels that together fill the second cache go by one after the other, each for all rows.
+// Panels that together fill L2 are the outer loop, each for all rows.
 // -p schedule-contractions{vector_bytes=64 registers=32}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d1, d2)>

@@ -1,4 +1,5 @@
-// Rows a page apart compete for one place in the first cache: fewer of them are blocked, of more vectors, than of rows that are an odd number of lines apart.
+// Rows with a stride of one page share one set of L1: blocks have fewer rows and more vectors than with a stride of an
+// odd number of lines.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

@@ -1,4 +1,4 @@
-// Of schedules that cost the same, one whose rows are neighbours in the results: pixels of one line, not of a column.
+// Among schedules with equal cost, the one whose rows are adjacent in the result: pixels of a line, not of a column.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d1 + d5), (d2 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d4, d5, d6, d3)>
 builtin.module {

@@ -1,4 +1,5 @@
-// The gradient of a weight: terms stand far apart in both factors. Vectors get panels, and scalars get their terms side by side.
+// The gradient of a weight: terms have a large stride in both factors. One factor is packed into panels of vectors, the
+// other one has its terms contiguous.
 #map = affine_map<(d0, d1, d2) -> (d2, d1)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d0)>
 builtin.module {

@@ -1,4 +1,4 @@
-// Where channels do not mix, the steps of a window share what a row of them reads.
+// In a depthwise convolution, the steps of a window share the loads of a row of it.
 // -p schedule-contractions{vector-bytes=16 registers=16}
 #map = affine_map<(d0, d1, d2, d3, d4) -> (((d0 * 2) + d3), ((d1 * 2) + d4), d2)>
 #map1 = affine_map<(d0, d1, d2, d3, d4) -> (d3, d4, d2)>

@@ -1,4 +1,4 @@
-// A selection by a constant condition looks up the indices that it selects.
+// A Compress with a constant condition becomes a lookup of the selected indices.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "graph" inputs ("x0" : tensor<2x3xf32>) outputs ("v0" : tensor<2x?xf32>) {

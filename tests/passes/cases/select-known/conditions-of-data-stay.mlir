@@ -1,4 +1,4 @@
-// A condition that an input brings stays a selection: its result has another size in every run.
+// A Compress with a condition from an input stays: the size of its result varies at run time.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "graph" inputs ("x0" : tensor<2x3xf32>, "c0" : tensor<3xi1>) outputs ("v0" : tensor<2x?xf32>) {

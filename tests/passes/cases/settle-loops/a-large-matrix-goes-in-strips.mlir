@@ -1,4 +1,4 @@
-// A vector meets a constant matrix that comes from memory: its columns become four strips, which a tile reads as four streams.
+// A vector times a constant matrix in memory: columns are split into four strips, which a tile reads as four streams.
 // -p settle-loops{streamed-l2=0.0005 least-strip-results=4}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,5 +1,5 @@
-// A result with a halo keeps the loops over it, also those of one step that no map shows; terms are joined all the same,
-// through views of what has no layout.
+// A result with a halo keeps its loops, also those of one step in no map; loops over terms are joined,
+// through views of operands without a layout.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<1x1x4x6xf32>, %w: tensor<4x6x8xf32>):

@@ -1,5 +1,5 @@
-// Neighbouring loops that all operands and results walk as one are joined: a 1x1 convolution is a product over all pixels.
-// What is added walks along, the weight knows no pixels; operands and results become views.
+// Adjacent loops with one joint stride in all operands and results are joined: a 1x1 convolution is a matmul over all
+// pixels. The added operand has these loops, the weight has none of them; operands and results become views.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"z">] {
   ^bb0(%x: tensor<5x7x16xf32>, %w: tensor<16x24xf32>, %z: tensor<5x7x24xf32>):

@@ -1,4 +1,5 @@
-// Loops over terms are joined, too: a sum over rows and columns is one over pixels. A loop over results and one over terms stay two.
+// Loops over terms are joined, too: a sum over rows and columns is one over pixels. A loop over results and
+// one over terms are not joined.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<3x4x6xf32>, %w: tensor<4x6x8xf32>):

@@ -1,4 +1,4 @@
-// Equal constants, and what is computed of them, become one; outputs of the graph stay.
+// Equal constants and equal nodes become one; outputs of the graph keep their nodes.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "graph" inputs ("x0" : tensor<2xf32>) outputs ("v3" : tensor<2xf32>, "v4" : tensor<2xf32>) {

@@ -1,4 +1,4 @@
-// Results at one end do not meet the taps beyond it.
+// Results at either end do not read taps in the padding.
 // -p skip-padding{least-piece=2}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// Zeros times infinity are no numbers: such weights stay.
+// Convolutions with infinite weights stay: zero times infinity is NaN.
 // -p skip-padding
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

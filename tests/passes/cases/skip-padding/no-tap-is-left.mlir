@@ -1,4 +1,4 @@
-// Steps of two after a row of padding never meet the only row of the image.
+// With stride two after a row of padding, no tap reads the only row of the image.
 // -p skip-padding
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// Of a window that is wider than the image on both sides, the middle is left.
+// Of a window that is wider than the image on both sides, the middle tap is left.
 // -p skip-padding
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// Two pieces per part, the number computed again, and a part takes the memories that it uses.
+// Two statements per part; constants are copied, and each part has only the arguments that it uses.
 // -p split-kernels{statements=2}
 
 builtin.module {

@@ -1,4 +1,4 @@
-// The second store needs what was read before the first one: the kernel stays as it is.
+// The second store needs a value read before the first one: the kernel stays unchanged.
 // -p split-kernels{statements=1}
 
 builtin.module {

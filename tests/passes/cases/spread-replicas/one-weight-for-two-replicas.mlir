@@ -1,4 +1,4 @@
-// What replicas share is there once, and the gradients that they have of it are added up.
+// A weight shared by replicas exists once, and their gradients of it are added.
 // -p spread-replicas{replicas="2 shared=y"}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"y">] {

@@ -1,4 +1,4 @@
-// A collective is the sum of what replicas have, whose groups have weights of their own.
+// An all-reduce is the sum over replicas; each group has its own weights.
 // -p spread-replicas{replicas="2 groups=w:1:1"}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// Sums of chunks are added in local memory: there they begin, and are finished, in a loop over rows.
+// Sums of chunks are accumulated in local memory, by loops over rows that initialize and finish them.
 // -p structured-to-loops{vector-bytes=16}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>

@@ -1,4 +1,4 @@
-// Whole vectors, then what is left over.
+// Whole vectors, then the remaining elements.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<6xf32>):

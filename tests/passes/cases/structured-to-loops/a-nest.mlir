@@ -1,4 +1,4 @@
-// A nest is one kernel: the row scalar is a value, the row of exponentials local memory.
+// A nest is one kernel: a scalar for each row is a value, a row of exponentials is local memory.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x16xf32>):

@@ -1,4 +1,4 @@
-// Without a schedule a product is plain loops, with vectors along its rows.
+// Without a schedule, a matmul is plain loops, with vectors along its rows.
 // -p structured-to-loops{vector-bytes=16}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>

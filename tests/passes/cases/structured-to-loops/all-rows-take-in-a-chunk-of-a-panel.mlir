@@ -1,4 +1,4 @@
-// All rows take in one chunk of a panel before the next one comes, also those that stand apart.
+// All rows accumulate one chunk of a panel before the next one, also rows with a stride.
 // -p structured-to-loops{vector-bytes=16}
 #map = affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>
 #map1 = affine_map<(d0, d1, d2, d3) -> ((d0 * 2), d1, d3)>

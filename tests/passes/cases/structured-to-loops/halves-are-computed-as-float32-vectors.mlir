@@ -1,4 +1,4 @@
-// As many lanes as the widest type in the body has in a register: here four, of f32.
+// The widest type in the body determines the number of lanes: here four, of f32.
 // -p structured-to-loops{vector_bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// A comparison of bytes chooses among floats: both have as many lanes as floats fill a register.
+// A comparison of bytes selects floats: both have as many lanes as a register has floats.
 // -p structured-to-loops{vector_bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

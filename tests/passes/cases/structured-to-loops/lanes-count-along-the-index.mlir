@@ -1,4 +1,4 @@
-// What depends on its own index runs on vectors, too: each lane has the index of its element.
+// A body that depends on its own index is vectorized: each lane has the index of its element.
 // -p structured-to-loops{vector_bytes=32}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

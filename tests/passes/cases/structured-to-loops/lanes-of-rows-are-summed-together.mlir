@@ -1,4 +1,5 @@
-// Short rows wait in local memory, and the lanes of four are added up together; a mask covers the last terms.
+// Partial sums of short rows are in local memory, and the lanes of four rows are summed together; a mask
+// covers the last terms.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<4x6xf32>):

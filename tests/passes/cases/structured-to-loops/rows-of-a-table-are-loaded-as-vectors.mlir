@@ -1,4 +1,4 @@
-// Where the last index of a lookup counts with the lanes, and no other does, a row is loaded as a vector.
+// If only the last index of a lookup depends on the lane, and by one per lane, the lookup is a vector load.
 #map = affine_map<(d0, d1) -> (d0)>
 #map1 = affine_map<(d0, d1) -> (d0, d1)>
 builtin.module {

@@ -1,4 +1,4 @@
-// A pack that puts side by side what is not: squares of vectors change rows for columns in registers, edges go one by one.
+// A pack that transposes: square tiles are transposed in registers, and edges element by element.
 // -p structured-to-loops{vector-bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

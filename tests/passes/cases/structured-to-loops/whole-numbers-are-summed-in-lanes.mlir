@@ -1,4 +1,4 @@
-// Sums of integers may be regrouped freely: lanes hold parts of one sum.
+// Sums of integers may be reassociated: lanes have partial sums.
 // -p structured-to-loops{vector_bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

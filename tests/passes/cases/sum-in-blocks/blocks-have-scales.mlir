@@ -1,4 +1,4 @@
-// Two blocks of sixteen terms, whose sums are scaled and added up: they are scaled where they are made.
+// Scaled and added sums of two blocks of sixteen terms become one contraction, which scales the sum of each block.
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
 #map1 = affine_map<(d0, d1, d2, d3) -> (d1, d3, d2)>
 builtin.module {

@@ -1,4 +1,4 @@
-// A loop in a marked one is copied as it is; marked loops in it are written out, too.
+// An unmarked loop inside a marked one is copied; marked loops in it are unrolled, too.
 builtin.module {
   func.func private @rows(%0: index, %1: memref<8xf32>, %2: memref<8xf32>) {
     %c0 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-// Rows and vectors of a tile are written out; its sums are values, and a factor is loaded once.
+// Rows and vectors of a tile are unrolled; its sums are values, and each factor is loaded once.
 // -p unroll-loops
 builtin.module {
   func.func private @product(%0: index, %1: memref<16xf32>, %2: memref<64xf32>, %3: memref<16xf32>) {

@@ -1,5 +1,5 @@
-// Local memory that a loop reads which is not written out remains memory. Loads of memory that may
-// have changed are not shared.
+// Local memory that a loop reads which is not unrolled remains memory. Loads of memory that may have
+// changed are not merged.
 builtin.module {
   func.func private @shifted(%0: index, %1: memref<4xf32>, %2: memref<4xf32>) {
     %c0 = arith.constant 0 : index

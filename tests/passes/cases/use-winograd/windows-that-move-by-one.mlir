@@ -1,4 +1,4 @@
-// A 3x3 window that moves by one needs fewer multiplications; one that moves by two does not.
+// A 3x3 window with stride one needs fewer multiplications; one with stride two does not.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, (d1 + d4), (d2 + d5), d6)>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
 #map2 = affine_map<(d0, d1, d2, d3) -> (d3)>

@@ -1,4 +1,4 @@
-// The sign of a number in the middle would reach those above it: all stays.
+// Words with a signed byte before the last stay: its sign bits would extend into the higher bytes.
 // -p view-words
 #map = affine_map<(d0, d1) -> (d0, (d1 * 4))>
 #map1 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 1))>

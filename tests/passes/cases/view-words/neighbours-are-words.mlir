@@ -1,4 +1,4 @@
-// Four neighbours make a word where they stand; the sign of the last one is the word's.
+// Four adjacent bytes become a word in place; the sign of the last one is the word's.
 // -p view-words
 #map = affine_map<(d0, d1) -> (d0, (d1 * 4))>
 #map1 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 1))>

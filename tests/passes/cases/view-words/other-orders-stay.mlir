@@ -1,4 +1,4 @@
-// The first number in the highest bits is another order than that of memory: all stays.
+// Words with the first byte in the highest bits stay: memory has the other order.
 // -p view-words
 #map = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 3))>
 #map1 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 2))>

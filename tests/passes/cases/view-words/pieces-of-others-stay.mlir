@@ -1,4 +1,4 @@
-// A row that is a piece of another one may begin within a word: all stays.
+// Words of a row that is a slice of another one stay: the row may begin within a word.
 // -p view-words
 #map = affine_map<(d0, d1) -> (d0, (d1 * 4))>
 #map1 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 1))>

@@ -1,4 +1,4 @@
-// Four numbers of different rows are no neighbours: all stays.
+// Words of bytes from four rows stay: these bytes are not adjacent.
 // -p view-words
 #map = affine_map<(d0, d1) -> ((d0 * 4), d1)>
 #map1 = affine_map<(d0, d1) -> (((d0 * 4) + 1), d1)>
