@@ -103,7 +103,7 @@ def one_more(natural: Callable[..., int | None]) -> Callable[..., int]:
 @pytest.mark.parametrize(
     ("place", "name", "bug"),
     [(hand_numbers, "hand", first_operand), (statements, "natural", one_more)],
-    ids=["what is computed is handed over", "another number is handed over"],
+    ids=["a computed value is passed", "another constant is passed"],
 )
 def test_planted_bugs_of_kernel_parameters_are_found(
     place: ModuleType, name: str, bug: Callable[[object], object], monkeypatch: pytest.MonkeyPatch

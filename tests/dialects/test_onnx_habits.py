@@ -93,7 +93,7 @@ def test_group_normalization_18_scales_groups(backend: str) -> None:
     np.testing.assert_allclose(found, wanted.reshape(3, 4, 2, 2), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [[2], ["N"]], ids=["known", "open"])
+@pytest.mark.parametrize("shape", [[2], ["N"]], ids=["static", "dynamic"])
 @pytest.mark.parametrize("backend", ["c", "reference"])
 def test_models_that_do_not_verify_are_not_compiled(backend: str, shape: list[int]) -> None:
     """Nothing is computed from operations that do not verify, whatever went wrong earlier."""

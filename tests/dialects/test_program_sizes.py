@@ -50,7 +50,7 @@ WRONG = {
     ("sizes = [", "sizes = [1 : i64, "): "sizes of a module are an array of #pg.size",
     (LOOP, "loop 0 to 2 of size"): "integer",
 }
-"""Replacements in the text, each with the expected message."""
+"""Replacements in the text, and the error of each."""
 
 
 def test_the_text_with_sizes_verifies() -> None:

@@ -45,7 +45,7 @@ def branch(
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop whose body `build(turn, carried, rows, captured)` gives carried values and rows."""
+    """A loop; its body `build(index, carried, rows, captured)` returns carried values and rows."""
 
     trips: int
     build: Callable[..., tuple[Sequence[Operand], Sequence[Operand]]]

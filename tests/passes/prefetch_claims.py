@@ -27,8 +27,8 @@ def assert_prefetched(before: ModuleOp, after: ModuleOp, weights: WeightStore) -
     """
     Marked loops prefetch the memory of their mark; other loops prefetch nothing.
 
-    Fixed distances are those of the recipe. Prefetches of the next section are less than two
-    sections ahead, which also bounds indices outside of the memory.
+    Fixed distances equal the recipe's. Prefetches of the next section are less than two sections
+    ahead, which also bounds indices outside of the memory.
     """
     distances = distances_of(after, weights)
     expected = set[PrefetchOp]()

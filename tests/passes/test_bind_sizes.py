@@ -205,7 +205,7 @@ REACHED = {
 """The operation that each model of INNER must contain."""
 
 FEW = 5
-"""A bound so small that channels of all images fit in local memory."""
+"""With this small bound, channels of all images fit in local memory."""
 UNSIZED = {
     "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": "reads another part of a size",
     "graph first(x: f32[N, 32, 30], w: f32[8, 32]) -> y {\n y = w @ x[0]\n}": (

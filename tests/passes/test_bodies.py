@@ -116,15 +116,22 @@ def with_index(original: Any) -> Any:
 
 
 BUGS = (
-    Mutant("canonicalize", "drops what later turns need", f"{BODIES}.loops:_needed", only_own),
+    Mutant(
+        "canonicalize",
+        "drops values that later iterations need",
+        f"{BODIES}.loops:_needed",
+        only_own,
+    ),
     Mutant("canonicalize", "counts from zero", f"{BODIES}.bodies:LoopDraft.capture", from_zero),
     Mutant(
         "canonicalize",
-        "takes any two captured values for one",
+        "merges any two captured values",
         f"{BODIES}.loops:first_of_equals",
         first_only,
     ),
-    Mutant("canonicalize", "hoists what is not the same", f"{BODIES}.loops:invariants", with_index),
+    Mutant(
+        "canonicalize", "hoists reshapes of the index", f"{BODIES}.loops:invariants", with_index
+    ),
     Mutant("canonicalize", "every row is known", f"{BODIES}.projections:_is_known", always),
     Mutant(
         "canonicalize", "all counters count by one", f"{BODIES}.loops:CountByIndex._counts", always

@@ -188,7 +188,7 @@ def test_gradient_node_with_a_shape_in_zs(backend: str) -> None:
 
 
 def test_gradient_node_in_functions_branches_and_loops() -> None:
-    """Names are those of the function, or of the graph in the node and of its outer graphs."""
+    """Names are from the function, or from the graph in the node and its outer graphs."""
     text = f"""
     g (double[3] x, bool c) => (double[3] f, double[3] i, double[3] l) {{
         f = own.Slope(x)

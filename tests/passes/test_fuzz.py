@@ -107,7 +107,7 @@ TRAINED = {
 """Passes that meet new operations in training; other passes would repeat the inference tests."""
 
 LOOPS = ("structured-to-loops", "unroll-loops", "prefetch-panels")
-"""Passes that emit or change the loops of kernels."""
+"""Passes that write or change the loops of kernels."""
 
 TRUSTED = {
     "assign-halos",

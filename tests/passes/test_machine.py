@@ -157,7 +157,7 @@ def test_an_unknown_processor_has_the_reported_caches(
 
 
 def test_a_preset_can_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own vectors, or with those of a target."""
+    """A preset has the vector width of the machine, or of the target if one is set."""
     monkeypatch.setenv(host.VARIABLE, "apple_m1")
     found = host.host_machine()
     assert (found.name, found.vector_bytes, found.line_bytes) == ("apple_m1", 16, 128)

@@ -77,7 +77,7 @@ def as_gradient(x: Array, w: Array, options: dict[str, Any]) -> Sample:
     return Sample(gc.ConvInputGradOp, [x, w], {"shape": shape, **properties})
 
 
-@pytest.mark.parametrize("tuning", [APART, TOGETHER], ids=["apart", "together"])
+@pytest.mark.parametrize("tuning", [APART, TOGETHER], ids=["separate", "combined"])
 @given(transposed())
 def test_fuzz_phases_of_strided_gradients(tuning: Tuning, drawn: Drawn) -> None:
     """Integers, so that all results are exact."""

@@ -47,7 +47,7 @@ def gradients(program: Program, *, text: bool = False) -> dict[str, Array]:
 
 
 def check(drawn: Drawn, *, text: bool = False) -> None:
-    """Values and gradients are those of the unrolled program."""
+    """Values and gradients equal the unrolled program."""
 
     def build(rolled: bool) -> Callable[[Values], dict[str, Operand]]:
         return lambda values: {"loss": drawn.build([values[name] for name in "abc"], rolled)}
@@ -289,13 +289,13 @@ def one_more(original: Any) -> Any:
 
 BUGS = {
     "a residual of the wrong step": ("popgraph.dialects.graphcore:LoopOp.stack", wrong_step),
-    "no carried gradient": (
+    "carried values without gradients": (
         f"{TRAINING}.reverse_loop:_ReverseLoop._wanted",
         lambda _: lambda self: [],
     ),
-    "the branches exchanged": (f"{TRAINING}.reverse_cond:_backwards", inverted),
-    "turns in the order that they had": (f"{TRAINING}.loop_draft:LoopDraft.finish", same_order),
-    "one turn too many": (f"{TRAINING}.loop_draft:LoopDraft.finish", one_more),
+    "the branches are swapped": (f"{TRAINING}.reverse_cond:_backwards", inverted),
+    "iterations in forward order": (f"{TRAINING}.loop_draft:LoopDraft.finish", same_order),
+    "one iteration too many": (f"{TRAINING}.loop_draft:LoopDraft.finish", one_more),
 }
 
 

@@ -102,8 +102,8 @@ def test_bodies_round_to_nearest_with_a_warning() -> None:
 
 
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {
-    "all roundings draw the same": ("count", lambda start: iter(lambda: start, None)),
-    "steps do not count": ("UpdateOp", lambda *_: None),
+    "all roundings have one random stream": ("count", lambda start: iter(lambda: start, None)),
+    "the seed is not advanced by steps": ("UpdateOp", lambda *_: None),
 }
 
 

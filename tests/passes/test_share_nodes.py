@@ -92,7 +92,7 @@ def test_extra_outputs_of_merged_nodes() -> None:
             helper.make_node("Neg", ["x"], ["b"], __ipu_number=1),
         ),
     ],
-    ids=["attributes", "signs of zero", "random numbers", "places"],
+    ids=["attributes", "signs of zero", "random numbers", "IPU numbers"],
 )
 def test_different_nodes_are_not_merged(first: onnx.NodeProto, second: onnx.NodeProto) -> None:
     made = model([first, second, helper.make_node("Sub", ["a", "b"], ["y"])], "y")

@@ -213,7 +213,7 @@ def _starts_at_zero(x: Any, *, starts: Any, **more: Any) -> gc.SliceOp:
         ("SliceOp", _starts_at_zero),
         ("_readers", lambda op, block: iter(())),
     ],
-    ids=["all parts are the first", "a result is read before the last has begun"],
+    ids=["all slices begin at 0", "results are read before the exchange"],
 )
 def test_fuzz_of_buckets_kills(
     name: str, bug: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
