@@ -419,7 +419,7 @@ PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "hand-numbers", "spread-r
 Passes whose bugs show in few random networks, or none.
 
 They are planted in tests/backends/test_control.py, test_sizes_fuzz.py,
-tests/backends/test_handed.py and test_spread_replicas.py.
+tests/backends/test_kernel_parameters.py and test_spread_replicas.py.
 """
 
 
