@@ -56,7 +56,6 @@ def test_an_operation_of_another_level_is_named() -> None:
 
 
 def test_names_of_a_dialect_shadow_none_of_its_modules() -> None:
-    """Names imported into the package must not shadow its modules."""
     folder = Path(graphcore.__file__).parent
     for name in (path.stem for path in folder.glob("*.py") if path.stem != "__init__"):
         assert isinstance(getattr(graphcore, name), ModuleType), name

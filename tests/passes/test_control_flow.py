@@ -1160,7 +1160,6 @@ def test_operands_that_depend_on_the_loop_index(body: str, trips: int) -> None:
     ],
 )  # fmt: skip
 def test_sizes_and_axes_that_depend_on_the_loop_index_are_refused(body: str, trips: int) -> None:
-    """Sizes and axes that depend on the loop index: unrolled, or refused."""
     never = OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=0))
     with pytest.raises(UnsupportedError, match="must be constant"):
         lowered(parsed(turning(body, trips)), never)

@@ -171,7 +171,6 @@ def test_the_check_command_warns_of_unsupported_nodes(tmp_path: Path) -> None:
 
 
 def test_a_refused_model_leaves_other_programs_usable() -> None:
-    """A refused model runs nothing and leaves other programs usable."""
     good = popgraph.compile(model("g (float[2] x) => (y) { y = Neg(x) }"))
     with pytest.raises(UnsupportedGroup):
         popgraph.compile(model(SEVERAL))

@@ -97,7 +97,6 @@ def test_pieces_of_a_concatenation_are_computed_in_place() -> None:
 
 
 def test_a_concatenation_is_live_from_its_first_piece() -> None:
-    """Memory of the whole is live from its first piece on."""
     between = [Step("reverse", 40, (at, 0)) for at in (0, 3, 4, 5)]
     plan = Plan((Step("reverse", 40, (0, 0)), *between, Step("join", 40, (2, 6))), ((1, 7),), ())
     _, before, after = planned(plan)
