@@ -1,4 +1,4 @@
-// Tiles of 2x2 results by Winograd: the last ones end where the image ends, the last panel is short.
+// Winograd tiles of 2x2 results: the last tiles end with the image, and the last panel is partial.
 #map = affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>
 #map1 = affine_map<(d0, d1, d2, d3) -> (d3)>
 #layout = #tile.layout<#map, #pg.ints[2, 16, 2, 4]>
