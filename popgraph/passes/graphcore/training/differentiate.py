@@ -1,4 +1,4 @@
-"""The gradients of one value of a block that is not finished yet."""
+"""Gradients of the one value that a block yields."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, zeros
 
 def differentiate(block: Block, sources: Sequence[SSAValue]) -> list[SSAValue]:
     """
-    Adds to a block the gradients of what it yields, of the sum of its elements, and gives them.
+    Appends to a block d sum(y) / d source for each source, where y is its one yielded value.
 
-    Zeros where it does not depend on a source.
+    Sources that y does not depend on get zeros.
     """
     expand_on_the_way(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
     (target,) = yield_of(block).values

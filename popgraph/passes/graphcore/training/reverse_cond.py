@@ -17,9 +17,10 @@ from popgraph.passes.graphcore.training.reverse_mode import Gradients, ReverseMo
 
 def reverse_cond(outer: ReverseMode, cond: CondOp, arriving: Gradients) -> Gradients:
     """
-    Its bodies compute again what the branches computed, and go through it backwards.
+    Differentiates a branch: each new body recomputes the forward body and reverses it.
 
-    Both take what the branches captured and the gradients that arrive.
+    Both bodies take the captured values and the arriving gradients. Recomputing avoids results
+    that only one of the two forward bodies could yield.
     """
     wanted = [at for at, value in enumerate(cond.captured) if value in outer.dependent]
     given = {at: SSAValue.get(one) for at, one in enumerate(arriving) if one is not None}
@@ -37,7 +38,7 @@ def reverse_cond(outer: ReverseMode, cond: CondOp, arriving: Gradients) -> Gradi
 def _backwards(
     outer: ReverseMode, region: Region, wanted: Sequence[int], given: dict[int, SSAValue]
 ) -> Region:
-    """A body that yields the gradients of the wanted arguments of another."""
+    """A copy of a body that yields the gradients of its wanted arguments."""
     region = region.clone()
     block = region.block
     sources = [block.args[at] for at in wanted]
