@@ -9,11 +9,11 @@ from xdsl.transforms.dead_code_elimination import region_dce
 
 from popgraph.dialects.graphcore.control import Control
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.canonicalize.branches import DropUnneededOfBranches
+from popgraph.passes.graphcore.canonicalize.branches import DropUnusedOfBranches
 from popgraph.passes.graphcore.canonicalize.loops import DropUnneeded
 from popgraph.passes.graphcore.canonicalize.rewriting import apply_rules
 
-RULES = (DropUnneeded, DropUnneededOfBranches)
+RULES = (DropUnneeded, DropUnusedOfBranches)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Lookups of places that are known, where slices have them all; canonicalizes them."""
+"""Canonicalizes lookups of constant indices into slices."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class SliceLookup(Rule[GatherOp]):
     """
     gather x, [1, 3, 5]  ->  slice x
 
-    Of places that are known, and equally far apart. More pieces than one would not become part of
-    what reads them, as a lookup does.
+    Only when the indices are constant with a constant step. Several slices would need a
+    concatenation, which does not fuse into readers as a lookup does.
     """
 
     ROOTS = (GatherOp,)

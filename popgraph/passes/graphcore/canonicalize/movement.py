@@ -1,4 +1,4 @@
-"""Canonicalization of data movement: drops moves that change nothing, merges chains into one."""
+"""Canonicalization of data movement: drops identities and merges chains."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ReshapeUnits(Rule[TransposeOp]):
     """
     transpose x  ->  reshape x
 
-    Only when no two axes longer than 1 change places.
+    Only when axes longer than 1 keep their order.
     """
 
     ROOTS = (TransposeOp,)
@@ -92,7 +92,7 @@ class ReshapeUnits(Rule[TransposeOp]):
 
 
 def _moves_units(perm: Iterable[int], shape: Shape) -> bool:
-    """Whether no two axes longer than 1 change places."""
+    """Whether axes longer than 1 keep their order."""
     long = [axis for axis in perm if shape[axis] != 1]
     return long == sorted(long)
 
@@ -101,9 +101,8 @@ class SliceBeforeTranspose(Rule[SliceOp]):
     """
     slice(transpose x)  ->  transpose(slice x)
 
-    Only when nothing else reads the transpose, so that fewer elements move, or when no element
-    moves in the end. That is so if all readers transpose the slice back, or if the transpose moves
-    only axes of length 1.
+    Only when fewer elements move, or none. Fewer move if nothing else reads the transpose. None
+    moves if all readers transpose the slice back, or if only axes of length 1 are transposed.
     """
 
     ROOTS = (SliceOp,)
@@ -124,7 +123,7 @@ class SliceBeforeTranspose(Rule[SliceOp]):
 
 
 def _is_undone(op: SliceOp, perm: Sequence[int], shape: Shape) -> bool:
-    """Whether whatever reads a slice transposes it so that no element has moved."""
+    """Whether every reader of a slice transposes it back into the original order."""
     users = [use.operation for use in op.result.uses]
     return bool(users) and all(
         isinstance(user, TransposeOp) and _moves_units([perm[at] for at in user.perm], shape)
@@ -158,7 +157,7 @@ class MergeBroadcasts(Rule[BroadcastOp]):
 
 class DropSlice(Rule[SliceOp]):
     """
-    slice of all of x  ->  x
+    slice x at 0 with the shape of x  ->  x
     """
 
     ROOTS = (SliceOp,)
@@ -176,7 +175,7 @@ class DropSlice(Rule[SliceOp]):
 
 class DropPad(Rule[PadOp]):
     """
-    pad x by nothing  ->  x
+    pad x by 0 elements  ->  x
     """
 
     ROOTS = (PadOp,)
@@ -187,7 +186,7 @@ class DropPad(Rule[PadOp]):
 
 class DropConcat(Rule[ConcatOp]):
     """
-    concat of x alone (but for empty tensors)  ->  x
+    concat x, empty tensors  ->  x
     """
 
     ROOTS = (ConcatOp,)
@@ -203,7 +202,7 @@ class ReshapeReduction(Rule[GraphcoreOp]):
     """
     reduce x along axes of size 1  ->  reshape x;  sum and mean of floats  ->  reshape x + 0
 
-    Sums begin with 0, so that the sum of -0 alone is 0.
+    Only of axes of size 1. Sums start at 0.0, so the sum of a single -0.0 is 0.0.
     """
 
     ROOTS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)

@@ -1,4 +1,4 @@
-"""Canonicalization of scaled operands: a scale moves to where it meets the fewest elements."""
+"""Canonicalization of scaled operands: a scale moves to the smallest tensor of a matmul."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from popgraph.passes.graphcore.canonicalize.rewriting import Rule, moved, with_o
 from popgraph.support.shapes import prod
 
 MOVEMENTS = (TransposeOp, ReshapeOp, BroadcastOp)
-"""What keeps every element, so that a scale may as well come after it, or not at all."""
+"""Operations that commute with a scale."""
 WIDE = (f32, f64, bf16)
-"""Elements with room for a moderate scale on either factor; those of f16 end at 65504."""
+"""Element types in which a moderate scale cannot overflow on its own; the largest f16 is 65504."""
 MODERATE = 2.0**16
-"""The largest scale that moves, and the inverse of the smallest: it neither overflows nor hides."""
+"""Scales from 1 / MODERATE to MODERATE move: within them f32 has ample exponents left."""
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """A value times one number, moved after that."""
+    """movements(plain * scale), where scale is one number."""
 
     product: MulOp
     plain: SSAValue
@@ -42,11 +42,11 @@ class Scaled:
 
 class ScaleFewest(Rule[MatMulOp]):
     """
-    q @ (k * c)  ->  (q * c) @ k or (q @ k) * c; (q * b) @ (k * c)  ->  (q * (b * c)) @ k
+    q @ (k * c)  ->  (q * c) @ k or (q @ k) * c; (q * b) @ (k * c)  ->  (q * (b * c)) @ k.
 
-    Only when c is one number of moderate size, nobody else reads k * c, and the other factor or
-    the product has fewer elements. A literal that nobody else reads counts as none: it is scaled
-    when it is folded.
+    Only when c is one number of moderate size, k * c has no other use, and the other factor or the
+    product has fewer elements. A decoder then scales one query instead of all keys. Scaling a
+    literal without other uses is free: constant folding does it.
     """
 
     ROOTS = (MatMulOp,)
@@ -60,7 +60,7 @@ class ScaleFewest(Rule[MatMulOp]):
         return None
 
     def _scaled(self, value: SSAValue) -> Scaled | None:
-        """The value as a product with one number, if that may move."""
+        """The value as a movable product with one number, or None."""
         movements = list[Movement]()
         while isinstance(value.owner, MOVEMENTS) and value.has_one_use():
             movements.insert(0, value.owner)
@@ -103,13 +103,15 @@ class ScaleFewest(Rule[MatMulOp]):
         return with_operands(op, factors)
 
     def _elements(self, value: SSAValue) -> int:
-        """How many elements it takes to scale a value."""
+        """The number of multiplications that scaling a value costs at run time."""
         return 0 if _is_scaled_when_folded(value) else prod(shape_of(value))
 
     def _number(self, scale: float, like: SSAValue) -> Operand:
         return self.literal(np.array(scale, dtype_of(like).numpy))
 
 
+# Such a literal absorbs its scale in fold-constants. Without this exception in `_scaled`, the scale
+# of a literal in T5 moved to and fro without end.
 def _is_scaled_when_folded(value: SSAValue) -> bool:
     return isinstance(value.owner, ConstantOp) and value.has_one_use()
 

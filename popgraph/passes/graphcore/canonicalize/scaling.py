@@ -1,4 +1,4 @@
-"""Folds scales, shifts and batch norms behind a layer into its constant weights and bias."""
+"""Folds scales, shifts and batch norms after a layer into its constant weights and bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.support.arrays import Array
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution or matrix product with constant weights that only one operation reads."""
+    """A convolution or matmul with constant weights and a single use."""
 
     op: ConvOp | MatMulOp
     weights: Array
@@ -31,7 +31,7 @@ class Layer:
 
     @property
     def channel_axis(self) -> int:
-        """Where the result's channels are, for which weights can be scaled one by one."""
+        """The axis of the result's channels; each has weights of its own."""
         rank = len(shape_of(self.op.result))
         return 1 if isinstance(self.op, ConvOp) else rank - 1
 
@@ -40,7 +40,7 @@ class Layer:
         return shape_of(self.op.result)[self.channel_axis]
 
     def per_channel(self, array: Array) -> Array | None:
-        """One number per channel from a constant that broadcasts so; None if it does not."""
+        """A constant as one number per channel; None if it varies along another axis."""
         result = shape_of(self.op.result)
         if array.ndim > len(result):
             return None
@@ -70,8 +70,8 @@ class ScaleWeights(Rule[MulOp]):
     """
     conv(x, w) * c  ->  conv(x, w * c), and the same for matmul
 
-    Only when w and c are constant, c has one number per channel (or one), and nobody else reads
-    the product.
+    Only when w and c are constant. c has one number in all or one per channel, and the layer has
+    no other use.
     """
 
     ROOTS = (MulOp,)
@@ -91,8 +91,8 @@ class ScaleBias(Rule[MulOp]):
     """
     (conv(x, w) + b) * c  ->  conv(x, w * c) + b * c, and the same for matmul
 
-    Only when w, b and c are constant, b and c have one number per channel, and nobody else reads
-    the sum.
+    Only when w, b and c are constant. b and c have one number per channel, and the sum has no other
+    use.
     """
 
     ROOTS = (MulOp,)
@@ -113,7 +113,7 @@ class FoldBatchNorm(Rule[BatchNormOp]):
     """
     batch_norm(conv(x, w) [+ b])  ->  conv(x, w * s) + (b - mean) * s + bias
 
-    Only when w, b and the statistics are constant and nobody else reads what is normalized.
+    Only when w, b and the statistics are constant. The normalized value has no other use.
     """
 
     ROOTS = (BatchNormOp,)
@@ -134,7 +134,7 @@ class FoldBatchNorm(Rule[BatchNormOp]):
 
 
 def layer_and_bias(value: SSAValue, store: WeightStore) -> tuple[Layer, Array] | None:
-    """The layer and the constant per channel that `value` is the sum of."""
+    """The layer and bias if `value` is a layer plus a constant per channel."""
     total = value.owner
     if not isinstance(total, AddOp) or not value.has_one_use():
         return None
@@ -149,7 +149,7 @@ def layer_and_bias(value: SSAValue, store: WeightStore) -> tuple[Layer, Array] |
 
 
 def shifted(rule: ScaleBias | FoldBatchNorm, layer: Layer, scale: Array, shift: Array) -> Operand:
-    """The layer with scaled weights, and a shift per channel behind it."""
+    """The layer with scaled weights, plus a shift per channel."""
     wide = layer.spread(np.asarray(shift)).astype(layer.weights.dtype)
     result = layer.with_weights(rule.literal(layer.scaled_weights(scale)))
     return AddOp(result, rule.literal(wide))
