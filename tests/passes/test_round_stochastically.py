@@ -93,7 +93,7 @@ def test_bodies_round_to_the_nearest_and_say_so() -> None:
     }
     """
     module, compilation = load(text)
-    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not at random"):
+    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not stochastically"):
         lower(module, compilation, Options(stochastic_rounding=True), level="graphcore")
 
 

@@ -82,7 +82,7 @@ def test_fuzz(drawn: Drawn) -> None:
 
 def test_groups_across_ranks_that_have_several_replicas() -> None:
     module = program("reduce", "Add", (2,), 2, 2)
-    with pytest.raises(PassError, match="have members in several processes, of which each has 2"):
+    with pytest.raises(PassError, match="have members in several processes, but each process has 2"):
         SpreadReplicas(str(Replication(2, ranks=2))).run(Compilation(), module)
 
 

@@ -1,4 +1,4 @@
-"""Adds outputs that report out-of-range indices which data brings at run time."""
+"""Adds outputs that report out-of-range indices at run time."""
 
 from __future__ import annotations
 
@@ -47,26 +47,25 @@ from popgraph.support.index_checks import NEAREST, IndexCheck
 from popgraph.support.shapes import prod
 
 WIDE = dtypes.BY_NAME["i64"]
-"""The type in which all indices can be compared."""
+"""Signed type that holds all indices."""
 
 UNSIGNED = dtypes.BY_NAME["u64"]
-"""The type in which what lies before the first lies behind the last."""
+"""Unsigned type: negative distances wrap around to large ones, so one maximum finds both ends."""
 
 BESIDE = 32
-"""So many numbers side by side are a few vectors of every machine."""
+"""Number of indices reduced together: a few vectors on every machine."""
 
 
 @dataclass(frozen=True)
 class CheckIndices(Pass):
     """
-    Indices that data brings are used as they are; an output tells whether they are in range.
+    gather(x, check_indices(i))  ->  gather(x, unsigned(i)), and a new output max(unsigned(i - low))
 
-    y = gather(x, check_indices(i))  ->
-    y = gather(x, unsigned(where(i < 0, i + size, i))), output reduce_max(unsigned(i - low))
+    Negative indices are first counted from the start: where(i < 0, i + size, i). The caller raises
+    an error if the output is out of range. Until then, one minimum keeps unsigned indices inside
 
-    Unsigned indices are kept in memory by one minimum. Only of a run that the output ends may
-    outputs change: indices before the first then mean the last. A loop carries the largest of all
-    its turns, a branch that is not taken has none out of range.
+    the tensor, so invalid indices read wrong elements, but never other memory. A loop carries the
+    maximum over its iterations; a branch that is not taken reports no index.
     """
 
     name = "check-indices"
@@ -81,14 +80,14 @@ class CheckIndices(Pass):
 
 @dataclass(frozen=True)
 class _Report:
-    """A check, and the value in some block that tells of it."""
+    """A check, and the value in some block that holds its result."""
 
     check: IndexCheck
     value: SSAValue
 
 
 def _reports(block: Block, weights: WeightStore, beside: int) -> list[_Report]:
-    """What the checks in a block, and in the bodies inside it, tell; they are gone afterwards."""
+    """Replaces the checks in a block and its bodies by values that hold their results."""
     found: list[_Report] = []
     for op in list(block.ops):
         match op:
@@ -103,7 +102,7 @@ def _reports(block: Block, weights: WeightStore, beside: int) -> list[_Report]:
 
 def _report(op: CheckIndicesOp, beside: int) -> list[_Report]:
     found: list[_Report] = []
-    if 0 not in shape_of(op.indices):  # Where there are none, none is out of range.
+    if 0 not in shape_of(op.indices):  # Without indices, none is out of range.
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
             found = [_Report(op.check(f"check of {op.place.text}"), largest(op, beside))]
         _use_places(op)
@@ -113,7 +112,7 @@ def _report(op: CheckIndicesOp, beside: int) -> list[_Report]:
 
 
 def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
-    """Of all turns, the largest; in turns that do not run, everything is in range."""
+    """The maximum over all iterations; 0, which is in range, if none runs."""
     found = _reports(op.block, weights, beside)
     if not found:
         return []
@@ -143,7 +142,7 @@ def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
 
 
 def _of_cond(op: CondOp, weights: WeightStore, beside: int) -> list[_Report]:
-    """Of the branch that is taken; in the other one everything is in range."""
+    """The results of the branch that is taken; checks of the other branch yield 0."""
     found = [_reports(block, weights, beside) for block in op.bodies()]
     reports = [report for one in found for report in one]
     if not reports:
@@ -164,18 +163,18 @@ def _of_cond(op: CondOp, weights: WeightStore, beside: int) -> list[_Report]:
 
 
 def _check_bounds(found: Iterable[_Report], *, may_not_run: bool) -> None:
-    """An error for a check that no number passes, in a body that may not run."""
+    """Rejects checks of empty axes in a body that may not run: 0 would not pass them either."""
     for check in (report.check for report in found):
         if may_not_run and any(last < low for low, last in zip(check.low, check.last, strict=True)):
             raise UnsupportedError(
-                f"an {check.what} into nothing cannot be checked in a body that may not run",
+                f"an {check.what} into an empty axis cannot be checked in a body that may not run",
                 check.place,
-                f"the axis has no elements; compile with indices={NEAREST!r}",
+                f"compile with indices={NEAREST!r}",
             )
 
 
 def _nothing(op: Operation, report: _Report, weights: WeightStore) -> SSAValue:
-    """Before an operation, what a check tells of no indices."""
+    """The result of a check without indices, 0, computed before an operation."""
     zeros = np.zeros(shape_of(report.value), dtype_of(report.value).numpy)
     with ImplicitBuilder(Builder(InsertPoint.before(op))):
         return ConstantOp(weights.attribute(zeros)).result
@@ -205,7 +204,7 @@ def _add_outputs(graph: GraphOp, found: Iterable[_Report]) -> None:
 
 
 def _use_places(op: CheckIndicesOp) -> None:
-    """Lets lookups take places, counted from the start, for indices that are in range."""
+    """Gives lookups the indices as unsigned positions from the start."""
     lookups = [use for use in op.result.uses if isinstance(use.operation, GatherOp | GatherGradOp)]
     if not lookups or op.ignored is not None or len(op.low) > 1:
         return
@@ -216,7 +215,7 @@ def _use_places(op: CheckIndicesOp) -> None:
 
 
 def _places(indices: Operand, size: int) -> SSAValue:
-    """Legal indices counted from the start, as unsigned numbers; others are `size` at least."""
+    """Indices as unsigned positions from the start; invalid ones are at least `size`."""
     if size:
         wide = _cast(indices, WIDE)
         negative = CompareOp(wide, _literal(0, WIDE), "lt")
@@ -225,14 +224,14 @@ def _places(indices: Operand, size: int) -> SSAValue:
 
 
 def _cast(value: Operand, dtype: DType) -> SSAValue:
-    """The value in another element type, or itself."""
+    """The value in an element type, cast only if needed."""
     if dtype_of(value) == dtype:
         return SSAValue.get(value)
     return CastOp(value, to=element_types.to_ir(dtype)).result
 
 
 def _free_name(name: str, taken: Container[object]) -> str:
-    """A name that no output has."""
+    """An output name that is not taken."""
     while name in taken:
         name += "'"
     return name
@@ -240,10 +239,10 @@ def _free_name(name: str, taken: Container[object]) -> str:
 
 def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
     """
-    For each of the bounds, the largest of `index - low` as an unsigned number.
+    The maximum of unsigned(index - low), for each bound.
 
-    `beside` rows are reduced together so that they fill vectors. It is 1 where the number of rows
-    is a size of the call: the structure of a program for many sizes must not depend on it.
+    `beside` rows are reduced together to fill vectors. It is 1 if the number of rows is a size of
+    the call, since the structure of such a program must not depend on the size.
     """
     rank = len(shape_of(op.indices))
     if len(op.low) > 1 and rank > 1:
@@ -256,9 +255,9 @@ def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
 
 def _largest_of_columns(op: CheckIndicesOp, beside: int) -> SSAValue:
     """
-    Of each number of the rows along the last axis, the largest.
+    The maximum of each column of the last axis.
 
-    A few rows side by side fill vectors, which a short row does not; those left over come after.
+    Several rows are reduced as one, since a short row does not fill a vector. The rest follows.
     """
     *outer, columns = shape_of(op.indices)
     rows, beside = prod(outer), max(1, beside // columns)
@@ -276,7 +275,7 @@ def _largest_of_columns(op: CheckIndicesOp, beside: int) -> SSAValue:
 
 
 def _distances(op: CheckIndicesOp, indices: Operand, beside: int = 1) -> SSAValue:
-    """`index - low` as an unsigned number, for so many rows of indices side by side."""
+    """unsigned(index - low), for `beside` rows of indices joined into one."""
     exact = op.ignored is None and dtype_of(indices).name == "i32"
     if not exact:
         indices = _cast(indices, WIDE)
@@ -304,5 +303,5 @@ def _some_rows(places: Operand, start: int, count: int) -> Operand:
 
 
 def _literal(numbers: int | list[int], dtype: DType) -> ConstantOp:
-    """Whole numbers as the type has them, which may be what they wrap around to."""
+    """Integers in the given type; they wrap around modulo its size."""
     return ConstantOp(DataAttr.of(np.asarray(np.array(numbers, np.int64).astype(dtype.numpy))))

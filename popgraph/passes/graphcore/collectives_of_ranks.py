@@ -1,4 +1,4 @@
-"""Collectives of replicas in several processes: what each makes of its own, and exchanges."""
+"""Collectives of replicas in several processes, as local reductions and exchanges of ranks."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ def _truth(value: Operand) -> Operand:
 
 
 @dataclass(frozen=True)
-class _Way:
-    """How a combination is made of one that processes know."""
+class _Combination:
+    """A reduction of replicas in terms of one that exchanges of ranks support."""
 
     combine: str
     before: Callable[[Operand], Operand] = lambda value: value
     is_mean: bool = False
 
 
-_WAYS: Mapping[str, _Way] = {
-    **{name: _Way(name) for name in ("Add", "Mul", "Min", "Max")},
-    MEAN: _Way("Add", is_mean=True),
-    "LogicalAnd": _Way("Min", _truth),
-    "LogicalOr": _Way("Max", _truth),
-    "SquareAdd": _Way("Add", lambda value: MulOp(value, value)),
+_COMBINATIONS: Mapping[str, _Combination] = {
+    **{name: _Combination(name) for name in ("Add", "Mul", "Min", "Max")},
+    MEAN: _Combination("Add", is_mean=True),
+    "LogicalAnd": _Combination("Min", _truth),
+    "LogicalOr": _Combination("Max", _truth),
+    "SquareAdd": _Combination("Add", lambda value: MulOp(value, value)),
 }
 
 
 @dataclass(frozen=True)
 class Between:
-    """A collective between the replicas of several ranks, of which this one is number `rank`."""
+    """A collective between replicas of several ranks."""
 
     op: Collective
     stride: int
     size: int
-    """Which ranks form a group."""
+    """A group has `size` ranks at distance `stride`."""
     rank: int
-    """The place of this rank in its group."""
+    """The index of this rank in its group."""
 
-    def told(self, values: Sequence[SSAValue]) -> list[Operand]:
-        """What the replicas of this rank get of what they have (implicit builder)."""
+    def received(self, values: Sequence[SSAValue]) -> list[Operand]:
+        """The results of this rank's replicas for their values (implicit builder)."""
         match self.op:
             case AllGatherOp():
                 rows = [_row(one) for one in values]
@@ -71,27 +71,27 @@ class Between:
             case AllReduceOp() if self.op.combine.data == LOCAL:
                 return list(values)
             case AllReduceOp():
-                total = self._exchanged(ALL_REDUCE, _row(self._combined(values)), self._way)
+                total = self._exchanged(ALL_REDUCE, _row(self._combined(values)), self._combination)
                 return [self._divided(reshaped(total, shape_of(values[0])))] * len(values)
             case ReduceScatterOp():
                 return self._shares(self.op, values)
         raise AssertionError(f"{self.op.name} is between replicas")
 
     @property
-    def _way(self) -> _Way:
+    def _combination(self) -> _Combination:
         assert isinstance(self.op, AllReduceOp | ReduceScatterOp)
-        return _WAYS[self.op.combine.data]
+        return _COMBINATIONS[self.op.combine.data]
 
     def _combined(self, values: Sequence[SSAValue]) -> Operand:
-        """One value made of those of this process, before they are divided."""
-        made = [SSAValue.get(self._way.before(one)) for one in values]
-        return made[0] if len(made) == 1 else COMBINED_BY[self._way.combine](made)
+        """The reduction of this process's values, before a mean is divided."""
+        made = [SSAValue.get(self._combination.before(one)) for one in values]
+        return made[0] if len(made) == 1 else COMBINED_BY[self._combination.combine](made)
 
     def _divided(self, value: Operand) -> Operand:
         count = self.op.groups["size"]
-        return DivOp(value, scalar(count, value)) if self._way.is_mean else value
+        return DivOp(value, scalar(count, value)) if self._combination.is_mean else value
 
-    def _exchanged(self, kind: str, row: Operand, way: _Way | None = None) -> Operand:
+    def _exchanged(self, kind: str, row: Operand, way: _Combination | None = None) -> Operand:
         combine = "Add" if way is None else way.combine
         return ExchangeOp(row, kind=kind, size=self.size, stride=self.stride, combine=combine)
 
@@ -102,7 +102,7 @@ class Between:
             return [
                 _part(op.padded(one), (first + at) * share, share) for at, one in enumerate(values)
             ]
-        row = self._exchanged(REDUCE_SCATTER, op.padded(self._combined(values)), self._way)
+        row = self._exchanged(REDUCE_SCATTER, op.padded(self._combined(values)), self._combination)
         return [self._divided(_part(row, at * share, share)) for at in range(count)]
 
 

@@ -19,9 +19,10 @@ RULES = (DropUnneeded, DropUnusedOfBranches)
 @dataclass(frozen=True)
 class EliminateDeadCode(Pass):
     """
-    Operations go whose results reach neither an output nor an update.
+    y = f x  ->  nothing
 
-    So do results of branches and loops that nobody reads, and operands that their bodies do not.
+    Only when y reaches neither an output nor an update. Unused results of branches and loops, and
+    operands that their bodies do not use, are dropped as well.
     """
 
     name = "dce"

@@ -1,4 +1,4 @@
-"""Writes a program of one replica out for all of them, with what they tell each other."""
+"""Replicates the program of one replica, with its collectives, for all replicas."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from popgraph.support.errors import PassError
 from popgraph.support.replicas import grouped
 
 GROUPS = "groups"
-"""The attribute of a variable that holds the first values of groups, if they differ."""
+"""Attribute of a variable with the initial value of each group, if they differ."""
 
 
 @dataclass(frozen=True)
 class SpreadReplicas(Pass):
     """
-    Write the program of one replica out for all of them: collectives become sums and copies.
+    y = all_reduce x  ->  y = x + x@replica1 + ...; all other operations are copied.
 
-    `replicas` is the one line form of a `Replication`. Inputs and outputs of replica 1 are named
-    `x@replica1`, variables that not all replicas share `w@group1`. Of a variable that is trained,
-    the gradients of those that share it are added up, as an output of its own (or of those that
-    `added` says).
+    Only when `replicas`, the text form of a `Replication`, has several replicas; otherwise
+    collectives become identities. Inputs and outputs of replica 1 are named `x@replica1`, variables
+    that not all replicas share `w@group1`. The gradients of a variable are summed over the replicas
+    that share it, or that `added` lists, as one output for each copy.
     """
 
     name = "spread-replicas"
@@ -60,7 +60,7 @@ class SpreadReplicas(Pass):
 
 
 def _alone(graph: GraphOp) -> None:
-    """A replica on its own is told what it has."""
+    """Replaces collectives by their result for a single replica."""
     for op in list(graph.walk()):
         if isinstance(op, Collective):
             with made_for(op):
@@ -73,25 +73,25 @@ def _check_bodies(graph: GraphOp) -> None:
     for op in graph.walk():
         if isinstance(op, Collective) and op.parent is not graph.block:
             raise PassError(
-                "replicas cannot wait for each other inside a loop or a branch",
+                "collectives of replicas are not supported inside a loop or a branch",
                 origin(op) or op.name,
-                "take the collective out of the body",
+                "move the collective out of the body",
             )
 
 
 @dataclass
 class _Spread:
     """
-    The graph of all replicas, while it is written.
+    The graph of all replicas under construction.
 
-    What comes of nothing but what replicas have in common is computed once.
+    Operations whose operands are shared by all replicas are computed once.
     """
 
     source: GraphOp
     replicas: Replication
     graph: GraphOp = field(init=False)
     values: list[dict[SSAValue, SSAValue]] = field(init=False)
-    """For each replica, what values of the source are now."""
+    """For each replica, the new values of the source's values."""
 
     def __post_init__(self) -> None:
         self.values = [{} for _ in range(self.replicas.count)]
@@ -119,7 +119,7 @@ class _Spread:
             values[old] = copy
 
     def _of(self, value: SSAValue) -> list[SSAValue]:
-        """What a value is on each replica."""
+        """A value's copies on all replicas."""
         return [values[value] for values in self.values]
 
     def write(self) -> None:
@@ -178,24 +178,24 @@ class _Spread:
         between = self._between(op)
         if between is not None:
             with made_for(op, InsertPoint.at_end(self.block)):
-                values = [SSAValue.get(one) for one in between.told(have)]
+                values = [SSAValue.get(one) for one in between.received(have)]
             self._know(op.result, values)
             return
         for group in self.replicas.groups_of(**op.groups):
             with made_for(op, InsertPoint.at_end(self.block)):
-                told = op.together([have[replica] for replica in group])
+                received = op.together([have[replica] for replica in group])
             get |= {
-                replica: SSAValue.get(value) for replica, value in zip(group, told, strict=True)
+                replica: SSAValue.get(value) for replica, value in zip(group, received, strict=True)
             }
         self._know(op.result, [get[replica] for replica in range(self.replicas.count)])
 
     def _between(self, op: Collective) -> Between | None:
-        """The form of a collective whose groups have members in several processes."""
+        """The collective between ranks, if its groups have members in several processes."""
         count, ranks, total = self.replicas.count, self.replicas.ranks, self.replicas.total
         stride, size = op.groups["stride"], op.groups["size"]
         if total % (stride * size):
             raise PassError(
-                f"{total} replicas cannot be taken in groups of {size} that are {stride} apart"
+                f"{total} replicas cannot be taken in groups of {size} at stride {stride}"
             )
         if ranks == 1 or count % (stride * size) == 0:
             return None
@@ -203,10 +203,10 @@ class _Spread:
             return Between(op, 1, ranks, self.replicas.rank)
         if count > 1:
             raise PassError(
-                f"groups of {size} replicas that are {stride} apart have members in several "
-                f"processes, of which each has {count} replicas",
+                f"groups of {size} replicas at stride {stride} have members in several processes, "
+                f"but each process has {count} replicas",
                 origin(op) or op.name,
-                "one replica per process; or groups of all replicas, or of those of a process",
+                "use one replica per process, or groups of all replicas or of one process",
             )
         members = next(one for one in grouped(ranks, stride, size) if self.replicas.rank in one)
         return Between(op, stride, size, members.index(self.replicas.rank))
@@ -220,11 +220,11 @@ class _Spread:
             if name.startswith(GRADIENT) and name.removeprefix(GRADIENT) in trained:
                 outputs |= self._added_up(name.removeprefix(GRADIENT), value)
         if op.index_checks:
-            raise PassError("checks of indices come after replicas", "spread-replicas")
+            raise PassError("check-indices must run after spread-replicas", "spread-replicas")
         self.block.add_op(ReturnOp(list(outputs.values()), list(outputs)))
 
     def _added_up(self, name: str, gradient: SSAValue) -> Iterator[tuple[str, SSAValue]]:
-        """The gradient of each copy of a variable."""
+        """The summed gradient of each copy of a variable."""
         copies, values = self.replicas.variables(name), self._of(gradient)
         for group in self.replicas.adding(name):
             total = values[group[0]]
@@ -237,5 +237,5 @@ class _Spread:
 
 
 def _draws(op: Operation) -> bool:
-    """Whether an operation draws random numbers: replicas have streams of their own."""
+    """Whether an operation draws random numbers; each replica has its own streams."""
     return "stream" in op.properties
