@@ -425,10 +425,10 @@ def test_passes_run_where_they_are_asked_for() -> None:
     ("wanted", "message"),
     [
         ("spi", "there is no pass 'spi'"),
-        ("cse", "nobody says where cse is to run"),
-        (Spy(), "nobody says where spy is to run"),
-        (3, "3 is no pass to run"),
-        ("cse after", "'cse after' is no pass to run"),
+        ("cse", "the pass cse has no position"),
+        (Spy(), "the pass spy has no position"),
+        (3, "3 is not a pass"),
+        ("cse after", "'cse after' is not a pass"),
         ("cse after canonicalise", "did you mean 'canonicalize'?"),
         ("cse{x=1} after dce", "not found in expected"),
     ],
@@ -440,7 +440,7 @@ def test_a_pass_that_cannot_run_is_refused(wanted: object, message: str) -> None
 
 
 def test_the_passes_of_options_are_a_list() -> None:
-    with pytest.raises(PassError, match="'spy' is no list of passes"):
+    with pytest.raises(PassError, match="'spy' is not a list of passes"):
         popgraph.Options(passes="spy")
 
 

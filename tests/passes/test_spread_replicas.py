@@ -316,7 +316,7 @@ def test_groups_that_do_not_divide_the_replicas() -> None:
     "text", ["", "two", "0", "2 groups=w:1", "2 shares=x", "2 groups=w:a:b", "2 groups=w:0:1"]
 )
 def test_texts_that_describe_no_replicas(text: str) -> None:
-    with pytest.raises(PassError, match="describes no replicas"):
+    with pytest.raises(PassError, match="is not a valid description of replicas"):
         Replication.parse(text)
 
 

@@ -88,7 +88,7 @@ def test_groups_across_ranks_that_have_several_replicas() -> None:
 
 @pytest.mark.parametrize("text", ["2 rank=2/2", "2 rank=a/2", "2 rank=0/0"])
 def test_texts_that_describe_no_ranks(text: str) -> None:
-    with pytest.raises(PassError, match="describes no replicas"):
+    with pytest.raises(PassError, match="is not a valid description of replicas"):
         Replication.parse(text)
 
 

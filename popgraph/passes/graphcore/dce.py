@@ -19,10 +19,10 @@ RULES = (DropUnneeded, DropUnusedOfBranches)
 @dataclass(frozen=True)
 class EliminateDeadCode(Pass):
     """
-    y = f x  ->  nothing
+    Erases `y = f x` if y reaches neither an output nor an update.
 
-    Only when y reaches neither an output nor an update. Unused results of branches and loops, and
-    operands that their bodies do not use, are dropped as well.
+    Unused results of branches and loops, and operands that their bodies do not use, are dropped
+    as well.
     """
 
     name = "dce"

@@ -131,7 +131,7 @@ def fold_small(
 @dataclass(frozen=True)
 class FoldConstants(Pass):
     """
-    y = add 2, 3  ->  y = 5.
+    y = f(literals)  ->  y = literal.
 
     Only when the results have no more bytes than the operands, or at most `small_literal_bytes`: a
     broadcast literal is cheaper to compute than to load.

@@ -33,7 +33,7 @@ HEADS = (gc.SoftmaxOp, gc.LogSoftmaxOp, gc.NllLossOp)
 @dataclass(frozen=True)
 class Recompute(Pass):
     """
-    dy = g(y), y = f x  ->  dy = g(y'), y' = f (later x): y is freed and recomputed.
+    y = f x; dx = g(y)  ->  y = f x; y' = f (later x); dx = g(y'): y is freed and recomputed.
 
     Only for operations that `mode` selects. `standard` cuts the forward pass into segments and
     keeps only values that leave them; it minimizes the bytes of these and of one segment.

@@ -53,7 +53,7 @@ OF_NUMBERS = (arithmetic.MultiplyByReciprocal,)
 @dataclass(frozen=True)
 class Canonicalize(Pass):
     """
-    x * 1  ->  x;  reshape(reshape x)  ->  reshape x;  conv(x, w) * c  ->  conv(x, w * c); ...
+    Algebra: x * 1  ->  x;  reshape (reshape x)  ->  reshape x;  conv(x, w) * c  ->  conv(x, w * c).
 
     Only when the result is equal to the bit, signs of zeros and NaN included. Exceptions are the
     rules in `scaling.py`, `operand_scales.py`, `powers.py`, `projections.py` and `caches.py`, which

@@ -1,4 +1,4 @@
-"""Lowers matrix products, convolutions and their gradients to sums of products."""
+"""Lowers matmuls, convolutions and their gradients to contractions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from popgraph.support.shapes import Shape
 
 
 def factor(value: SSAValue) -> SSAValue:
-    """Elements as products are made of them: halves as f32, unsigned integers as signless ones."""
+    """An operand in its computing type: f16 and bf16 as f32, unsigned integers as signless ones."""
     source = element(value)
     if computing(source) == source:
         return value
@@ -54,7 +54,7 @@ def contract(
     result: Attribute,
     words: StringAttr | None = None,
 ) -> SSAValue:
-    """The sum of products of what stands at `places` in both factors."""
+    """The contraction of both operands, indexed by `places`; loops after `parallel` are summed."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
     epilogue = body([type_of_sums(element(lhs), words)], lambda total: left(total, result))
@@ -71,7 +71,7 @@ def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
     batch, (i, j, k) = dimensions(len(result) - 2, 3)
 
     def stretched(shape: Shape) -> list[AffineExpr]:
-        """The batch axes of a factor: those of size 1 stay at 0."""
+        """Index expressions of an operand's batch axes; axes of size 1 broadcast."""
         own = shape[:-2]
         aligned = zip(own, batch[len(batch) - len(own) :], strict=True)
         return [AffineExpr.constant(0) if size == 1 else at for size, at in aligned]
@@ -99,7 +99,7 @@ def lower_parts(op: PartsOp) -> SSAValue:
 
 
 def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
-    """`value` with the groups of an axis as an axis of their own before it, if there are any."""
+    """`value` with an axis split into [groups, size / groups], if there are several groups."""
     shape = shape_of(value)
     if groups == 1:
         return value
@@ -124,9 +124,9 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
 
 def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     """
-    conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
+    conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k].
 
-    dy stands apart by the strides, and the kernel is read backwards.
+    dy is dilated by the strides, with zeros in between, and the kernel is flipped.
     """
     groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
     geometry, space = op.geometry(weight), result[2:]

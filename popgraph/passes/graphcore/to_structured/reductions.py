@@ -43,7 +43,7 @@ INITIAL: dict[str, Callable[[Attribute], float]] = {
     "max": lowest,
     "min": highest,
 }
-"""What changes nothing when combined, by the name of the scalar function that combines."""
+"""The identity element of each combining function."""
 
 
 def reduce(
@@ -58,9 +58,9 @@ def reduce(
     result: Attribute | None = None,
 ) -> SSAValue:
     """
-    Elements of `value` combined over all but the `parallel` leading loops.
+    Combines elements of `value` over all but the `parallel` leading loops.
 
-    Accumulators are of the computing type; `epilogue` sees them, and the epilogue_inputs, in it.
+    Accumulators have the computing type; `epilogue` takes them and the elements of its inputs.
     """
     source = element(value)
     inner, result = computing(source), result or source
@@ -98,10 +98,9 @@ def lower_reduction(op: ReduceSumOp | ReduceMaxOp | ReduceMinOp | ReduceProdOp) 
 
 def is_better(kind: Kind, predicate: str, x: SSAValue, best: SSAValue) -> Operand:
     """
-    Whether x takes the place of the best one so far.
+    Whether x replaces the best element so far.
 
-    A NaN is better than any number; `predicate` decides between numbers, and between NaNs by
-    whether equals win.
+    A NaN beats every number. `predicate` compares numbers; among NaNs, the last wins if equals do.
     """
     if kind is not Kind.FLOAT:
         return compare(kind, predicate, x, best)
@@ -113,7 +112,7 @@ def is_better(kind: Kind, predicate: str, x: SSAValue, best: SSAValue) -> Operan
 
 
 def lower_position(op: ArgMaxOp | ArgMinOp) -> SSAValue:
-    """y = arg_max(x)  ->  y = view(tile.reduce x), which carries the best and where it stood"""
+    """y = arg_max(x)  ->  y = view(tile.reduce x), with (best, index) as accumulators"""
     domain, parallel, map_ = axes_last(shape_of(op.x), [integer(op.axis)])
     source = tensor_of(op.x).element_type
     kind, inner = kind_of(source), computing(source)
