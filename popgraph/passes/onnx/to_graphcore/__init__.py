@@ -1,4 +1,4 @@
-"""The lowering from ONNX to graphcore: `lowering.py` walks, the pages of operators lower nodes."""
+"""The lowering from ONNX to graphcore: `lowering.py` walks graphs, operator pages lower nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass that leaves ONNX behind."""
+"""The pass from the onnx level to the graphcore level."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ WEIGHTS = (CONSTANT, VARIABLE)
 @dataclass(frozen=True)
 class OnnxToGraphcore(Pass):
     """
-    ONNX nodes become graphcore operations; the model becomes a graph named main.
+    y = Add(a, b)  ->  y = graphcore.add a, b; the model becomes a graph named main.
 
-    `weights`: initializers are constants, or (those of floats) variables. `training`: operators
-    that are not told a mode behave as in training, but for the statistics of batches that are
-    `frozen`, and for Dropout unless `dropout`. `constants`: initializers that are no variables in
-    any case. `extra_outputs`: ONNX tensors that are to be outputs as well. `straight_through`:
-    gradients pass what is rounded to integers and read back. `first_stream`: where the streams of
-    random numbers begin. `replicas`: of how many this is one. `indices`: positions in sequences
-    that data brings are checked ("error"), or the "nearest" is taken. Shapes must be known.
+    Only when all shapes are known. `weights`: float initializers become constants or variables.
+    `training`: operators without a mode behave as in training, except batch statistics that are
+    `frozen`, and Dropout unless `dropout`. `constants`: initializers that never become variables.
+    `extra_outputs`: ONNX tensors that become outputs as well. `straight_through`: gradients pass
+    quantize and dequantize unchanged. `first_stream`: the number of the first random stream.
+    `replicas`: the number of replicas. `indices`: run-time positions in sequences are checked
+    ("error") or clamped ("nearest").
     """
 
     name = "onnx-to-graphcore"
@@ -69,10 +69,12 @@ class OnnxToGraphcore(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.weights not in WEIGHTS:
             raise PassError(
-                f"weights cannot be {self.weights!r}", self.name, f"one of {', '.join(WEIGHTS)}"
+                f"unknown value {self.weights!r} of weights",
+                self.name,
+                f"one of {', '.join(WEIGHTS)}",
             )
         if graphs_of(module):
-            return  # it has been lowered
+            return  # the module has been lowered already
         model = model_of(module)
         lowering = Lowering(
             compilation.weights,
