@@ -59,7 +59,7 @@ BESIDE = 32
 @dataclass(frozen=True)
 class CheckIndices(Pass):
     """
-    gather(x, check_indices(i))  ->  gather(x, unsigned(i)), and a new output max(unsigned(i - low))
+    gather(x, check_indices(i))  ->  gather(x, unsigned(i)), with the output max(unsigned(i - low)).
 
     Negative indices are first counted from the start: where(i < 0, i + size, i). The caller raises
     an error if the output is out of range. Until then, one minimum keeps unsigned indices inside

@@ -100,9 +100,9 @@ def _part(value: SSAValue, axis: int, begin: int, end: int) -> SSAValue:
 @dataclass(frozen=True)
 class ContractInFloats(Pass):
     """
-    y = mat_mul a, b  ->  y = cast i32 (mat_mul (cast f32 a), (cast f32 b))
+    y = mat_mul a, b  ->  y = cast i32 (mat_mul (cast f32 a), (cast f32 b)), of small integers.
 
-    Only for small integers, whose f32 sums are exact, perhaps in parts. The same for conv.
+    Only when f32 sums are exact, perhaps in parts. The same for conv.
     """
 
     name = "contract-in-floats"

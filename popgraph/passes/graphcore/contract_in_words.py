@@ -282,10 +282,10 @@ def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:
 @dataclass(frozen=True)
 class ContractInWords(Pass):
     """
-    y = mat_mul a, b  ->  y = dot_mat_mul (words a), (words b)
+    y = mat_mul a, b  ->  y = dot_mat_mul (words a), (words b), with 2 or 4 numbers in each word.
 
-    Only for int8 and bf16 numbers, or the like, for which the machine has dot products over packed
-    words. The same for conv.
+    Only for small integers and bf16, if the machine has a faster dot product of such words. The
+    same for conv.
     """
 
     name = "contract-in-words"

@@ -16,7 +16,7 @@ from popgraph.passes.base import Compilation, Pass
 @dataclass(frozen=True)
 class EliminateCommonSubexpressions(Pass):
     """
-    a = f x, b = f x  ->  a = f x, b = a
+    a = f x, b = f x  ->  a = b = f x.
 
     Only not all-gathers of sharded weights: one for all readers would keep the whole weight.
     """

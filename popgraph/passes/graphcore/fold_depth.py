@@ -83,7 +83,7 @@ class SumOverDepth(Rule[ConvOp]):
 @dataclass(frozen=True)
 class FoldDepth(Pass):
     """
-    y = conv [n, c, d, h, w]  ->  y = conv [n * d, c * taps, h, w], both moved back and forth.
+    y = conv [n, c, d, h, w]  ->  y = conv [n * d, c * taps, h, w]: 3-D convolutions become 2-D.
 
     Only when the window along h and w is 3x3: `use-winograd` then saves most multiplications.
     """

@@ -90,7 +90,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
 @dataclass(frozen=True)
 class FuseSoftmaxLoss(Pass):
     """
-    softmax_grad(p, nll_loss_grad(p, labels, d))  ->  (p - one_hot(labels)) * d
+    softmax_grad(p, nll_loss_grad(p, labels, d))  ->  (p - one_hot(labels)) * d.
 
     Only when both use the same p along its last axis: no division and no sum over classes is left.
     """

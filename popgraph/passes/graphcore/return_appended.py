@@ -16,7 +16,7 @@ from popgraph.passes.options import Options
 @dataclass(frozen=True)
 class ReturnAppended(Pass):
     """
-    return concat(x, new)  ->  return new
+    return concat(x, new)  ->  return new, for a cache x.
 
     Only when x is an input of the program. The caller has x and writes the new rows after it in
     place. Returning x as well would copy the whole cache for each token of a decoder.

@@ -186,10 +186,10 @@ def joined(made: dict[tuple[Piece, ...], SSAValue], pieces: Sequence[Sequence[Pi
 @dataclass(frozen=True)
 class SkipPadding(Pass):
     """
-    y = conv x, w  ->  y = concat (conv part of x, part of w) ...
+    y = conv x, w  ->  y = concat (conv part of x, part of w) ..., without taps that meet padding.
 
-    Only when that skips enough multiplications with padding; each part omits taps that meet none
-    of its elements.
+    Only when that skips enough multiplications: each part omits taps that meet none of its
+    elements.
     """
 
     name = "skip-padding"

@@ -30,7 +30,7 @@ GROUPS = "groups"
 @dataclass(frozen=True)
 class SpreadReplicas(Pass):
     """
-    y = all_reduce x  ->  y = x + x@replica1 + ...; all other operations are copied.
+    y = all_reduce x  ->  y = x + x@replica1 + ...; other operations are copied for each replica.
 
     Only when `replicas`, the text form of a `Replication`, has several replicas; otherwise
     collectives become identities. Inputs and outputs of replica 1 are named `x@replica1`, variables
