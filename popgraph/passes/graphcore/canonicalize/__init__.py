@@ -13,10 +13,8 @@ from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
     branches,
     caches,
-    lookups,
     loops,
     movement,
-    operand_scales,
     pieces,
     pools,
     powers,
@@ -32,11 +30,9 @@ RULES = (
     *arithmetic.RULES,
     *powers.RULES,
     *movement.RULES,
-    *lookups.RULES,
     *pieces.RULES,
     *pools.RULES,
     *scaling.RULES,
-    *operand_scales.RULES,
     *shuffles.RULES,
     *branches.RULES,
     *loops.RULES,
@@ -56,8 +52,8 @@ class Canonicalize(Pass):
     Algebra: x * 1  ->  x;  reshape (reshape x)  ->  reshape x;  conv(x, w) * c  ->  conv(x, w * c).
 
     Only when the result is equal to the bit, signs of zeros and NaN included. Exceptions are the
-    rules in `scaling.py`, `operand_scales.py`, `powers.py`, `projections.py` and `caches.py`, which
-    round differently, and in `pieces.py`, which keep a -0.
+    rules in `scaling.py`, `powers.py`, `projections.py` and `caches.py`, which round differently,
+    and in `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"

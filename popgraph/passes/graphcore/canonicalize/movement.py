@@ -1,4 +1,4 @@
-"""Canonicalization of data movement: drops identities and merges chains."""
+"""Canonicalization of data movement: drops identities, merges chains, slices for lookups."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from popgraph.dialects.graphcore import (
     AddOp,
     BroadcastOp,
     ConcatOp,
+    GatherOp,
     GraphcoreOp,
     PadOp,
     ReduceMaxOp,
@@ -21,7 +22,9 @@ from popgraph.dialects.graphcore import (
     SliceOp,
     TransposeOp,
 )
-from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of
+from popgraph.dialects.graphcore.lookup import positions
+from popgraph.dialects.graphcore.runs import in_pieces
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
 from popgraph.support.shapes import Shape, prod
 
@@ -217,6 +220,26 @@ class ReshapeReduction(Rule[GraphcoreOp]):
         return alone
 
 
+class SliceLookup(Rule[GatherOp]):
+    """
+    gather x, [1, 3, 5]  ->  slice x
+
+    Only when the indices are constant with a constant step. Several slices would need a
+    concatenation, which does not fuse into readers as a lookup does.
+    """
+
+    ROOTS = (GatherOp,)
+
+    def rewrite(self, op: GatherOp) -> Operand | None:
+        indices, axis = self.array(op.indices), integer(op.axis)
+        shape = shape_of(op.result)
+        if indices is None or 0 in (*shape, *shape_of(op.data)):
+            return None
+        places = positions(indices, shape_of(op.data)[axis]).reshape(-1)
+        found = in_pieces(op.data, places, axis, 1)
+        return found if found is None or indices.ndim == 1 else ReshapeOp(found, shape=shape)
+
+
 RULES = (
     DropReshape,
     MergeReshapes,
@@ -230,4 +253,5 @@ RULES = (
     DropPad,
     DropConcat,
     ReshapeReduction,
+    SliceLookup,
 )

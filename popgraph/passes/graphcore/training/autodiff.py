@@ -1,4 +1,4 @@
-"""Reverse-mode automatic differentiation: adds the gradients of a loss to the graph."""
+"""Reverse-mode automatic differentiation: adds the gradients of a loss to a graph or block."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue, Use
+from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types
-from popgraph.dialects.graphcore import CastOp, CondOp, LoopOp, MulOp, ReshapeOp
+from popgraph.dialects.graphcore import BroadcastOp, CastOp, CondOp, LoopOp, MulOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
+from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
@@ -20,7 +22,7 @@ from popgraph.passes.graphcore.training.dependence import dependent, expand_on_t
 from popgraph.passes.graphcore.training.influence import barrier, influential, is_setting
 from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
 from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
-from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule
+from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule, zeros
 from popgraph.passes.optimizer_spec import (
     FACTOR,
     OptimizerSpec,
@@ -260,3 +262,23 @@ def _listed(names: Sequence[str]) -> str:
 def requested(names: Sequence[str]) -> set[str]:
     """The output names of requested gradients."""
     return {GRADIENT + name for name in names}
+
+
+def differentiate(block: Block, sources: Sequence[SSAValue]) -> list[SSAValue]:
+    """
+    Appends to a block d sum(y) / d source for each source, where y is its one yielded value.
+
+    Sources that y does not depend on get zeros.
+    """
+    expand_on_the_way(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
+    (target,) = yield_of(block).values
+    backwards = ReverseMode(block, dependent(block, sources), RULES)
+    with backwards.building():
+        one = scalar(1, target)
+        shape = shape_of(target)
+        seed = BroadcastOp(one, shape=shape) if shape else one
+        backwards.add(target, SSAValue.get(seed))
+    backwards.walk(needed([target]))
+    with backwards.building():
+        found = [backwards.gradients.get(source) or zeros(source) for source in sources]
+    return [SSAValue.get(value) for value in found]

@@ -41,7 +41,7 @@ from popgraph.operators.node import Node
 from popgraph.operators.record import as_values, lowering_of, structural_operands
 from popgraph.operators.sized_by_data import bounded, check_followed, has_bounds
 from popgraph.passes.graphcore.fold_constants import fold_small
-from popgraph.passes.graphcore.training.differentiate import differentiate
+from popgraph.passes.graphcore.training.autodiff import differentiate
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
 from popgraph.passes.onnx.to_graphcore.refusals import (
     Refusals,
