@@ -295,7 +295,7 @@ ERRORS = {
         (gradient("d", "x", "y", "x x"), "2 inputs for 1 names"),
         (gradient("d", "x x", "y", "x x"), "name a tensor twice"),
         (gradient("d, e", "x", "y", "x"), "2 outputs for 1 names"),
-        (gradient("z", "x", "e", "x") + " e = Mul(z, x) d = Identity(e)", "from its own result"),
+        (gradient("z", "x", "e", "x") + " e = Mul(z, x) d = Identity(e)", "the node's own result"),
         (gradient("d", "x", "k", "x") + " r = Constant <value_float = 0.5> () "
          "t = Constant <value = bool {1}> () k = Dropout(x, r, t)", "draws random numbers"),
         ("n = Constant <value = int64[3] {1, 2, 3}> () " + gradient("d", "n", "y", "n"),
