@@ -232,11 +232,11 @@ class OptimizerSpec(ABC):
         alone = any(one.parameter == "ranks" for one in self.specific)
         return wanted and not alone and self.is_elementwise
 
-    def shares_weights(self, elements: int) -> bool:
+    def shards_weights(self, elements: int) -> bool:
         """Whether each process stores only its shard of the weight."""
         return self.shares(elements) and 0 < self.shard_weights_from <= elements
 
-    def shares_gradients(self, elements: int) -> bool:
+    def shards_gradients(self, elements: int) -> bool:
         """Whether processes also shard the accumulated gradients."""
         return self.shares(elements) and 0 < self.shard_gradients_from <= elements
 

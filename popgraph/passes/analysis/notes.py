@@ -39,7 +39,7 @@ def noted(location: LocationAttr, texts: Iterable[str]) -> LocationAttr:
     return NameLoc(name, rest)
 
 
-def taken_in(operands: Iterable[SSAValue]) -> list[Operation]:
+def absorbed(operands: Iterable[SSAValue]) -> list[Operation]:
     """Operations that a rewrite absorbed: they computed these operands and have no use any more."""
     found: dict[Operation, None] = {}
     waiting = [value.owner for value in operands]

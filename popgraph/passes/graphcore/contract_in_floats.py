@@ -22,7 +22,7 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
-from popgraph.passes.graphcore.whole_sums import AnyContraction, WholeSums, summed_axes
+from popgraph.passes.graphcore.whole_sums import AnyContraction, IntegerSums, summed_axes
 
 EXACT = 1 << 24
 """An f32 represents all integers up to 2^24."""
@@ -44,7 +44,7 @@ class SumInFloats(Rule[AnyContraction]):
 
     def __init__(self, weights: WeightStore) -> None:
         super().__init__(weights)
-        self._sums = WholeSums(weights)
+        self._sums = IntegerSums(weights)
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]

@@ -40,7 +40,7 @@ from popgraph.passes.graphcore.fold_constants import computed_array, is_literal
 from popgraph.passes.graphcore.pack_words import every, packed
 from popgraph.passes.graphcore.whole_sums import (
     AnyContraction,
-    WholeSums,
+    IntegerSums,
     pays,
     summed_axes,
     terms_of,
@@ -65,7 +65,7 @@ class SumInWords(Rule[AnyContraction]):
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
-        self._sums, self._target = WholeSums(weights), target
+        self._sums, self._target = IntegerSums(weights), target
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]

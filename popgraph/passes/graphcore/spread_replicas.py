@@ -204,7 +204,7 @@ class _Spread:
             }
         self._know(op.result, [get[replica] for replica in range(self.replicas.count)])
 
-    def _between(self, op: Collective) -> Between | None:
+    def _between(self, op: Collective) -> RankCollective | None:
         """The collective between ranks, if its groups have members in several processes."""
         count, ranks, total = self.replicas.count, self.replicas.ranks, self.replicas.total
         stride, size = op.groups["stride"], op.groups["size"]
@@ -215,7 +215,7 @@ class _Spread:
         if ranks == 1 or count % (stride * size) == 0:
             return None
         if size == total:
-            return Between(op, 1, ranks, self.replicas.rank)
+            return RankCollective(op, 1, ranks, self.replicas.rank)
         if count > 1:
             raise PassError(
                 f"groups of {size} replicas at stride {stride} have members in several processes, "
@@ -224,7 +224,7 @@ class _Spread:
                 "use one replica per process, or groups of all replicas or of one process",
             )
         members = next(one for one in grouped(ranks, stride, size) if self.replicas.rank in one)
-        return Between(op, stride, size, members.index(self.replicas.rank))
+        return RankCollective(op, stride, size, members.index(self.replicas.rank))
 
     def _end(self, op: ReturnOp) -> None:
         outputs: dict[str, SSAValue] = {}
@@ -283,7 +283,7 @@ _COMBINATIONS: Mapping[str, _Combination] = {
 
 
 @dataclass(frozen=True)
-class Between:
+class RankCollective:
     """A collective between replicas of several ranks."""
 
     op: Collective

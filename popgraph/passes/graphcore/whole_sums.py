@@ -39,7 +39,7 @@ def pays(op: AnyContraction, words: Words, tuning: Tuning) -> bool:
     return terms >= tuning.least_word_terms or (filled and words.instructions == 1)
 
 
-class WholeSums:
+class IntegerSums:
     """Compile-time bounds of the sums of contractions."""
 
     def __init__(self, weights: WeightStore) -> None:

@@ -109,7 +109,7 @@ def _reseated(
 
 
 @dataclass
-class Passed:
+class BodyOperand:
     """An operand of a loop, captured or scanned, and its argument in the body."""
 
     operand: SSAValue
@@ -146,8 +146,8 @@ class LoopDraft:
     go: SSAValue | None
     limit: SSAValue | None
     carried: list[Carried]
-    scanned: list[Passed]
-    captured: list[Passed]
+    scanned: list[BodyOperand]
+    captured: list[BodyOperand]
     stacked: list[Stacked]
     instead: dict[SSAValue, SSAValue] = field(default_factory=dict)
     """Replacements of results that the new loop does not have."""
@@ -165,8 +165,8 @@ class LoopDraft:
             op.go,
             op.limit,
             [Carried(*each) for each in zip(*carried, strict=True)],
-            [Passed(*each) for each in zip(op.scanned, op.scanned_arguments, strict=True)],
-            [Passed(*each) for each in zip(op.captured, op.captured_arguments, strict=True)],
+            [BodyOperand(*each) for each in zip(op.scanned, op.scanned_arguments, strict=True)],
+            [BodyOperand(*each) for each in zip(op.captured, op.captured_arguments, strict=True)],
             [Stacked(*each) for each in zip(*stacked, strict=True)],
         )
 
@@ -178,9 +178,11 @@ class LoopDraft:
         """Adds a scanned operand; returns its argument in the body, with the type of `row`."""
         return self._argument(self.scanned, operand, row)
 
-    def _argument(self, group: list[Passed], operand: SSAValue, like: SSAValue) -> BlockArgument:
+    def _argument(
+        self, group: list[BodyOperand], operand: SSAValue, like: SSAValue
+    ) -> BlockArgument:
         argument = self.op.block.insert_arg(like.type, len(self.op.block.args))
-        group.append(Passed(operand, argument))
+        group.append(BodyOperand(operand, argument))
         return argument
 
     def build(self) -> list[SSAValue | None]:

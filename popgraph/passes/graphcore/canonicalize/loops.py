@@ -23,10 +23,10 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.control import NUMBER
 from popgraph.passes.analysis.invariants import hoist, invariants
 from popgraph.passes.graphcore.canonicalize.bodies import (
+    BodyOperand,
     BodyRule,
     Carried,
     LoopDraft,
-    Passed,
     before,
     first_of_equals,
     inlined,
@@ -52,7 +52,7 @@ class CaptureUnchanged(BodyRule[LoopOp]):
             return None
         for each in unchanged:
             draft.carried.remove(each)
-            draft.captured.append(Passed(each.initial, each.argument))
+            draft.captured.append(BodyOperand(each.initial, each.argument))
             draft.instead[each.final] = each.initial
         return draft.build()
 
@@ -91,7 +91,7 @@ class MergeEqual(BodyRule[LoopOp]):
         return draft.build()
 
 
-def _merged(group: list[Passed]) -> list[Passed]:
+def _merged(group: list[BodyOperand]) -> list[BodyOperand]:
     kept = []
     for each, first in zip(group, first_of_equals(one.operand for one in group), strict=True):
         if group[first] is each:

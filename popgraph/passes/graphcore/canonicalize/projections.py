@@ -11,7 +11,7 @@ from popgraph.dialects.graphcore import MatMulOp, ReshapeOp, TransposeOp
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.dialects.program import ConstantOp
-from popgraph.passes.graphcore.canonicalize.bodies import BodyRule, LoopDraft, Passed, before
+from popgraph.passes.graphcore.canonicalize.bodies import BodyOperand, BodyRule, LoopDraft, before
 from popgraph.support.shapes import prod
 
 
@@ -30,7 +30,7 @@ class ProjectRowsAtOnce(BodyRule[LoopOp]):
         if op.ends_early or not op.scanned:
             return None
         draft = LoopDraft.of(op, rewriter)
-        rows: dict[SSAValue, Passed] = {each.argument: each for each in draft.scanned}
+        rows: dict[SSAValue, BodyOperand] = {each.argument: each for each in draft.scanned}
         captured: dict[SSAValue, SSAValue] = {
             each.argument: each.operand for each in draft.captured
         }
@@ -70,7 +70,7 @@ def _outside(matrix: SSAValue, captured: dict[SSAValue, SSAValue]) -> SSAValue:
     return captured[matrix]
 
 
-def _whole(product: MatMulOp, passed: Passed, matrix: SSAValue) -> SSAValue:
+def _whole(product: MatMulOp, passed: BodyOperand, matrix: SSAValue) -> SSAValue:
     """The matmul of all rows with a matrix, stacked by iteration."""
     trips = shape_of(passed.operand)[0]
     *outer, count = shape_of(product.lhs)

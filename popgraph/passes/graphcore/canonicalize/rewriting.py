@@ -25,7 +25,7 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.program import ConstantOp, WeightStore, constant_array
 from popgraph.dialects.program.interned import tensor_type
-from popgraph.passes.analysis.notes import noted, notes, taken_in
+from popgraph.passes.analysis.notes import absorbed, noted, notes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
 
@@ -106,7 +106,7 @@ class Rule(AnyRule[Root]):
         operands = list(op.operands)
         rewriter.replace(op, [], [value])
         if made and any(notes(made[0].location)):
-            further = [text for one in taken_in(operands) for text in notes(one.location)]
+            further = [text for one in absorbed(operands) for text in notes(one.location)]
             for one in made:
                 one.location = noted(one.location, further)
 

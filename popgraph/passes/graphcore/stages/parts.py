@@ -18,7 +18,7 @@ from popgraph.passes.graphcore.stages.places import (
     Place,
     Places,
     UncutError,
-    variables_behind,
+    variables_read,
 )
 from popgraph.passes.graphcore.training.autodiff import DELAYED
 
@@ -206,5 +206,5 @@ class Cut:
     def _home(self, value: SSAValue) -> Place:
         """The place of an output that depends on variables only."""
         updates = {**self.places.updates, **self._settled}
-        moved = (updates[name] for name in variables_behind([value]) if name in updates)
+        moved = (updates[name] for name in variables_read([value]) if name in updates)
         return next(moved, Place(0, self._pipeline.homes[0]))

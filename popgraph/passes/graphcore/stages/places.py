@@ -131,7 +131,7 @@ class Places:
     def _read(self, op: Operation) -> str | None:
         """A variable that an operation reads, directly or through operations without a place."""
         floating = [value for value in op.operands if self.of(value) is None]
-        return next((name for name in variables_behind(floating) if self._homes[name]), None)
+        return next((name for name in variables_read(floating) if self._homes[name]), None)
 
     def _after(self, before: Sequence[Place], device: int) -> Place:
         """The first place of a device that follows all these places."""
@@ -142,7 +142,7 @@ class Places:
         return Place(max(one.stage + (one.device != device) for one in before), device)
 
 
-def variables_behind(values: Iterable[SSAValue]) -> Iterator[str]:
+def variables_read(values: Iterable[SSAValue]) -> Iterator[str]:
     """The variables that values depend on, nearest first."""
     waiting, seen = deque(value.owner for value in values), set[Operation | Block]()
     while waiting:

@@ -185,7 +185,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     places = [cover.window(at, number) for cover, at, number in zip(covers, i, t, strict=True)]
     domain = (*shape, *(cover.count for cover in covers))
     map_ = AffineMap(len(domain), 0, (*nc, *places))
-    choice = early(op, lambda: first_maximum(op, covers))
+    choice = after_input(op, lambda: first_maximum(op, covers))
     stored = element(choice)
 
     def write(chosen: SSAValue, dy: SSAValue, total: SSAValue) -> Operand:
@@ -211,7 +211,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     ).outputs[0]
 
 
-def early(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
+def after_input(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
     """The result of `write`, built directly after the operation that computes x."""
     maker = op.x.owner
     if not isinstance(maker, Operation):

@@ -19,11 +19,11 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import DELAYED, requested
 from popgraph.passes.graphcore.training.loss_scale import LossScale, gradients_of
 from popgraph.passes.graphcore.training.ranks import (
-    add_up,
-    keep_share,
+    all_gather_weight,
+    all_reduce_gradient,
+    shard_variable,
     sum_of_ranks,
-    take_share,
-    whole_again,
+    take_shard,
 )
 from popgraph.passes.graphcore.training.replica_accumulators import ReplicaAccumulators
 from popgraph.passes.graphcore.training.terms import Term
@@ -102,10 +102,10 @@ class AddOptimizer(Pass):
             if gradient is None or name in updated:
                 continue
             whole = DELAYED + name in variables.now or self._shows(name, itself=True)
-            if spec.shares_weights(prod(shape_of(op.result))) and not whole:
-                op = keep_share(op, spec.ranks, variables.weights)
+            if spec.shards_weights(prod(shape_of(op.result))) and not whole:
+                op = shard_variable(op, spec.ranks, variables.weights)
                 variables.now[name] = op.result
-                contexts[name] = WeightContext(spec, variables, op, gradient, is_share=True)
+                contexts[name] = WeightContext(spec, variables, op, gradient, is_shard=True)
             else:
                 contexts[name] = WeightContext(spec, variables, op, gradient)
         variables.trained = set(contexts)
@@ -114,8 +114,8 @@ class AddOptimizer(Pass):
         several = contexts.values() if spec.ranks > 1 else ()
         shared = [one for one in several if spec.shares(one.count) and not self._shows(one.name)]
         for context in shared:
-            if spec.shares_gradients(context.count):
-                take_share(context)
+            if spec.shards_gradients(context.count):
+                take_shard(context)
         last = None
         if spec.period > 1:
             before, last = variables.count(COUNTER, spec.period)
@@ -123,7 +123,7 @@ class AddOptimizer(Pass):
                 context.accumulate(before, last)
         for context in several:
             if not context.is_exchanged and context.spec.ranks > 1:
-                (take_share if context in shared else add_up)(context)
+                (take_shard if context in shared else all_reduce_gradient)(context)
         if spec.skip_overflow:
             _skip_overflow(contexts, variables)
         if groups := [group for group in spec.clip if not group.of_updates]:
@@ -161,7 +161,7 @@ class AddOptimizer(Pass):
 
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
-    whole = context.updated(weight) if context.whole is None else whole_again(context, weight)
+    whole = context.updated(weight) if context.whole is None else all_gather_weight(context, weight)
     context.set_at_update(context.name, whole)
 
 
@@ -206,7 +206,7 @@ def _norm(
     squares = {name: norm_squared(term).cast(wide) for name, term in terms.items()}
     if units:
         squares = {name: square * units[name] ** 2 for name, square in squares.items()}
-    shared = [name for name in terms if contexts[name].has_share]
+    shared = [name for name in terms if contexts[name].has_shard]
     parts = [squares.pop(name) for name in shared]
     if shared:
         squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])

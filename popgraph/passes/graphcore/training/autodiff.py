@@ -18,8 +18,12 @@ from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
-from popgraph.passes.graphcore.training.influence import barrier, influential, is_setting
+from popgraph.passes.graphcore.training.dependence import dependent, expand_on_path, needed
+from popgraph.passes.graphcore.training.influence import (
+    flat_location,
+    influential,
+    is_only_detached,
+)
 from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
 from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
 from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule, zeros
@@ -103,7 +107,7 @@ class Autodiff(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         graph = only_graph(module)
-        expand_on_the_way(
+        expand_on_path(
             graph.block,
             lambda: [self._loss(graph)],
             lambda: dependent(graph.block, self._targets(graph).values()),
@@ -154,12 +158,12 @@ class Autodiff(Pass):
         still = {
             name: value
             for name, value in targets.items()
-            if name not in kept and value not in moving and not is_setting(value)
+            if name not in kept and value not in moving and not is_only_detached(value)
         }
         if not still:
             return
         on_the_way = needed([loss])
-        nodes = {barrier(value, on_the_way, weights) for value in still.values()} - {""}
+        nodes = {flat_location(value, on_the_way, weights) for value in still.values()} - {""}
         reason = f" (rounded, compared or detached at {_listed(sorted(nodes))})" if nodes else ""
         compilation.warn(
             f"no gradient of the loss {self.loss!r} reaches {_counted(list(still))}, which "
@@ -270,7 +274,7 @@ def differentiate(block: Block, sources: Sequence[SSAValue]) -> list[SSAValue]:
 
     Sources that y does not depend on get zeros.
     """
-    expand_on_the_way(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
+    expand_on_path(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
     (target,) = yield_of(block).values
     backwards = ReverseMode(block, dependent(block, sources), RULES)
     with backwards.building():

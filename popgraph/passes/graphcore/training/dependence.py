@@ -85,7 +85,7 @@ def needed(values: Iterable[SSAValue]) -> set[Operation]:
     return {owner for owner in owners if isinstance(owner, Operation)}
 
 
-def expand_on_the_way(
+def expand_on_path(
     block: Block,
     results: Callable[[], Iterable[SSAValue]],
     reached: Callable[[], Set[SSAValue]],

@@ -89,17 +89,17 @@ def _is_zero(value: SSAValue, weights: WeightStore) -> bool:
             return False
 
 
-def is_setting(value: SSAValue) -> bool:
+def is_only_detached(value: SSAValue) -> bool:
     """Whether every reader detaches a value: a ratio, running statistics, a user's Detach."""
     readers = [use.operation for use in value.uses]
     return bool(readers) and all(
         isinstance(op, DetachOp)
-        or (isinstance(op, BroadcastOp | CastOp | ReshapeOp) and is_setting(op.results[0]))
+        or (isinstance(op, BroadcastOp | CastOp | ReshapeOp) and is_only_detached(op.results[0]))
         for op in readers
     )
 
 
-def barrier(value: SSAValue, needed: Set[Operation], weights: WeightStore) -> str:
+def flat_location(value: SSAValue, needed: Set[Operation], weights: WeightStore) -> str:
     """
     The source location of the first flat operation on a path to the results; "" without one.
 

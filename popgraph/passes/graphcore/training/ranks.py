@@ -23,7 +23,7 @@ RANK = "Rank___fromHost"
 """Variable with the index of this process, if each updates a shard of the weights."""
 
 
-def add_up(weight: WeightContext) -> None:
+def all_reduce_gradient(weight: WeightContext) -> None:
     """Replaces the gradient by its all-reduced sum over the ranks that share the weight."""
     narrow, weight.is_exchanged = weight.spec.message_type, True
     message = weight.gradient.cast(dtypes.BY_NAME[narrow] if narrow else weight.compute)
@@ -34,25 +34,25 @@ def add_up(weight: WeightContext) -> None:
     weight.gradient = weight.variables.term(whole).cast(weight.compute)
 
 
-def take_share(weight: WeightContext) -> None:
+def take_shard(weight: WeightContext) -> None:
     """
     Replaces weight and gradient by this rank's shard; the gradient is reduce-scattered.
 
     Called before accumulation, it exchanges the gradients of each micro-batch; called after it,
     their sum.
     """
-    ranks, share = weight.spec.ranks, -(-weight.count // weight.spec.ranks)
+    ranks, shard = weight.spec.ranks, -(-weight.count // weight.spec.ranks)
     narrow, weight.is_exchanged = weight.spec.message_type, True
     message = weight.gradient.cast(dtypes.BY_NAME[narrow] if narrow else weight.compute)
-    row = _padded(message.operand, share * ranks)
+    row = _padded(message.operand, shard * ranks)
     part = ExchangeOp(row, weight.last, kind=REDUCE_SCATTER, size=ranks)
     weight.gradient = weight.variables.term(part.result).cast(weight.compute)
-    if weight.is_share:
+    if weight.is_shard:
         return
     weight.whole = weight.weight
-    rows = reshaped(_padded(weight.weight.operand, share * ranks), (ranks, share))
+    rows = reshaped(_padded(weight.weight.operand, shard * ranks), (ranks, shard))
     own = GatherOp(rows, weight.variables.get(RANK, np.zeros(1, np.int64)).operand, axis=0)
-    weight.shape = (share,)
+    weight.shape = (shard,)
     weight.weight = weight.variables.term(SSAValue.get(reshaped(own, weight.shape)))
 
 
@@ -63,11 +63,11 @@ def sum_of_ranks(term: Term, weight: WeightContext) -> Term:
     return weight.variables.term(SSAValue.get(reshaped(total, ())))
 
 
-def whole_again(weight: WeightContext, share: Term) -> Term:
+def all_gather_weight(weight: WeightContext, shard: Term) -> Term:
     """The weight after the step, all-gathered from the shards that the ranks updated."""
-    assert weight.whole is not None, "a rank that updates a share knows the whole"
+    assert weight.whole is not None, "a rank that updates a shard has the whole weight"
     gathered = ExchangeOp(
-        share.cast(weight.dtype).operand, weight.last, kind=ALL_GATHER, size=weight.spec.ranks
+        shard.cast(weight.dtype).operand, weight.last, kind=ALL_GATHER, size=weight.spec.ranks
     )
     shape = shape_of(weight.whole.operand)
     row = SliceOp(gathered, starts=[0], sizes=[prod(shape)], steps=[1])
@@ -75,7 +75,7 @@ def whole_again(weight: WeightContext, share: Term) -> Term:
     return weight.at_end(whole, weight.whole.cast(weight.dtype))
 
 
-def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
+def shard_variable(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
     """
     A variable with this rank's shard of a weight; the host sets its first value.
 
@@ -83,9 +83,9 @@ def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
     """
     block, shape, dtype = op.parent, shape_of(op.result), dtype_of(op.result).numpy
     assert block is not None, "a variable is in a graph"
-    share = (-(-prod(shape) // ranks),)
-    key = f"share:{dtype_of(op.result).name}:{share}"
-    first = weights.defer(key, share, dtype, lambda: np.zeros(share, dtype))
+    shard = (-(-prod(shape) // ranks),)
+    key = f"share:{dtype_of(op.result).name}:{shard}"
+    first = weights.defer(key, shard, dtype, lambda: np.zeros(shard, dtype))
     with ImplicitBuilder(Builder(InsertPoint.before(op))):
         made = VariableOp(op.variable.text, first)
     readers: dict[Operation, list[Use]] = {}

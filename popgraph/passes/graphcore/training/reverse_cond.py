@@ -10,7 +10,7 @@ from xdsl.transforms.dead_code_elimination import region_dce
 from popgraph.dialects.graphcore import CondOp
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.program import YieldOp
-from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
+from popgraph.passes.graphcore.training.dependence import dependent, expand_on_path, needed
 from popgraph.passes.graphcore.training.loop_draft import used_operands
 from popgraph.passes.graphcore.training.reverse_mode import Gradients, ReverseMode, zeros
 
@@ -42,7 +42,7 @@ def _backwards(
     region = region.clone()
     block = region.block
     sources = [block.args[at] for at in wanted]
-    expand_on_the_way(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
+    expand_on_path(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
     inner = outer.of(block, dependent(block, sources))
     end = yield_of(block)
     with inner.building():

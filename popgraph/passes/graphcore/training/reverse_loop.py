@@ -17,13 +17,13 @@ from popgraph.dialects.program import YieldOp
 from popgraph.dialects.values import values_behind
 from popgraph.passes.graphcore.training.dependence import (
     dependent_in_loop,
-    expand_on_the_way,
+    expand_on_path,
     needed,
 )
 from popgraph.passes.graphcore.training.loop_draft import LoopDraft
 from popgraph.passes.graphcore.training.residuals import Residuals
 from popgraph.passes.graphcore.training.reverse_mode import Gradients, ReverseMode, zeros
-from popgraph.passes.graphcore.training.turn_sums import TurnSums
+from popgraph.passes.graphcore.training.turn_sums import IterationSums
 from popgraph.support.errors import DifferentiationError
 
 
@@ -60,7 +60,7 @@ class _ReverseLoop:
 
     def __post_init__(self) -> None:
         results = lambda: yield_of(self.loop.block).values  # noqa: E731
-        expand_on_the_way(self.loop.block, results, self._reached)
+        expand_on_path(self.loop.block, results, self._reached)
         self.dependent = self._reached()
         self.wanted = self._wanted()
 
@@ -92,7 +92,7 @@ class _ReverseLoop:
         places = [
             None if one is None else self.draft.row(one) for one in leaving[kept : kept + scanned]
         ]
-        totals = TurnSums(self.outer, self.loop, self.draft).of(leaving[kept + scanned :])
+        totals = IterationSums(self.outer, self.loop, self.draft).of(leaving[kept + scanned :])
         made = self._finish()
         with self.outer.building():
             captured = [None if total is None else total(made) for total in totals]

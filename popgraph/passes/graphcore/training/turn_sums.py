@@ -29,7 +29,7 @@ After: TypeAlias = Callable[[LoopOp], Operand]
 
 
 @dataclass
-class TurnSums:
+class IterationSums:
     """
     Sums of values of a body over all iterations.
 

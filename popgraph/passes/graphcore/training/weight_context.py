@@ -31,9 +31,9 @@ class WeightContext:
         op: VariableOp,
         gradient: SSAValue,
         *,
-        is_share: bool = False,
+        is_shard: bool = False,
     ) -> None:
-        """`is_share`: the variable holds only this rank's shard of the weight."""
+        """`is_shard`: the variable holds only this rank's shard of the weight."""
         self.name = op.variable.text
         self.literal = op.literal
         self.dtype = dtype_of(op.result)
@@ -51,14 +51,14 @@ class WeightContext:
         """Whether the update is applied; None if always."""
         self.whole: Term | None = None
         """The whole weight if this rank updates a shard of it, else None."""
-        self.is_share = is_share
+        self.is_shard = is_shard
         self.is_exchanged = False
         """Whether the gradient is already reduced over all ranks."""
 
     @property
-    def has_share(self) -> bool:
+    def has_shard(self) -> bool:
         """Whether this rank updates only a shard of the weight."""
-        return self.is_share or self.whole is not None
+        return self.is_shard or self.whole is not None
 
     def average(self) -> None:
         """Divides by replicas in one run times ranks: the later sum is their mean."""
@@ -171,8 +171,8 @@ def accumulated(total: Term, gradient: Term, before: Term | None) -> Term:
     if before is None:
         return total + gradient
     counted = before.cast(total.dtype) + 1.0
-    share = counted.known(1.0) / counted
-    return total * (1.0 - share) + gradient * share
+    part = counted.known(1.0) / counted
+    return total * (1.0 - part) + gradient * part
 
 
 def state_dtype(weight: DType, asked: str = "") -> DType:
