@@ -206,6 +206,7 @@ def _add_outputs(graph: GraphOp, found: Iterable[_Report]) -> None:
 def _use_places(op: CheckIndicesOp) -> None:
     """Gives lookups the indices as unsigned positions from the start."""
     lookups = [use for use in op.result.uses if isinstance(use.operation, GatherOp | GatherGradOp)]
+    # Ignored indices are legal although out of range, and columns have different sizes.
     if not lookups or op.ignored is not None or len(op.low) > 1:
         return
     with ImplicitBuilder(Builder(InsertPoint.before(op))):

@@ -66,7 +66,7 @@ class SumInFloats(Rule[AnyContraction]):
             return ()
         whole, is_grouped = len(limits), isinstance(op, ConvOp) and integer(op.groups) > 1
         sums = np.concatenate([np.zeros((1, limits.shape[1])), limits.cumsum(axis=0)])
-        for count in range(1, 2 if is_grouped else MOST_PARTS + 1):
+        for count in range(1, 2 if is_grouped else MOST_PARTS + 1):  # fewest parts first
             cuts = [*range(0, whole, -(-whole // (count * STRIP)) * STRIP), whole]
             if np.diff(sums[cuts], axis=0).max() <= EXACT:
                 return cuts

@@ -131,6 +131,7 @@ class SumInWords(Rule[AnyContraction]):
         """The words of the right factor; 4-bit literals are stored two words in one."""
         rhs = op.operands[1]
         made, found = packed(rhs, axis, words.count), self._sums.interval(rhs)
+        # Half the bytes: a GEMV with quantized weights is bound by memory.
         narrow = found is not None and found.low >= 0 and found.high < 1 << NIBBLE
         if not narrow or not is_literal(rhs) or words.count != 4 or shape_of(made)[axis] % 2:
             return made

@@ -79,7 +79,7 @@ class Dequantized:
         op = self.whole.owner
         made: Operand = CastOp(self.whole, to=i32)
         if isinstance(op, TransposeOp) and is_literal(op.x):
-            # fold-constants would transpose the bytes, whose words are contiguous as they are.
+            # The words of the literal are contiguous; fold-constants would transpose its bytes.
             made = TransposeOp(CastOp(op.x, to=i32), perm=op.perm.data)
         return SubOp(made, ConstantOp(DataAttr.of(self.zero))) if np.any(self.zero) else made
 

@@ -82,6 +82,7 @@ def bytes_of(value: SSAValue) -> int:
 
 def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
     """Whether all operands are literals, and the results are small enough to be literals."""
+    # NumPy takes seconds to transpose large literals; readers can read them strided instead.
     if isinstance(op, TransposeOp) and bytes_of(op.result) > tuning.large_literal_bytes:
         return False
     return (

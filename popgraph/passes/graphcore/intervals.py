@@ -29,7 +29,7 @@ from popgraph.dialects.program import WeightStore, constant_array
 from popgraph.support.dtypes import DType
 
 DEEPEST = 100
-"""Maximum depth of the analysis; deeper values get the range of their type."""
+"""Maximum depth of the recursive analysis; deeper values get the range of their type."""
 
 
 class Interval(NamedTuple):

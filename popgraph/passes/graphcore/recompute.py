@@ -118,6 +118,7 @@ def _standard(forward: _Forward, named: Sequence[str]) -> Chosen:
     """
     kept = sum(_bytes(v) for op in forward.ops for v in op.results if forward.is_read_later(v))
     best, least = set[Operation](), float(kept)
+    # About sqrt(n) is best for equal layers; the doubled range leaves room for unequal ones.
     for count in range(2, 2 * isqrt(len(forward.ops)) + 1):
         chosen, size = _cut(forward, count)
         if size < least:

@@ -101,6 +101,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
             return None
         if tensor_of(op.result).element_type != f32:
             return None
+        # Matmuls with weights that stay in L2 are not bound by memory.
         if bytes_of(op.rhs) < self._target.l2(tuning.streamed_l2):
             return None
         found = self._scaled(op.rhs)

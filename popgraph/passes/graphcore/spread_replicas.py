@@ -170,6 +170,7 @@ class _Spread:
         self._know(op.result, [made[name].result for name in names])
 
     def _copy(self, op: Operation) -> None:
+        # Replicas must draw different numbers, even from the same operands.
         shared = not any(_draws(inner) for inner in op.walk()) and all(
             len(set(self._of(value))) == 1 for value in op.operands
         )

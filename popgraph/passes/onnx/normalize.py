@@ -126,6 +126,7 @@ class _Expansion:
                 pending.extend(reversed(made))
                 continue
             outside = self.inference.lenient, self.exact
+            # A branch that is never taken may have contradicting types.
             self.inference.lenient |= op.op_type == "If"
             self.exact |= (op.domain, op.op_type) == GRADIENT
             for graphs in op.graphs().values():

@@ -213,6 +213,7 @@ def steps_of(
     nodes that use such a sequence.
     """
     levels = _levels(nodes, hosted, deciding)
+    # Hosting a node moves others to later levels, where they may share sequences across steps.
     while more := _sharing(nodes, hosted, levels) - hosted:
         hosted = hosted | more
         levels = _levels(nodes, hosted, deciding)

@@ -139,6 +139,7 @@ class Tree:
 
 
 def _side_by_side(pieces: list[PadOp], axis: int) -> Operand | None:
+    # Empty pieces sort before the piece that starts at the same position.
     pieces = sorted(pieces, key=lambda piece: (piece.low.data[axis], shape_of(piece.x)[axis]))
     ends = [piece.low.data[axis] + shape_of(piece.x)[axis] for piece in pieces]
     starts = [piece.low.data[axis] for piece in pieces]

@@ -158,7 +158,7 @@ class _PatternsByRoot(RewritePattern):
         return self.applied.total() >= self.limit
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if is_trivially_dead(op):
+        if is_trivially_dead(op):  # not counted: erasing always terminates
             rewriter.erase(op)
             return
         if self.exhausted:

@@ -18,6 +18,7 @@ def lower_exchange(op: ExchangeOp) -> SSAValue:
     finish = tile.FinishExchangeOp(begun.output, None if begun.is_in_place else op.x)
     block = op.parent
     assert block is not None, "an exchange is in a graph"
+    # Everything in between overlaps with the message.
     reader = _first_reader(block, op)
     if reader is not None:
         finish.detach()

@@ -33,7 +33,8 @@ def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
     """
     The position of an index: negative ones count from the end; all are clamped to the axis.
 
-    Unsigned indices are positions already, so one minimum clamps them.
+    Unsigned indices are positions already, so one minimum clamps them. Clamping keeps reads inside
+    the tensor even before a run reports invalid indices.
     """
     place = SSAValue.get(cast(index, source, i64))
     if kind_of(source) is Kind.UNSIGNED:

@@ -52,6 +52,7 @@ def settle_turn(module: ModuleOp, weights: WeightStore, *, last: bool) -> None:
     assert first is not None, "a graph that counts has operations"
     graph.block.insert_op_before(known, first)
     for use in list(chosen.operands[0].uses):
+        # where(true, zeros, total) would fold to zeros as large as all gradients together.
         if not (last and _empties(use.operation)):
             use.operation.operands[use.index] = known.result
 

@@ -81,7 +81,7 @@ class Residuals:
         if isinstance(value.owner, ConstantOp):
             return None
         if any(row is value for row in loop.yielded_rows):
-            return draft.scan(loop.stack(value))
+            return draft.scan(loop.stack(value))  # stacked already: costs no more memory
         if is_cheap(value.owner):
             return None
         if value in self.invariant:

@@ -182,7 +182,7 @@ class _ReverseLoop:
         """Moves operations and the residuals they use into the draft; returns `found` as moved."""
         for argument, of_draft in self.temporary:
             argument.replace_all_uses_with(of_draft)
-        for argument, _ in reversed(self.temporary):
+        for argument, _ in reversed(self.temporary):  # last first: erasing shifts later indices
             self.loop.block.erase_arg(argument)
         owners = {*ops, self.draft.block}
         residuals = Residuals(self.loop, self.draft, self.outer.block)

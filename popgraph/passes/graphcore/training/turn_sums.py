@@ -78,6 +78,7 @@ class IterationSums:
             inner, function = linear
             total = self._total(inner)
             return lambda made: function(total(made))
+        # A carried sum of matmuls would read and write the whole gradient in each iteration.
         if isinstance(value.owner, MatMulOp):
             return self._product(value)
         if isinstance(value.owner, ReduceSumOp) and self._has_rows(value.owner.x):

@@ -255,6 +255,7 @@ class AdaptiveRule(UpdateRule):
             context.keep(prefix, value)
             return value
 
+        # TensorFlow initializes the mean square with 1.
         square = average("Accl1___", s * s, 1.0 if self.spec.tf_variant else 0.0)
         if self.spec.mode == "ada_delta":
             before = context.state("Accl2___")

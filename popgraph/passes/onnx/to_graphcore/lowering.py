@@ -256,6 +256,7 @@ class Lowering(LoweringContext):
             self.names.setdefault(name, make.result)
 
     def _node(self, op: OnnxOp) -> None:
+        # Requested constants of a training must stay unfolded, see `unfolded`.
         memoized = not (self.training or self.depth)
         literals = NodeOfLiterals.of(op, self.values, self.tuning) if memoized else None
         known = None if literals is None else KNOWN_NODES.get(literals)
