@@ -552,7 +552,7 @@ NUMBERS = {
     "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",
     "graphcore/canonicalize/shuffles.py:CHANNELS": "the number of an axis",
-    "graphcore/check_indices.py:BESIDE": "a few vectors of every machine, whatever its width",
+    "graphcore/check_indices.py:JOINED": "a few vectors of every machine, whatever its width",
     "graphcore/training/loss_scale.py:_LIMIT": "the exponents of an f32",
     "graphcore/training/loss_scale.py:_LIMITS": "those of a half",
     "graphcore/fold_depth.py:WINDOW": "that of Winograd's transforms",

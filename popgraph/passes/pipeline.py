@@ -143,14 +143,12 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "graphcore",
         ContractQuantized,
-        "before folding turns quantized weights into floats",
+        "before folding makes quantized weights floats",
         optional=True,
     ),
     Step("graphcore", ScaleSums, "takes the quantized weights that are left", optional=True),
     Step("graphcore", FoldConstants, "before canonicalize, which reads literals", optional=True),
-    Step(
-        "graphcore", Canonicalize, "before expand turns batch norms into arithmetic", optional=True
-    ),
+    Step("graphcore", Canonicalize, "before expand makes batch norms arithmetic", optional=True),
     Step("graphcore", ReturnAppended, "once outputs are direct concatenations of caches"),
     Step(
         "graphcore",

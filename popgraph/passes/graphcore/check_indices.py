@@ -52,7 +52,7 @@ WIDE = dtypes.BY_NAME["i64"]
 UNSIGNED = dtypes.BY_NAME["u64"]
 """Unsigned type: negative distances wrap around to large ones, so one maximum finds both ends."""
 
-BESIDE = 32
+JOINED = 32
 """Number of indices reduced together: a few vectors on every machine."""
 
 
@@ -71,9 +71,9 @@ class CheckIndices(Pass):
     name = "check-indices"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        beside = 1 if sizes_of(module) else BESIDE
+        joined = 1 if sizes_of(module) else JOINED
         for graph in graphs_of(module):
-            found = _reports(graph.block, compilation.weights, beside)
+            found = _reports(graph.block, compilation.weights, joined)
             if found:
                 _add_outputs(graph, found)
 
@@ -86,34 +86,34 @@ class _Report:
     value: SSAValue
 
 
-def _reports(block: Block, weights: WeightStore, beside: int) -> list[_Report]:
+def _reports(block: Block, weights: WeightStore, joined: int) -> list[_Report]:
     """Replaces the checks in a block and its bodies by values that hold their results."""
     found: list[_Report] = []
     for op in list(block.ops):
         match op:
             case CheckIndicesOp():
-                found += _report(op, beside)
+                found += _report(op, joined)
             case LoopOp():
-                found += _of_loop(op, weights, beside)
+                found += _of_loop(op, weights, joined)
             case CondOp():
-                found += _of_cond(op, weights, beside)
+                found += _of_cond(op, weights, joined)
     return found
 
 
-def _report(op: CheckIndicesOp, beside: int) -> list[_Report]:
+def _report(op: CheckIndicesOp, joined: int) -> list[_Report]:
     found: list[_Report] = []
     if 0 not in shape_of(op.indices):  # Without indices, none is out of range.
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            found = [_Report(op.check(f"check of {op.place.text}"), largest(op, beside))]
+            found = [_Report(op.check(f"check of {op.place.text}"), largest(op, joined))]
         _use_places(op)
     op.result.replace_all_uses_with(op.indices)
     Rewriter.erase_op(op)
     return found
 
 
-def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
+def _of_loop(op: LoopOp, weights: WeightStore, joined: int) -> list[_Report]:
     """The maximum over all iterations; 0, which is in range, if none runs."""
-    found = _reports(op.block, weights, beside)
+    found = _reports(op.block, weights, joined)
     if not found:
         return []
     _check_bounds(found, may_not_run=op.ends_early or not op.turns)
@@ -141,9 +141,9 @@ def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
     return [_Report(one.check, value) for one, value in zip(found, results, strict=True)]
 
 
-def _of_cond(op: CondOp, weights: WeightStore, beside: int) -> list[_Report]:
+def _of_cond(op: CondOp, weights: WeightStore, joined: int) -> list[_Report]:
     """The results of the branch that is taken; checks of the other branch yield 0."""
-    found = [_reports(block, weights, beside) for block in op.bodies()]
+    found = [_reports(block, weights, joined) for block in op.bodies()]
     reports = [report for one in found for report in one]
     if not reports:
         return []
@@ -238,45 +238,45 @@ def _free_name(name: str, taken: Container[object]) -> str:
     return name
 
 
-def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
+def largest(op: CheckIndicesOp, joined: int = JOINED) -> SSAValue:
     """
     The maximum of unsigned(index - low), for each bound.
 
-    `beside` rows are reduced together to fill vectors. It is 1 if the number of rows is a size of
-    the call, since the structure of such a program must not depend on the size.
+    `joined` indices are reduced together to fill vectors. It is 1 if the number of rows is a size
+    of the call, since the structure of such a program must not depend on the size.
     """
     rank = len(shape_of(op.indices))
     if len(op.low) > 1 and rank > 1:
-        return _largest_of_columns(op, beside)
+        return _largest_of_columns(op, joined)
     distances = _distances(op, op.indices)
     if len(op.low) > 1 or not rank:
         return distances
     return ReduceMaxOp(distances, axes=range(rank), keepdims=False).result
 
 
-def _largest_of_columns(op: CheckIndicesOp, beside: int) -> SSAValue:
+def _largest_of_columns(op: CheckIndicesOp, joined: int) -> SSAValue:
     """
     The maximum of each column of the last axis.
 
     Several rows are reduced as one, since a short row does not fill a vector. The rest follows.
     """
     *outer, columns = shape_of(op.indices)
-    rows, beside = prod(outer), max(1, beside // columns)
+    rows, joined = prod(outer), max(1, joined // columns)
     flat = op.indices if len(outer) == 1 else ReshapeOp(op.indices, shape=(rows, columns)).result
-    many = rows - rows % beside
-    if beside == 1 or many < 2 * beside:
+    many = rows - rows % joined
+    if joined == 1 or many < 2 * joined:
         return _largest_row(_distances(op, flat))
-    wide = ReshapeOp(_some_rows(flat, 0, many), shape=(many // beside, beside * columns))
-    best = _largest_row(_distances(op, wide, beside))
-    largest = _largest_row(ReshapeOp(best, shape=(beside, columns)))
+    wide = ReshapeOp(_some_rows(flat, 0, many), shape=(many // joined, joined * columns))
+    best = _largest_row(_distances(op, wide, joined))
+    largest = _largest_row(ReshapeOp(best, shape=(joined, columns)))
     if many == rows:
         return largest
     left = _distances(op, _some_rows(flat, many, rows - many))
     return MaxOp(largest, _largest_row(left)).result
 
 
-def _distances(op: CheckIndicesOp, indices: Operand, beside: int = 1) -> SSAValue:
-    """unsigned(index - low), for `beside` rows of indices joined into one."""
+def _distances(op: CheckIndicesOp, indices: Operand, joined: int = 1) -> SSAValue:
+    """unsigned(index - low), for `joined` rows of indices joined into one."""
     exact = op.ignored is None and dtype_of(indices).name == "i32"
     if not exact:
         indices = _cast(indices, WIDE)
@@ -285,7 +285,7 @@ def _distances(op: CheckIndicesOp, indices: Operand, beside: int = 1) -> SSAValu
         indices = WhereOp(counts, indices, _literal(op.low.data[0], WIDE))
     unsigned = dtypes.BY_NAME["u32"] if exact else UNSIGNED
     distances = _cast(indices, unsigned)
-    steps = [-low for low in op.low.data] * beside
+    steps = [-low for low in op.low.data] * joined
     if not any(steps):
         return distances
     by = _literal(steps[0] if len(steps) == 1 else steps, unsigned)

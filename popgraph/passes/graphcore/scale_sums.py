@@ -107,8 +107,8 @@ class ScaleAfterwards(Rule[MatMulOp]):
         found = self._scaled(op.rhs)
         if found is None:
             return None
-        apart = self._with_zero_last(found)
-        made = None if apart is None else self._rewritten(op, apart, rows)
+        late = self._with_zero_last(found)
+        made = None if late is None else self._rewritten(op, late, rows)
         return self._rewritten(op, found, rows) if made is None else made
 
     def _scaled(self, value: SSAValue) -> Scaled | None:

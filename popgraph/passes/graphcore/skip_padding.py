@@ -114,7 +114,7 @@ class SumElements(Rule[ConvOp]):
         axes = list(axes_of(op))
         pieces = [axis.pieces(self._tuning.least_piece) for axis in axes]
         whole: list[Sequence[Piece]] = [[axis.piece(0, axis.results)] for axis in axes]
-        # Each piece is a kernel call with its own borders, so small savings do not pay.
+        # Each piece is a kernel call with its own borders: small savings do not pay.
         if products_of(pieces) > (1 - self._tuning.least_skipped) * products_of(whole):
             pieces = whole
             if all(own.taps == axis.taps for (own,), axis in zip(whole, axes, strict=True)):
