@@ -18,7 +18,7 @@ class EliminateCommonSubexpressions(Pass):
     """
     a = f x, b = f x  ->  a = b = f x.
 
-    Only not all-gathers of sharded weights: one for all readers would keep the whole weight.
+    Except all-gathers of sharded weights: sharing one would keep the whole weight in memory.
     """
 
     name = "cse"

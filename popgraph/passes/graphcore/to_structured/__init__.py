@@ -83,8 +83,8 @@ class GraphcoreToStructured(Pass):
     """
     graphcore.add, mat_mul, conv, ...  ->  tile.map, tile.reduce, tile.scatter, tile.assemble, ...
 
-    Only composites are left. Bodies of branches and loops become graphs of the module, which are
-    called.
+    Only composites that expand kept stay unchanged. Bodies of branches and loops become graphs of
+    the module, which are called.
     """
 
     name = "graphcore-to-structured"
