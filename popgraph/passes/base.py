@@ -68,7 +68,6 @@ class Compilation(IRContext):
         """Warnings to repeat at every start; caches store them with the program."""
 
     def warn(self, what: str, hint: str, kind: type[PopgraphWarning]) -> None:
-        """Warns the user about the model."""
         notice = Notice(kind, f"{what}\n  try: {hint}")
         self.notices.append(notice)
         notice.give()

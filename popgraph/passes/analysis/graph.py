@@ -15,7 +15,7 @@ from popgraph.support.errors import PassError
 
 
 def only_graph(module: ModuleOp) -> GraphOp:
-    """The only graph of a module."""
+    """The graph of a module; raises an error unless there is exactly one."""
     graphs = graphs_of(module)
     if len(graphs) != 1:
         raise PassError(f"the module must contain exactly one pg.graph, not {len(graphs)}")

@@ -76,7 +76,6 @@ def _read_by(owner: Operation | Block) -> Sequence[SSAValue]:
 
 
 def bytes_of(value: SSAValue) -> int:
-    """The bytes of a tensor."""
     return prod(shape_of(value)) * element_bytes(value.type)
 
 

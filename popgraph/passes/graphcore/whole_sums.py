@@ -46,7 +46,6 @@ class IntegerSums:
         self._weights, self._intervals = weights, Intervals(weights)
 
     def interval(self, value: SSAValue) -> Interval | None:
-        """The interval of an operand's elements."""
         return self._intervals.of(value)
 
     def limits(self, op: AnyContraction) -> Array | None:

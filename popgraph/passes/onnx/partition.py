@@ -303,7 +303,6 @@ def _segment(
     deciding: Container[OnnxOp],
     bounded: Container[OnnxOp],
 ) -> Segment:
-    """A segment of these nodes."""
     own = set(nodes)
     outputs = [value for op in nodes for value in op.results if _leaves(value, own)]
     made = _piece(model, nodes, [], outputs, bounded)

@@ -90,7 +90,6 @@ def _axis(op: SchemaOp) -> int | None:
 
 
 def _replace(op: SchemaOp, places: Array, version: int, store: WeightStore) -> None:
-    """Replaces a selection by a lookup."""
     name, source, given = value_name(op.results[0]), op.operands[0], dict(op.onnx_attributes())
 
     def constant(array: Array, what: str) -> SSAValue:

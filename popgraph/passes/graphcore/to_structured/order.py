@@ -89,7 +89,6 @@ def _most(type_: IntegerType) -> int:
 
 
 def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
-    """A tensor with permuted axes."""
     if order == sorted(order):
         return value
     return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])

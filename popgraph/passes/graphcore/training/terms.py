@@ -100,7 +100,6 @@ class Term:
         return self._like(gc.MinOp(self.operand, self._other(other).operand))
 
     def sum(self) -> Term:
-        """The sum of all elements."""
         axes = range(len(shape_of(self.operand)))
         return self._like(gc.ReduceSumOp(self.operand, axes=axes, keepdims=False)) if axes else self
 

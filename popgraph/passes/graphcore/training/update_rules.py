@@ -271,7 +271,6 @@ class AdaptiveRule(UpdateRule):
 
 
 def rule_for(spec: OptimizerSpec, context: RuleContext) -> UpdateRule:
-    """The update rule of an optimizer."""
     match spec:
         case SGD() if not spec.has_velocity:
             return PlainSGD(context)
