@@ -88,8 +88,6 @@ def normalize(
 
 @dataclass
 class _Expansion:
-    """The state of one normalization."""
-
     model: Model
     keep: Keep
     store: WeightStore
