@@ -23,7 +23,12 @@ from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.product import type_of_sums
-from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
+from popgraph.passes.graphcore.to_structured.elements import (
+    body,
+    computing_type,
+    to_computing,
+    to_element,
+)
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
 from popgraph.passes.graphcore.to_structured.movement import viewed
 from popgraph.passes.graphcore.to_structured.sliding import (
@@ -40,9 +45,9 @@ from popgraph.support.shapes import Shape
 def factor(value: SSAValue) -> SSAValue:
     """An operand in its computing type: f16 and bf16 as f32, unsigned integers as signless ones."""
     source = element(value)
-    if computing(source) == source:
+    if computing_type(source) == source:
         return value
-    return each(value, computing(source), lambda x: entered(x, source))
+    return each(value, computing_type(source), lambda x: to_computing(x, source))
 
 
 def contract(
@@ -57,7 +62,7 @@ def contract(
     """The contraction of both operands, indexed by `places`; loops after `parallel` are summed."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    epilogue = body([type_of_sums(element(lhs), words)], lambda total: left(total, result))
+    epilogue = body([type_of_sums(element(lhs), words)], lambda total: to_element(total, result))
     return tile.contraction(
         lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
     ).outputs[0]

@@ -50,7 +50,7 @@ def width_of(element: Attribute) -> int:
 
 
 @lru_cache(maxsize=1 << 6)
-def computing(element: Attribute) -> Attribute:
+def computing_type(element: Attribute) -> Attribute:
     """
     The type in which elements are computed.
 
@@ -71,9 +71,9 @@ def signless(element: Attribute) -> IntegerType:
     return IntegerType(width_of(element))
 
 
-def entered(value: Operand, element: Attribute) -> SSAValue:
+def to_computing(value: Operand, element: Attribute) -> SSAValue:
     """Converts an element, unless it is converted already, to its computing type."""
-    value, target = SSAValue.get(value), computing(element)
+    value, target = SSAValue.get(value), computing_type(element)
     if value.type == target:
         return value
     if kind_of(element) is Kind.FLOAT:
@@ -94,7 +94,7 @@ def bits_as(value: SSAValue, element: Attribute) -> SSAValue:
     return value if value.type == element else arith.BitcastOp(value, element).result
 
 
-def left(value: Operand, element: Attribute) -> SSAValue:
+def to_element(value: Operand, element: Attribute) -> SSAValue:
     """Converts a value from the computing type of `element`, unless done already, to `element`."""
     value = SSAValue.get(value)
     if value.type == element:
@@ -130,7 +130,7 @@ def _float(bits: bytes, element: Attribute) -> Attribute:
 
 def number(value: Any, element: Attribute) -> SSAValue:
     """A constant in the type that computes `element`."""
-    kind = computing(element)
+    kind = computing_type(element)
     literal = attribute(value, kind)
     return arith.ConstantOp.create(properties={"value": literal}, result_types=[kind]).result
 

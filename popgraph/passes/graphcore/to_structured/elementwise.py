@@ -13,7 +13,13 @@ from popgraph.dialects.graphcore.base import shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.graphcore.to_structured.elements import Operand, body, kind_of, left, number
+from popgraph.passes.graphcore.to_structured.elements import (
+    Operand,
+    body,
+    kind_of,
+    number,
+    to_element,
+)
 from popgraph.passes.graphcore.to_structured.scalars import scalar
 from popgraph.support.shapes import prod
 
@@ -65,7 +71,7 @@ def mapped(
             number(constants[value], element(value)) if value in constants else read[value, map_]
             for value, map_ in operands
         ]
-        return left(write(*arguments), result)
+        return to_element(write(*arguments), result)
 
     inputs, input_maps = [value for value, _ in reads], [map_ for _, map_ in reads]
     region = body([element(value) for value in inputs], body_of)

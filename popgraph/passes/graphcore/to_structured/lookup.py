@@ -19,11 +19,11 @@ from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     body,
-    computing,
-    entered,
+    computing_type,
     kind_of,
-    left,
     number,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
 from popgraph.passes.graphcore.to_structured.scalars import TABLES, cast
@@ -86,10 +86,10 @@ def lower_scatter(op: ScatterOp) -> SSAValue:
     The result is initialized with data, in the computing type of a reduction.
     """
     source, reduction = element(op.data), op.reduction.data
-    inner = source if reduction == "none" else computing(source)
+    inner = source if reduction == "none" else computing_type(source)
     initial, combine = op.data, None
     if inner != source:
-        initial = each(initial, inner, lambda x: entered(x, source))
+        initial = each(initial, inner, lambda x: to_computing(x, source))
     if reduction != "add":
         combine = body([inner, inner], _combination(reduction, source))
     total = _scatter(
@@ -115,12 +115,12 @@ def _scatter(
     """Scatters slices of updates to indexed positions of a tensor with elements of type `inner`."""
     domain, count = shape_of(updates), len(shape_of(indices))
     source, index_source, shape = element(updates), element(indices), result.get_shape()
-    kind = computing(source) if inner is None else inner
+    kind = computing_type(source) if inner is None else inner
 
     def write(index: SSAValue, value: SSAValue) -> list[Operand]:
         place = place_of(index, index_source, shape[axis])
         after = indices_at(range(axis + count, len(domain)))
-        entering = value if kind == source else entered(value, source)
+        entering = value if kind == source else to_computing(value, source)
         return [*indices_at(range(axis)), place, *after, entering]
 
     return tile.ScatterOp(
@@ -138,7 +138,9 @@ def _scatter(
 def _narrowed(total: SSAValue, result: SSAValue) -> SSAValue:
     """Converts totals from their wider computing type to the element type of the result."""
     target = element(result)
-    return total if element(total) == target else each(total, target, lambda x: left(x, target))
+    return (
+        total if element(total) == target else each(total, target, lambda x: to_element(x, target))
+    )
 
 
 def lower_iota(op: IotaOp) -> SSAValue:

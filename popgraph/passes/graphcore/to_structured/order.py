@@ -19,12 +19,12 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
-    computing,
-    entered,
+    computing_type,
     extended,
     kind_of,
-    left,
     number,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
@@ -54,7 +54,7 @@ def _key(op: ArgTopKOp) -> Callable[[SSAValue], Operand]:
     kind = kind_of(source)
 
     def write(element: SSAValue) -> Operand:
-        x = entered(element, source)
+        x = to_computing(element, source)
         if kind is Kind.FLOAT:
             key = _bits_in_order(x)
         else:
@@ -160,14 +160,14 @@ def _both(one: Operand, other: Operand) -> Operand:
 def lower_reduce_segments(op: ReduceSegmentsOp) -> SSAValue:
     """y = reduce_segments(rows, starts, ends)  ->  tile.segments with the combining function"""
     kind, combine = tensor_of(op.rows).element_type, op.combine.data
-    join, inner = TABLES[kind_of(kind)][combine], computing(kind)
+    join, inner = TABLES[kind_of(kind)][combine], computing_type(kind)
     fold = body([inner, inner], lambda element, total: join(total, element))
     start = attribute(INITIAL[combine](kind), inner)
     rows = op.rows
     if inner != kind:
-        rows = _each(rows, inner, lambda x: entered(x, kind))
+        rows = _each(rows, inner, lambda x: to_computing(x, kind))
     made = tile.SegmentsOp([rows, op.starts, op.ends], start, fold).output
-    return made if inner == kind else _each(made, kind, lambda x: left(x, kind))
+    return made if inner == kind else _each(made, kind, lambda x: to_element(x, kind))
 
 
 def _each(value: SSAValue, kind: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:

@@ -26,12 +26,12 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
-    computing,
-    entered,
+    computing_type,
     highest,
     kind_of,
-    left,
     lowest,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.movement import viewed
 from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
@@ -63,7 +63,7 @@ def reduce(
     Accumulators have the computing type; `epilogue` takes them and the elements of its inputs.
     """
     source = element(value)
-    inner, result = computing(source), result or source
+    inner, result = computing_type(source), result or source
     write = TABLES[kind_of(source)][combine]
     return tile.ReduceOp(
         [value],
@@ -71,9 +71,10 @@ def reduce(
         domain,
         parallel,
         [attribute(INITIAL[combine](source), inner)],
-        body([source, inner], lambda x, total: write(total, entered(x, source))),
+        body([source, inner], lambda x, total: write(total, to_computing(x, source))),
         body(
-            [inner, *map(element, epilogue_inputs)], lambda *values: left(epilogue(*values), result)
+            [inner, *map(element, epilogue_inputs)],
+            lambda *values: to_element(epilogue(*values), result),
         ),
         [result],
         epilogue_inputs,
@@ -115,11 +116,11 @@ def lower_position(op: ArgMaxOp | ArgMinOp) -> SSAValue:
     """y = arg_max(x)  ->  y = view(tile.reduce x), with (best, index) as accumulators"""
     domain, parallel, map_ = axes_last(shape_of(op.x), [integer(op.axis)])
     source = tensor_of(op.x).element_type
-    kind, inner = kind_of(source), computing(source)
+    kind, inner = kind_of(source), computing_type(source)
     predicate = ("g" if op.SCALAR == "max" else "l") + ("e" if flag(op.last) else "t")
 
     def write(x: SSAValue, best: SSAValue, place: SSAValue) -> list[Operand]:
-        x = entered(x, source)
+        x = to_computing(x, source)
         here = arith.IndexCastOp(tile.IndexOp(parallel), i64)
         better = is_better(kind, predicate, x, best)
         return [arith.SelectOp(better, x, best), arith.SelectOp(better, here, place)]

@@ -15,12 +15,12 @@ from popgraph.dialects.tile.scalars import Kind, named
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     bits_as,
-    computing,
-    entered,
+    computing_type,
     extended,
     kind_of,
-    left,
     number,
+    to_computing,
+    to_element,
     width_of,
 )
 
@@ -156,7 +156,7 @@ def cast(value: Operand, source: Attribute, target: Attribute) -> Operand:
     """Converts an element from type `source` to type `target`."""
     if source == target:
         return value
-    value = entered(value, source)
+    value = to_computing(value, source)
     match kind_of(source), kind_of(target):
         case _, Kind.BOOL:
             kind = kind_of(source)
@@ -177,23 +177,23 @@ def float_to_float(value: SSAValue, target: Attribute) -> Operand:
     """Converts an f32 or f64, rounding once."""
     if value.type == f32 and target == f64:
         return arith.ExtFOp(value, f64)
-    return left(value, target)
+    return to_element(value, target)
 
 
 def float_to_integer(value: SSAValue, target: Attribute) -> Operand:
     """Truncates toward zero; the result wraps, so the sign of the target does not matter."""
-    return left(arith.FPToSIOp(value, computing(target)), target)  # type: ignore[arg-type]
+    return to_element(arith.FPToSIOp(value, computing_type(target)), target)  # type: ignore[arg-type]
 
 
 def integer_to_integer(value: SSAValue, kind: Kind, target: Attribute) -> Operand:
     """Truncates to the low bits, or extends by the sign of the source."""
-    computed = computing(target)
+    computed = computing_type(target)
     assert isinstance(computed, IntegerType)
     if width_of(value.type) < width_of(computed):
-        return left(extended(value, kind, computed), target)
+        return to_element(extended(value, kind, computed), target)
     if width_of(value.type) > width_of(computed):
-        return left(arith.TruncIOp(value, computed), target)
-    return left(value, target)
+        return to_element(arith.TruncIOp(value, computed), target)
+    return to_element(value, target)
 
 
 def scalar(op: Elementwise, values: Sequence[SSAValue]) -> Operand:
@@ -203,15 +203,15 @@ def scalar(op: Elementwise, values: Sequence[SSAValue]) -> Operand:
     if isinstance(op, CastOp):
         return cast(values[0], elements[0], result)
     if isinstance(op, BitcastOp):
-        return bits_as(left(values[0], elements[0]), result)
+        return bits_as(to_element(values[0], elements[0]), result)
     if op.SCALAR == "where":
         condition, lhs, rhs = values
-        return arith.SelectOp(condition, left(lhs, result), left(rhs, result))
-    inner = [entered(value, element) for value, element in zip(values, elements, strict=True)]
+        return arith.SelectOp(condition, to_element(lhs, result), to_element(rhs, result))
+    inner = [to_computing(value, element) for value, element in zip(values, elements, strict=True)]
     kind = kind_of(elements[0])
     if isinstance(op, CompareOp):
         return compare(kind, op.predicate.data, *inner)
     if isinstance(op, ShiftOp):
         name = "shl" if op.direction.data == "left" else "shr"
-        return left(TABLES[kind][name](*inner), result)
-    return left(TABLES[kind][op.SCALAR](*inner), result)
+        return to_element(TABLES[kind][name](*inner), result)
+    return to_element(TABLES[kind][op.SCALAR](*inner), result)

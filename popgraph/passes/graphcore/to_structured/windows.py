@@ -28,12 +28,12 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
-    computing,
-    entered,
+    computing_type,
     kind_of,
-    left,
     lowest,
     number,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.reductions import is_better, reduce
@@ -77,7 +77,7 @@ class WindowWeights:
     """
 
     def __init__(self, op: AveragePoolOp | AveragePoolGradOp, space: Shape) -> None:
-        self.inner = computing(tensor_of(op.result).element_type)
+        self.inner = computing_type(tensor_of(op.result).element_type)
         self.common = 1.0
         self.vectors: list[SSAValue] = []
         self.axes: list[int] = []
@@ -164,7 +164,7 @@ def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
             maps,
             windows,
             shares.inner,
-            lambda value, *factors: shares.product(entered(value, source), *factors),
+            lambda value, *factors: shares.product(to_computing(value, source), *factors),
         )
     dilated, shifts = spread(dy, op.geometry, shape[2:])
     nc, i, k = dimensions(2, len(shape) - 2, len(op.kernel))
@@ -183,7 +183,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     """
     shape, rank = shape_of(op.x), len(op.kernel)
     source = tensor_of(op.dy).element_type
-    inner, add = computing(source), TABLES[kind_of(source)]["add"]
+    inner, add = computing_type(source), TABLES[kind_of(source)]["add"]
     covers = covering(op.geometry, shape[2:], shape_of(op.dy)[2:])
     nc, i, t = dimensions(2, rank, rank)
     places = [cover.window(at, number) for cover, at, number in zip(covers, i, t, strict=True)]
@@ -200,7 +200,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
             if cover.reaches_back:
                 has_begun = arith.CmpiOp(distance, number(0, i32), "sge")
                 is_here = arith.AndIOp(has_begun, is_here)
-        found = arith.SelectOp(is_here, entered(dy, source), number(0, inner))
+        found = arith.SelectOp(is_here, to_computing(dy, source), number(0, inner))
         return add(total, found)
 
     return tile.ReduceOp(
@@ -210,7 +210,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
         len(shape),
         [attribute(0, inner)],
         body([stored, source, inner], write),
-        body([inner], lambda total: left(total, source)),
+        body([inner], lambda total: to_element(total, source)),
         [source],
     ).outputs[0]
 
@@ -248,14 +248,14 @@ def combined(covers: Sequence[Cover], distances: Sequence[Operand]) -> Operand:
 def first_maximum(op: MaxPoolGradOp, covers: Sequence[Cover]) -> SSAValue:
     """The position of the first maximum in every window; -1 if a window has no element."""
     source, geometry = tensor_of(op.x).element_type, op.geometry
-    inner, sizes, kernel = computing(source), op.sizes.data, op.kernel.data
+    inner, sizes, kernel = computing_type(source), op.sizes.data, op.kernel.data
     space = shape_of(op.x)[2:]
     stored = i8 if prod(cover.span for cover in covers) <= MOST_PLACES else i32
     nc, o, k = dimensions(2, len(sizes), len(kernel))
     domain = (*shape_of(op.dy), *kernel)
 
     def write(x: SSAValue, best: SSAValue, place: SSAValue) -> list[Operand]:
-        x = entered(x, source)
+        x = to_computing(x, source)
         here = combined(covers, [distance(geometry, axis) for axis in range(len(kernel))])
         is_first = arith.CmpiOp(place, number(-1, i32), "eq")
         chosen: Operand = arith.OrIOp(is_first, is_better(kind_of(source), "gt", x, best))
