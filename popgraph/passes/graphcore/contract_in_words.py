@@ -95,7 +95,7 @@ class SumInWords(Rule[AnyContraction]):
         if not is_literal(rhs):
             return None
         source, found = lhs.owner, Shifted(lhs)
-        if isinstance(source, SubOp) and self._is_even(op, source.rhs):
+        if isinstance(source, SubOp) and self._is_uniform(op, source.rhs):
             found = Shifted(source.lhs, source.rhs)
         before = self._sums.interval(found.value)
         if before is not None and isinstance(op, ConvOp) and any(op.pads):
@@ -105,7 +105,7 @@ class SumInWords(Rule[AnyContraction]):
             return None
         return replace(found, by=words.shift(before))
 
-    def _is_even(self, op: AnyContraction, zero: SSAValue) -> bool:
+    def _is_uniform(self, op: AnyContraction, zero: SSAValue) -> bool:
         """Whether a zero is equal for all terms of a sum, and constant if windows are padded."""
         if isinstance(op, ConvOp):
             return prod(shape_of(zero)) == 1 and (is_literal(zero) or not any(op.pads))
@@ -149,7 +149,7 @@ class SumInWords(Rule[AnyContraction]):
     def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: Words) -> SSAValue:
         """Pads words with the zero, since padding must contribute a - zero = 0."""
         zero = computed_array(factor.whole_zero(), self.weights)
-        assert zero is not None, "_is_even has asked for it"
+        assert zero is not None, "`_is_uniform` requires a literal zero"
         rank, around = len(op.pads) // 2, op.pads.data
         number = np.full(words.count, int(zero.reshape(-1)[0])).astype(words.lhs)
         fill = int(number.view(WORD)[0])

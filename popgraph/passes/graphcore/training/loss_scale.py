@@ -41,7 +41,7 @@ OF_REPLICA = frozenset({ACCUMULATED + STATISTICS, SUM, SUM_AS_FLOAT})
 _FLOAT, _INTEGER = dtypes.BY_NAME["f32"], dtypes.BY_NAME["i32"]
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _LIMITS = {"FLOAT16": 2.0**15}
-"""The largest loss scale that is finite in the loss's element type."""
+"""Upper bounds of the loss scale, by the loss's element type; `_LIMIT` for other types."""
 _LIMIT = 2.0**126
 
 

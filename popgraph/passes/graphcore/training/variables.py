@@ -43,7 +43,7 @@ class Variables:
         return self.term(self.now[name])
 
     def full(self, shape: Shape, dtype: DType, first: float = 0.0) -> Literal:
-        """An initial value filled with `first`; large ones are deferred, so they take no memory."""
+        """An initial value filled with `first`; large ones are created on demand."""
         if prod(shape) * dtype.numpy.itemsize <= INLINE_BYTES:
             return self.weights.attribute(np.full(shape, first, dtype.numpy))
         key = f"full:{first!r}:{dtype.name}:{shape}"
