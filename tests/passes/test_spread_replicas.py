@@ -316,7 +316,7 @@ def test_groups_that_do_not_divide_the_replicas_are_refused() -> None:
     "text", ["", "two", "0", "2 groups=w:1", "2 shares=x", "2 groups=w:a:b", "2 groups=w:0:1"]
 )
 def test_malformed_replica_texts_are_refused(text: str) -> None:
-    with pytest.raises(PassError, match="describes no replicas"):
+    with pytest.raises(PassError, match="is not a valid description of replicas"):
         Replication.parse(text)
 
 
