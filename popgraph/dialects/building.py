@@ -1,4 +1,4 @@
-"""Construction of operations that stand nowhere yet."""
+"""Construction of operations outside every block."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from xdsl.rewriter import InsertPoint
 
 
 class _Nowhere(Builder):
-    """A builder that inserts nothing."""
-
     def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
         return op
 
 
 @contextmanager
 def building_nothing() -> Iterator[None]:
-    """What is constructed inside stands nowhere until it is added, whatever is built around it."""
+    """Constructed operations stay detached inside, even under another implicit builder."""
     with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
         yield

@@ -81,7 +81,7 @@ def register(context: Context) -> None:
 
 
 class IRContext(Context):
-    """What IR texts may use: every dialect, and operations from outside when a text names one."""
+    """The context of IR texts: every dialect, and operations from plugins once a text names one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class IRContext(Context):
     def get_optional_op(
         self, name: str, *, dialect_stack: Sequence[str] = ()
     ) -> type[Operation] | None:
-        """xDSL's look-up; what distributions bring is loaded for a name that nobody knows."""
+        """xDSL's lookup; plugin distributions are loaded only for a name that is still unknown."""
         found = super().get_optional_op(name, dialect_stack=dialect_stack)
         if found is None and "." in name:
             self._register_outside()

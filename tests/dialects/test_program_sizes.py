@@ -40,17 +40,20 @@ WRONG = {
     ): "input 'x' is not: t",
     ('"x" axis 0', '"z" axis 0'): "axis 0 of input 'z', but the graph has no such input",
     ('"y" axis 0', '"z" axis 0'): "axis 0 of output 'z', but the graph has no such output",
-    ('"x" axis 0', '"x" axis 1'): "'N' is 14 at its bound, axis 1 of input 'x' is not: tensor<14x6",
+    (
+        '"x" axis 0',
+        '"x" axis 1',
+    ): "'N' is 14 at its bound, but axis 1 of input 'x' is not: tensor<14x6",
     ('"x" axis 0', '"x" axis 2'): "axis 2 of input 'x' is not",
-    (SIZE, "inputs ()"): "no input brings size 'N'",
-    (SIZE, 'inputs ("x" axis 0 times 2, "x" axis 0 times 2)'): "axis 0 of input 'x' is two sizes",
-    ('"x" axis 0 times 2', '"x" axis 0 times 0'): "is an axis of a tensor, or a part of one",
-    ("1 to 7", "8 to 7"): "size 'N' goes from 8 to 7",
-    ("1 to 7", "0 to 7"): "size 'N' goes from 0 to 7",
-    ("sizes = [", "sizes = [1 : i64, "): "sizes of a module are an array of #pg.size",
+    (SIZE, "inputs ()"): "size 'N' must be an axis of an input",
+    (SIZE, 'inputs ("x" axis 0 times 2, "x" axis 0 times 2)'): "axis 0 of input 'x' is listed",
+    ('"x" axis 0 times 2', '"x" axis 0 times 0'): "needs a factor of at least 1",
+    ("1 to 7", "8 to 7"): "size 'N' cannot range from 8 to 7",
+    ("1 to 7", "0 to 7"): "size 'N' cannot range from 0 to 7",
+    ("sizes = [", "sizes = [1 : i64, "): "sizes of a module must be an array of #pg.size",
     (LOOP, "loop 0 to 2 of size"): "integer",
 }
-"""What of the text is replaced by what, and what is said."""
+"""Replacements in the text, and the error of each."""
 
 
 def test_the_text_is_right() -> None:
@@ -69,7 +72,7 @@ def test_sizes_have_names_of_their_own() -> None:
     text = TEXT.replace(" {running = #tile.running<loop 0 to 2 of size 0>}", "")
     parse(IRContext(), text)
     other = '#pg.size<"N" 1 to 3 inputs ("x" axis 1 times 2) outputs ()>'
-    with pytest.raises(ParseError, match="two sizes have one name"):
+    with pytest.raises(ParseError, match="duplicate size name"):
         parse(IRContext(), text.replace("sizes = [", f"sizes = [{other}, "))
 
 

@@ -328,5 +328,5 @@ def test_replicas_as_a_text() -> None:
 
 def test_one_replica_alone_cannot_run_what_several_do() -> None:
     module = program("reduce", "Add", (2,), 1, 2)
-    with pytest.raises(Exception, match="of 2 replicas cannot run on one"):
+    with pytest.raises(Exception, match="over 2 replicas cannot run on one"):
         evaluate(module, {"x": np.zeros(2)}, Compilation().weights)

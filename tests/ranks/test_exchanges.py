@@ -344,7 +344,7 @@ def test_codes_say_everything() -> None:
     ("shape", "how", "text"),
     [
         ([2, 3], {"kind": "all_reduce"}, "takes one row of elements"),
-        ([5], {"kind": "reduce_scatter"}, "cannot share 5 elements among 2 ranks"),
+        ([5], {"kind": "reduce_scatter"}, "cannot split 5 elements equally over 2 ranks"),
         ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is no exchange"),
         ([4], {"kind": "tell"}, "tell by Add is no exchange"),
     ],

@@ -1,4 +1,4 @@
-"""The graphcore dialect: what a network computes, as pure functions of tensors."""
+"""The graphcore dialect: the computation of a network as pure functions of tensors."""
 
 from __future__ import annotations
 

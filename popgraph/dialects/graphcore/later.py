@@ -1,4 +1,4 @@
-"""Later: the identity that keeps a value from being computed before another one is there."""
+"""Later: an identity that orders recomputation after another value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from popgraph.dialects.graphcore.broadcasting import same_type
 @operation
 class LaterOp(Movement):
     """
-    x, for those who need it again once `after` is there.
+    x, but not before `after` is computed: a barrier for recomputation.
 
-    What is computed from it is never joined with what was computed from x itself.
+    It keeps common subexpression elimination from merging recomputed values with the originals.
     """
 
     name = "graphcore.later"
