@@ -26,14 +26,14 @@ builtin.module attributes {
 """
 LOOP, SIZE = "loop 0 to 2 of size 0", 'inputs ("x" axis 0 times 2)'
 WRONG = {
-    ("loop 0", "loop 2"): "loop 2 ends at a size, but there are 2",
+    ("loop 0", "loop 2"): "loop 2 ends at a size, but the operation has 2",
     ("of size 0", "of size 1"): "loop 0 ends at size 1, but the module has 1",
     (LOOP, "loop 0 to 1 of size 0"): "loop 0 has 14 iterations, but ends at 7 where size 0",
     (LOOP, "loop 1 to 2 of size 0"): "loop 1 has 6 iterations, but ends at 14",
-    (LOOP, "loop 0 to 0 of size 0"): "ends at a size or at a multiple of one",
-    (LOOP, f"{LOOP}, {LOOP}"): "each running loop is given once",
-    ("#tile.running<loop 0 to 2 of size 0>", "3 : i64"): "running is a #tile.running, not 3",
-    ("%N: tensor<i64>", "%N: tensor<7xi64>"): "the last inputs of the graph are its sizes",
+    (LOOP, "loop 0 to 0 of size 0"): "must end at a size or at a multiple of one",
+    (LOOP, f"{LOOP}, {LOOP}"): "each running loop must be listed once",
+    ("#tile.running<loop 0 to 2 of size 0>", "3 : i64"): "running must be a #tile.running, not 3",
+    ("%N: tensor<i64>", "%N: tensor<7xi64>"): "the last inputs of the graph must be its sizes",
     (
         '[#pg.bytes<"x">, #pg.bytes<"N">]',
         '[#pg.bytes<"N">, #pg.bytes<"x">]',
