@@ -57,7 +57,7 @@ def test_what_cannot_be_decoded_is_empty(pixel_format: str, channels: int) -> No
 
 
 def test_there_are_three_forms() -> None:
-    with pytest.raises(TypeMismatchError, match="`pixel_format` is one of RGB, BGR, Grayscale"):
+    with pytest.raises(TypeMismatchError, match="use one of RGB, BGR, Grayscale"):
         popgraph.compile(model("CMYK"))
 
 

@@ -1,4 +1,4 @@
-"""What an operator asks of its attributes and operands beyond what ONNX's own inference checks."""
+"""Requirements of operators on attributes and operands beyond ONNX's own inference checks."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ FLAGS = frozenset(
         "upper",
     ]
 )
-"""Attributes that are 0 or 1, whatever operator has them."""
+"""Attributes that must be 0 or 1, for any operator."""
 
 
 def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
-    """The first thing that a node's operator asks for and that is not so."""
+    """The first requirement of its operator that a node violates."""
     for complaint in _attributes(op):
         return complaint
     record = record_of(op.domain, op.op_type)
@@ -57,10 +57,10 @@ def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
 
 
 def _attributes(op: SchemaOp) -> Complaints:
-    """Of attributes whose values stand in a table."""
+    """Checks attributes whose allowed values are in a table."""
     for name, held in op.properties.items():
         if name in FLAGS and isinstance(held, IntegerAttr) and held.value.data not in (0, 1):
-            yield TypeConflict(f"`{name}` is {held.value.data}", f"`{name}` is 0 or 1")
+            yield TypeConflict(f"`{name}` is {held.value.data}", f"set `{name}` to 0 or 1")
         if isinstance(held, BytesAttr) and op.op_type != "Constant":
             yield from _words(op, name, held.data)
 
@@ -75,4 +75,4 @@ def _words(op: SchemaOp, name: str, data: bytes) -> Complaints:
     choices = (word,) if record is None else record.choices.get(name, (word,))
     if word not in choices:
         listed = ", ".join(filter(None, choices))
-        yield TypeConflict(f"`{name}` is {word!r}", f"`{name}` is one of {listed}")
+        yield TypeConflict(f"`{name}` is {word!r}", f"use one of {listed}")

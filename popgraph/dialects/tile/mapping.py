@@ -35,10 +35,10 @@ class MappingAttr(ParametrizedAttribute):
     The tile of each index of a space; each index is on exactly one tile.
 
     The space `shape` is divided into blocks of `block` indices along each dimension; neighbouring
-    blocks along dimension d have a distance of `strides[d]` tiles. The indices of a block, in row-major
-    order, are divided into runs of `run`. The number of a run in its block is written in `digits`
-    (count and stride each, the last one fastest). The first run of the first block is on tile
-    `first`. In text:
+    blocks along dimension d have a distance of `strides[d]` tiles. The indices of a block, in
+    row-major order, are divided into runs of `run`. The number of a run in its block is written in
+    `digits` (count and stride each, the last one fastest). The first run of the first block is on
+    tile `first`. In text:
     `#tile.mapping<[64, 512] in [16, 128] at [4, 1], runs of 1024 at [2, 16], from 8>`, 32 tiles.
     """
 

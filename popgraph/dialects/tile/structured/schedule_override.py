@@ -29,8 +29,8 @@ class ScheduleSpec:
     prefers. `winograd 4, tiles 49` is a Winograd transform of that tile size, with this many tiles
     at a time (default: chosen by the cost model). In `rhs packed, order 1, #tile.schedule<...>`,
     the first word is the vectorized operand, `packed` stores it in panels, `order` selects an
-    order of the reduction loops (default: 0, the given one), and the schedule blocks registers. With
-    `rhs packed, scalars packed` the other operand is packed too, so that its terms are adjacent.
+    order of the reduction loops (default: 0, the given one), and the schedule blocks registers.
+    With `rhs packed, scalars packed` the other operand is packed too: its terms become adjacent.
     """
 
     word: str = ""
