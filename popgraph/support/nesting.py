@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _TOKENS = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[<>=]='  # none of which nests anything
+    r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[<>=]='  # tokens that do not nest
     r"|(?P<open>[(\[{<])|(?P<close>[)\]}>])|(?P<apart>[,:=])"
     r"|(?P<operator>[-+*]|\b(?:floordiv|ceildiv|mod)\b)"
 )

@@ -11,7 +11,7 @@ class PopgraphWarning(UserWarning):
 
 
 class ManyProgramsWarning(PopgraphWarning):
-    """Inputs have had so many values or sizes that compilation dominates."""
+    """Inputs have so many values or sizes that compilation dominates the run time."""
 
 
 class UntrainedWeightsWarning(PopgraphWarning):

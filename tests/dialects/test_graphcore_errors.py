@@ -40,7 +40,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         [zeros(2, 3), zeros(2, 4)],
         {},
         "shapes 2x3 and 2x4 do not broadcast together\n"
-        "  try: dimensions must be equal, or 1, counted from the right",
+        "  try: aligned from the right, dimensions must be equal, or 1",
     ),
     (
         gc.AddOp,

@@ -105,7 +105,7 @@ def test_c_calls_back(kind: str) -> None:
 
 def test_errors_in_c_are_raised_when_the_program_has_ended() -> None:
     program = BuildRequest(exchange("all_reduce"), Compilation(), Options(), "c", 1).executable()
-    with pytest.raises(RankError, match="1 ranks cannot be taken in groups of 2"):
+    with pytest.raises(RankError, match="1 ranks cannot form groups of 2"):
         program.run({"x": rows(0)})
 
 
@@ -345,8 +345,8 @@ def test_codes_say_everything() -> None:
     [
         ([2, 3], {"kind": "all_reduce"}, "takes one row of elements"),
         ([5], {"kind": "reduce_scatter"}, "cannot split 5 elements equally over 2 ranks"),
-        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is no exchange"),
-        ([4], {"kind": "tell"}, "tell by Add is no exchange"),
+        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is not an exchange"),
+        ([4], {"kind": "tell"}, "tell by Add is not an exchange"),
     ],
 )
 def test_exchanges_that_cannot_be(shape: list[int], how: dict[str, str], text: str) -> None:

@@ -44,7 +44,7 @@ def bodies(schema: Schema) -> Iterator[list[Schema]]:
 
 
 def _schema(node: NodeProto, versions: Mapping[str, int]) -> Schema:
-    """The schema of a node; bodies of preview operators lack imports of the domains that they use."""
+    """The schema of a node; bodies of preview operators lack imports of used domains."""
     if node.domain not in versions:
         return defs.get_schema(node.op_type, node.domain)
     return defs.get_schema(node.op_type, versions[node.domain], node.domain)

@@ -221,7 +221,7 @@ def _reshape(op: SchemaOp, operands: Operands) -> TypeConflict | None:
         return None
     return TypeConflict(
         f"{prod(before)} elements do not become {prod(after)}",
-        "write `-1` for the remaining size, or `0` to keep a size",
+        "`-1` stands for the size that the others leave, `0` for the one that was there",
     )
 
 
