@@ -167,7 +167,7 @@ class Alone(Communicator):
         return [content]
 
     def barrier(self, *, patient: bool = False) -> None:
-        """Returns at once: there are no other ranks."""
+        """Returns at once: a single rank waits for nobody."""
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)
