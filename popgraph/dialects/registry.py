@@ -104,6 +104,7 @@ class IRContext(Context):
             warn(f"{error}", PopgraphWarning, stacklevel=2)
         for name, dialect in outside_dialects().items():
             if name not in self.registered_dialect_names:
+                # Not a lambda: it would read `dialect` after the loop has ended.
                 self.register_dialect(name, partial(_made, dialect))
 
 

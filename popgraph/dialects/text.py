@@ -18,7 +18,8 @@ DEEPEST = 80
 """
 Levels of nesting.
 
-Parsing, verifying and printing recurse over them: deeper text overflows Python's stack.
+Parsing, verifying and printing recurse over them. Measured: xDSL raises RecursionError from 200
+to 400 nested regions.
 """
 
 _CLOSED = re.compile(

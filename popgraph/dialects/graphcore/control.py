@@ -275,6 +275,7 @@ class LoopOp(Looping, Control):
     def _add_result(self, place: int, type_: Attribute, sizes: Sequence[int]) -> SSAValue:
         """Adds a result; the existing results stay the same SSA values."""
         made: OpResult = OpResult(type_, self, place)
+        # xDSL cannot add results, and autodiff holds the values of this operation.
         self.results = SSAValues([*self.results[:place], made, *self.results[place:]])
         for at, result in enumerate(self.results):
             result.index = at

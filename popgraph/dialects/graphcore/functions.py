@@ -280,6 +280,7 @@ class TanhOp(FloatUnary):
         return (precisely(np.tanh, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        # In terms of the result, so that x can be freed before the backward pass.
         square = MulOp(self.result, self.result)
         return (MulOp(dy, SubOp(scalar(1, dy), square)),)
 
@@ -296,6 +297,7 @@ class SigmoidOp(FloatUnary):
         return (precisely(lambda a: 1 / (1 + np.exp(-a)), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        # In terms of the result, so that x can be freed before the backward pass.
         slope = MulOp(self.result, SubOp(scalar(1, dy), self.result))
         return (MulOp(dy, slope),)
 

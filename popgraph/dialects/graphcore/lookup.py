@@ -36,6 +36,7 @@ def positions(indices: Array, size: int) -> Array:
     """Positions of indices: negative ones count from the end, all are clamped to the axis."""
     last = max(0, size - 1)
     if indices.dtype.kind == "u":
+        # Clamped as u64: large indices would become negative in i64.
         return np.minimum(indices, np.uint64(last), dtype=np.uint64).astype(np.int64)
     places = indices.astype(np.int64)
     return np.clip(np.where(places < 0, places + size, places), 0, last)

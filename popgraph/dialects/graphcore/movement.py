@@ -50,6 +50,7 @@ class TransposeOp(Movement):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (
+            # `ascontiguousarray` makes a vector of a scalar: `reshape` undoes it.
             np.ascontiguousarray(np.transpose(x, self.perm.data)).reshape(
                 [x.shape[axis] for axis in self.perm]
             ),

@@ -83,6 +83,7 @@ class _Nll(Loss):
         """A mask over samples and classes: true at the label of each sample that counts."""
         *samples, classes = shape_of(self.probabilities)
         labels = reshaped(CastOp(self.labels, to=i64), (*samples, 1))
+        # A comparison, not a gather: a label outside the classes selects nothing.
         chosen = CompareOp(labels, IotaOp(shape=[classes], axis=0, dtype=i64), "eq")
         counted = self.counted()
         return chosen if counted is None else AndOp(chosen, reshaped(counted, (*samples, 1)))

@@ -259,6 +259,7 @@ class SuppressOp(Reduction):
 
 def _kept_boxes(boxes: Array, keys: Array, limit: int, threshold: Array) -> list[int]:
     """The positions of boxes that no better box suppresses, best first."""
+    # The complement sorts unsigned keys descending; key 0 comes last and is cut off.
     order = np.argsort(~keys, kind="stable")[: np.count_nonzero(keys)]
     kept: list[int] = []
     for at in order.tolist():

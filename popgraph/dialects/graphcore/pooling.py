@@ -171,6 +171,7 @@ class MaxPoolGradOp(Pool):
         windows = geometry.view(padded, sizes)
         real = geometry.view(geometry.padded(np.ones(x.shape, bool), False, sizes), sizes)
         best = np.max(windows, axis=tuple(range(-len(sizes), 0)), keepdims=True)
+        # NaN equals nothing, itself included: `!=` finds it. `real` excludes padding.
         chosen = ((windows == best) | (windows != windows)) & real
         first = np.argmax(chosen.reshape(*dy.shape, -1), axis=-1)
         result = np.zeros(padded.shape, dy.dtype)

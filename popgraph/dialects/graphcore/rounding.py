@@ -70,9 +70,11 @@ class RoundStochasticallyOp(Composite):
         random = RandomUniformOp(self.state, shape=shape_of(x), dtype=f32, stream=stream)
         added = CastOp(FloorOp(MulOp(random, scalar(2.0**DROPPED, random))), to=i32)
         bits = AddOp(BitcastOp(x, to=i32), added)
+        # A carry out of the dropped bits rounds up, also into the exponent; the mask drops them.
         kept = BitcastOp(AndOp(bits, scalar(-(2**DROPPED), bits)), to=f32)
         size = AbsOp(x)
         steps = FloorOp(AddOp(DivOp(size, scalar(LEAST, x)), random))
+        # Below the normal numbers f16 drops more bits: round in steps of its least subnormal.
         small = MulOp(SignOp(x), MulOp(steps, scalar(LEAST, x)))
         rounded = WhereOp(CompareOp(size, scalar(NORMAL, x), "lt"), small, kept)
         finite = CompareOp(size, scalar(LARGEST, x), "le")

@@ -52,6 +52,7 @@ def evaluate_node(
         return list(found) if isinstance(found, tuple) else [found]
     if not isinstance(op, SchemaOp):
         return None
+    # Strings have no graphcore form, so no lowering.
     evaluated = TEXTS if any(map(holds_text, operands)) or makes_text(op) else LOWERED
     outputs: list[Any] | None = evaluated(op, operands, store, opsets)
     return outputs

@@ -423,6 +423,7 @@ def _visit_turns(
                 joined(a, b) if erased(a) == erased(b) else a
                 for a, b in zip(states, after, strict=True)
             ]
+            # `joined` only makes dimensions unknown: at most one round per dimension.
             if both == states:
                 return states
             states = both

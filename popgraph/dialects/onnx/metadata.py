@@ -70,6 +70,7 @@ def _drop_empty(message: Any) -> None:
 
 def is_empty(value: object) -> bool:
     """Whether a field with this value is equivalent to an absent one."""
+    # -0.0 is falsy, but not the default of a float field.
     return not value and str(value) != "-0.0"
 
 

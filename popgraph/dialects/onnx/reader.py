@@ -110,6 +110,7 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
             extra["trailing"] = IntegerAttr(trailing, i64)
         names = [attribute.name for attribute in own]
         graphs = [a.name for a in own if kind_of(a) in _GRAPH_KINDS]
+        # The order of attributes is stored only if writing would change it.
         canonical = [name for name in names if name not in graphs] + sorted(graphs)
         if names != canonical:
             extra["order"] = NamesAttr.of(names)

@@ -86,6 +86,7 @@ def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
     is_variable = parameter.is_homogeneous and not parameter.type_str.endswith(")")
     is_variable = is_variable and schema.name != "BatchNormalization"
     types = frozenset(parameter.types) | _types_of_latest(schema, parameter.name)
+    # Shapes in int32: PopART's programs have them.
     if types == {"tensor(int64)"}:
         types |= {"tensor(int32)"}
     if schema.name == "Resize" and parameter.name == "scales":

@@ -76,6 +76,7 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
         return TensorAttr.of(elements, "raw", header.SerializeToString())
     if fields == ["float_data"] and proto.data_type == TensorProto.FLOAT:
         return TensorAttr.of(elements, "typed", header.SerializeToString())
+    # The storage that reproduces the message; packed sub-byte types have both.
     for storage in ("raw", "typed"):
         candidate = TensorAttr.of(elements, storage, header.SerializeToString())
         if write_tensor(candidate, store) == proto:

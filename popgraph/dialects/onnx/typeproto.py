@@ -33,7 +33,7 @@ from popgraph.support import dtypes
 from popgraph.support.errors import ModelError
 
 MAX_ELEMENTS = 1 << 48
-"""An upper bound on elements: more fit in no memory, so the model is damaged."""
+"""An upper bound on elements, the address space of x86-64: with more, the model is damaged."""
 
 
 def cannot_exist(shape: Sequence[Dim]) -> bool:

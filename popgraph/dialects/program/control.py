@@ -228,10 +228,12 @@ class Looping(IRDLOperation):
         for value, type_ in ((self.go, TRUTH), (self.limit, NUMBER)):
             if value is not None and value.type != type_:
                 raise VerifyException(f"a loop is steered by {type_}, not {value.type}")
+        # Stacked rows have the trip count as their first dimension: memory must be bounded.
         if trips == UNBOUNDED and (self.scanned or self.stacked or not self.ends_early):
             raise VerifyException(
                 "a loop with rows, or without a condition or limit, needs a trip count"
             )
+        # Reverse starts with the last iteration, which only the run of such a loop determines.
         if self.reverse and self.ends_early:
             raise VerifyException("a loop that can end early cannot run in reverse")
         for value in (*self.scanned, *self.stacked):

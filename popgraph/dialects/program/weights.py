@@ -14,7 +14,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
 
 INLINE_BYTES = 1024
-"""Tensors up to this size are stored in the IR itself."""
+"""Bytes of tensors that are stored in the IR itself, where each byte prints as 2 hex digits."""
 
 
 class WeightStore(ArrayStore):
@@ -30,6 +30,7 @@ class WeightStore(ArrayStore):
         """Stores an array under its content hash."""
         array = np.asarray(array, order="C")  # `ascontiguousarray` makes vectors of scalars.
         digest = hashlib.sha256(array.view(np.uint8).data if array.ndim else array.tobytes())
+        # Equal bytes of another type or shape are another array.
         digest.update(str((array.dtype, array.shape)).encode())
         return self.defer(digest.hexdigest(), array.shape, array.dtype, array)
 

@@ -198,6 +198,7 @@ def _without_low_digits(
 
     Only when the bounds prove 0 <= low < c.
     """
+    # The largest divisor simplifies most.
     for common in sorted({gcd(by, factor) for factor in value.terms.values()}, reverse=True):
         low = Linear(
             value.constant % common,

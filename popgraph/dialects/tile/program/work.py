@@ -175,6 +175,7 @@ class Counter:
         body = function.body.block
         chunk = body.args[0]
         counted = _Body(body, self._functions)
+        # Chunks are equal unless the chunk number decides trip counts or branches.
         if chunk not in counted.steering:
             return counted.work({}) * chunks
         return sum((counted.work({chunk: number}) for number in range(chunks)), NOTHING)
@@ -246,6 +247,7 @@ def _loop(op: scf.ForOp, body: _Body, numbers: Numbers) -> Work:
         return body.work(numbers)
     iterations = range(first, end, step)
     index = op.body.block.args[0]
+    # Iterations are equal unless the index decides trip counts or branches: O(1) instead of O(n).
     if index not in body.steering:
         return body.work(numbers) * len(iterations) if iterations else NOTHING
     return sum((body.work(numbers | {index: step}) for step in iterations), NOTHING)

@@ -49,6 +49,7 @@ def _combiner(accumulator: SSAValue, value: SSAValue) -> Combiner | None:
 def identity_of(combiner: Combiner, initial: Attribute) -> Attribute:
     """The neutral element: x op e = x. For idempotent combiners, the initial value itself."""
     if isinstance(initial, FloatAttr):
+        # -0.0 + x is x for every x; 0.0 + -0.0 would be 0.0.
         neutral: dict[Combiner, float] = {arith.AddfOp: -0.0, arith.MulfOp: 1.0}
         return FloatAttr(neutral.get(combiner, initial.value.data), initial.type)
     assert isinstance(initial, IntegerAttr)

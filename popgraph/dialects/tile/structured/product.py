@@ -69,6 +69,7 @@ def product_of(body: Block) -> Product | None:
                 found = Product((left, right))
     if found is None or not total.has_one_use():
         return None
+    # Each operand gets a body of its own (`factor_body`), so it may use its element alone.
     both = zip(found.factors, (lhs, rhs), strict=True)
     return found if all(_is_made_of(value, element) for value, element in both) else None
 
