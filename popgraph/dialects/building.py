@@ -10,7 +10,7 @@ from xdsl.ir import Block
 from xdsl.rewriter import InsertPoint
 
 
-class _Nowhere(Builder):
+class _Detached(Builder):
     def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
         return op
 
@@ -18,5 +18,5 @@ class _Nowhere(Builder):
 @contextmanager
 def building_nothing() -> Iterator[None]:
     """Constructed operations stay detached inside, even under another implicit builder."""
-    with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
+    with ImplicitBuilder(_Detached(InsertPoint.at_end(Block()))):
         yield

@@ -23,7 +23,7 @@ MEANINGS = {
     LOOPS: "how: kernels with their loops written out",
     PROGRAM: "how: calls of kernels on buffers in one arena",
 }
-"""One line of explanation for each level, for `popgraph show` and the viewer."""
+"""A short description of each level, for docs/tile.md and the viewer."""
 
 _TILE: dict[type[Operation], str] = {
     **dict.fromkeys(tile.STRUCTURED, STRUCTURED),
@@ -31,7 +31,7 @@ _TILE: dict[type[Operation], str] = {
     **dict.fromkeys(tile.PROGRAM, PROGRAM),
 }
 _FREE = (tile.ViewOp, tile.AssembleOp)
-"""Structured operations that may stay until memory planning, which turns them into offsets."""
+"""Structured operations that may stay until memory planning, which can make them free."""
 
 
 def level_of(module: ModuleOp) -> str:

@@ -105,8 +105,8 @@ class IRContext(Context):
         for name, dialect in outside_dialects().items():
             if name not in self.registered_dialect_names:
                 # Not a lambda: it would read `dialect` after the loop has ended.
-                self.register_dialect(name, partial(_made, dialect))
+                self.register_dialect(name, partial(_identity, dialect))
 
 
-def _made(dialect: Dialect) -> Dialect:
+def _identity(dialect: Dialect) -> Dialect:
     return dialect

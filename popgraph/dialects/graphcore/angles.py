@@ -32,7 +32,7 @@ from popgraph.dialects.graphcore.functions import AbsOp, FloatUnary, SqrtOp
 from popgraph.dialects.graphcore.logic import CompareOp
 
 
-def _beside_one(x: SSAValue) -> Operand:
+def _one_minus_square(x: SSAValue) -> Operand:
     """1 - x^2 as (1 - x)(1 + x): x^2 would round away the difference where x is near 1."""
     one = scalar(1, x)
     return MulOp(SubOp(one, x), AddOp(one, x))
@@ -50,7 +50,7 @@ class AsinOp(FloatUnary):
         return (precisely(np.arcsin, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (DivOp(dy, SqrtOp(_beside_one(self.x))),)
+        return (DivOp(dy, SqrtOp(_one_minus_square(self.x))),)
 
 
 @operation
@@ -65,7 +65,7 @@ class AcosOp(FloatUnary):
         return (precisely(np.arccos, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (NegOp(DivOp(dy, SqrtOp(_beside_one(self.x)))),)
+        return (NegOp(DivOp(dy, SqrtOp(_one_minus_square(self.x)))),)
 
 
 @operation
@@ -175,4 +175,4 @@ class AtanhOp(FloatUnary):
         return (precisely(np.arctanh, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (DivOp(dy, _beside_one(self.x)),)
+        return (DivOp(dy, _one_minus_square(self.x)),)

@@ -172,7 +172,7 @@ class GraphcoreOp(IRDLOperation, ABC):
             )
         return element
 
-    def made_element(self, elements: Elements, element: Attribute) -> Attribute:
+    def checked_element(self, elements: Elements, element: Attribute) -> Attribute:
         """Checks an element type that a property requests: it must be among `elements`."""
         try:
             name = element_types.from_ir(element).name

@@ -290,7 +290,7 @@ class LoopOp(Looping, Control):
         return self.repeat(_running(run, self.block), *arrays)
 
     def verify_(self) -> None:
-        self.check_turns()
+        self.check_loop()
         self.check_bodies(self.argument_types, self.yielded_types)
         super().verify_()
 

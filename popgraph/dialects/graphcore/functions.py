@@ -323,7 +323,7 @@ class CastOp(Elementwise):
 
     def result_element(self) -> Attribute:
         self.common_element(REAL, self.x)
-        return self.made_element(REAL, self.to)
+        return self.checked_element(REAL, self.to)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (casts.cast(x, element_types.from_ir(self.to).numpy),)
@@ -350,7 +350,7 @@ class BitcastOp(Elementwise):
 
     def result_element(self) -> Attribute:
         self.common_element(WITH_BITS, self.x)
-        element = self.made_element(WITH_BITS, self.to)
+        element = self.checked_element(WITH_BITS, self.to)
         source, target = dtype_of(self.x), element_types.from_ir(element)
         if source.bits != target.bits:
             raise self.fail(

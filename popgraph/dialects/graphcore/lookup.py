@@ -199,7 +199,7 @@ class IotaOp(Lookup):
 
     def infer(self) -> tuple[Tensor, ...]:
         self.check_axes([integer(self.axis)], len(self.shape))
-        return (TensorType(self.made_element(NUMBERS, self.dtype), self.shape.data),)
+        return (TensorType(self.checked_element(NUMBERS, self.dtype), self.shape.data),)
 
     def evaluate(self) -> tuple[Array, ...]:
         shape, axis = self.shape.data, integer(self.axis)

@@ -117,7 +117,7 @@ class QuantizeOp(Quantization):
     def infer(self) -> tuple[Tensor, ...]:
         self.common_element(FLOATS, self.x, self.scale)
         self.common_element(REAL, self.zero)
-        element = self.made_element(REAL, self.to)
+        element = self.checked_element(REAL, self.to)
         if self.target.name in FLOATS.names and self.to != f32:
             raise self.fail(
                 f"produces integers or floats of at most eight bits, not {self.target.name}"
@@ -204,7 +204,7 @@ class DequantizeOp(Quantization):
         for value in self.operands:
             self.common_element(REAL, value)
         self.check_shapes()
-        return (tensor_type(self.made_element(FLOATS, self.to), shape_of(self.x)),)
+        return (tensor_type(self.checked_element(FLOATS, self.to), shape_of(self.x)),)
 
     def evaluate(self, x: Array, scale: Array, zero: Array) -> tuple[Array, ...]:
         single = np.dtype(np.float32)

@@ -92,7 +92,9 @@ class RandomUniformOp(Random):
 
     def infer(self) -> tuple[Tensor, ...]:
         check_state(self, self.state)
-        element = self.made_element(Elements("f32 or f64", frozenset({"f32", "f64"})), self.dtype)
+        element = self.checked_element(
+            Elements("f32 or f64", frozenset({"f32", "f64"})), self.dtype
+        )
         return (TensorType(element, self.shape.data),)
 
     def evaluate(self, state: Array) -> tuple[Array, ...]:

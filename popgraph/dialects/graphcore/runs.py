@@ -53,11 +53,11 @@ def runs_of(places: Array, most: int) -> list[Run] | None:
         found.append(Run(int(places[at]), step, count))
         at += count
     for number in range(len(found) - 1):
-        found[number : number + 2] = _shared_out(*found[number : number + 2])
+        found[number : number + 2] = _rebalanced(*found[number : number + 2])
     return found
 
 
-def _shared_out(one: Run, other: Run) -> tuple[Run, Run]:
+def _rebalanced(one: Run, other: Run) -> tuple[Run, Run]:
     """Moves a shared end of two runs to the longer one."""
     begin = one.start + (one.count - 1) * one.step
     if one.count == 1 or one.count >= other.count or begin + other.step != other.start:

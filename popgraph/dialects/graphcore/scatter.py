@@ -140,7 +140,7 @@ class ScatterOp(Lookup):
         axis, data, indices = integer(self.axis), shape_of(self.data), shape_of(self.indices)
         count = shapes.prod(indices)
         number = reshaped(IotaOp(shape=[count], axis=0, dtype=i64), indices)
-        none = BroadcastOp(_whole(-1), shape=[data[axis]])
+        none = BroadcastOp(_i64(-1), shape=[data[axis]])
         last = ScatterOp(none, number, self.indices, axis=0, reduction="none")
         is_last = CompareOp(GatherOp(last, self.indices, axis=0), number, predicate="eq")
         return reshaped(is_last, (*indices, *[1] * (len(data) - axis - 1)))
@@ -200,5 +200,5 @@ class ScatterOp(Lookup):
         )
 
 
-def _whole(number: int) -> ConstantOp:
+def _i64(number: int) -> ConstantOp:
     return ConstantOp(DataAttr.of(np.array(number, np.int64)))

@@ -333,7 +333,7 @@ def _visit_if(
             inference.visit_graph(branch)
             typed.append(branch)
         except TypeMismatchError as error:
-            _forget_shapes(branch)
+            _erase_shapes(branch)
             errors.append(error)
     if not typed:
         raise errors[0]
@@ -345,7 +345,7 @@ def _visit_if(
     return _of_outputs(op, types)
 
 
-def _forget_shapes(graph: Graph) -> None:
+def _erase_shapes(graph: Graph) -> None:
     """Erases the shapes of a branch that failed inference, since they are unreliable."""
     for value in graph.yielded:
         if isinstance(value.owner, SchemaOp | Custom) and value.owner.parent is graph.block:
@@ -359,17 +359,17 @@ def _of_outputs(op: SchemaOp, types: Sequence[Attribute]) -> dict[SSAValue, Attr
 
 
 def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
-    """Types of a Loop: states by `_visit_turns`, and one row per iteration of other results."""
+    """Types of a Loop: states by `_visit_iterations`, other results with one row per iteration."""
     count, condition, *first = [*op.input_values(), None, None][: max(2, len(op.input_values()))]
     _note_steering(inference, body, condition is not None)
     for old, argument, new in zip(first, body.block.args[2:], body.yielded[1:], strict=False):
         if old is not None and unchanged(new) is argument:
             inference.take(argument, old)
     types = [UNKNOWN if value is None else value.type for value in first]
-    states = _visit_turns(inference, body, 2, types, 1)
-    turns = _turns(inference, count, condition, body)
-    collected = [_stacked(value.type, 0, turns) for value in body.yielded[1 + len(states) :]]
-    return _of_outputs(op, [*(types if turns == 0 else states), *collected])
+    states = _visit_iterations(inference, body, 2, types, 1)
+    trips = _trip_count(inference, count, condition, body)
+    collected = [_stacked(value.type, 0, trips) for value in body.yielded[1 + len(states) :]]
+    return _of_outputs(op, [*(types if trips == 0 else states), *collected])
 
 
 def _note_steering(inference: Inference, body: Graph, has_condition: bool) -> None:
@@ -380,7 +380,7 @@ def _note_steering(inference: Inference, body: Graph, has_condition: bool) -> No
             inference.known[argument] = np.full(static_shape(argument.type) or (), True)
 
 
-def _turns(
+def _trip_count(
     inference: Inference, count: SSAValue | None, condition: SSAValue | None, body: Graph
 ) -> int | None:
     """The trip count of a Loop, if it is known."""
@@ -401,7 +401,7 @@ def unchanged(value: SSAValue) -> SSAValue:
     return value
 
 
-def _visit_turns(
+def _visit_iterations(
     inference: Inference, body: Graph, place: int, states: list[Attribute], yielded: int
 ) -> list[Attribute]:
     """
@@ -445,13 +445,13 @@ def _visit_scan(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValu
         entries = next(iter(dims(rows[0]) or [None]))
         kept, rows = ([row_of(type_, 0) for type_ in types] for types in (kept, rows))
     places = _axes(attributes, "scan_input_axes", len(rows))
-    turns = [_size(type_, axis) for type_, axis in zip(rows, places, strict=False)]
+    trips = [_size(type_, axis) for type_, axis in zip(rows, places, strict=False)]
     for argument, type_, axis in zip(body.block.args[len(kept) :], rows, places, strict=False):
         set_type(argument, refined(row_of(type_, axis), argument.type))
-    states = _visit_turns(inference, body, 0, kept, 0)
+    states = _visit_iterations(inference, body, 0, kept, 0)
     made = body.yielded[len(states) :]
     places = _axes(attributes, "scan_output_axes", len(made))
-    count = next((size for size in turns if isinstance(size, int)), turns[0])
+    count = next((size for size in trips if isinstance(size, int)), trips[0])
     stacked = [_stacked(one.type, axis, count) for one, axis in zip(made, places, strict=False)]
     types = [*states, *stacked]
     return _of_outputs(op, [_stacked(one, 0, entries) for one in types] if batch else types)

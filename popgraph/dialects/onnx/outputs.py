@@ -58,10 +58,10 @@ def drop_unused(module: ModuleOp) -> None:
     for argument in reversed(unused):
         graph.block.erase_arg(argument)
     graph.properties["inputs"] = ArrayAttr(infos)
-    _forget_unused_domains(model)
+    _drop_unused_domains(model)
 
 
-def _forget_unused_domains(model: Model) -> None:
+def _drop_unused_domains(model: Model) -> None:
     """Other runtimes refuse unknown operator sets, even if no operator uses them."""
     used = {"", *(op.domain for op in model.walk() if isinstance(op, OnnxOp))}
     kept = [one for one in model.opsets if standard_domain(one.domain.text) in used]

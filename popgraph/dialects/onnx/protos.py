@@ -80,13 +80,14 @@ def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_na
     if doc := attribute_bytes(op, "doc"):
         proto.doc_string = doc.decode()
     rest = NodeProto.FromString(attribute_bytes(op, "rest"))
-    odd = {one.name: one for one in rest.attribute} if name_of is value_name else {}
+    original = {one.name: one for one in rest.attribute} if name_of is value_name else {}
     rest.ClearField("attribute")
     proto.attribute.extend(
-        _as_it_was(made, odd.get(made.name)) for made in _attributes(op, store, name_of)
+        _original_encoding(made, original.get(made.name))
+        for made in _attributes(op, store, name_of)
     )
     # Notes, which the schema does not know (see annotations.py), are stored only in `rest`.
-    proto.attribute.extend(one for one in odd.values() if is_note(op, one.name))
+    proto.attribute.extend(one for one in original.values() if is_note(op, one.name))
     proto.MergeFrom(rest)
     return proto
 
@@ -131,20 +132,22 @@ def _write_graphs(
     return proto
 
 
-def _as_it_was(made: AttributeProto, odd: AttributeProto | None) -> AttributeProto:
+def _original_encoding(made: AttributeProto, original: AttributeProto | None) -> AttributeProto:
     """The model's own encoding of an attribute, if its value is unchanged."""
-    if odd is None:
+    if original is None:
         return made
     if made.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         whole = AttributeProto()
-        whole.CopyFrom(odd)
+        whole.CopyFrom(original)
         whole.g.CopyFrom(made.g) if made.HasField("g") else whole.graphs.extend(made.graphs)
         return whole
-    same_fields = all(made.HasField(one) == odd.HasField(one) for one in ("t", "sparse_tensor"))
-    if same_fields and read_attribute(odd) == read_attribute(made):
-        return odd
-    if odd.doc_string:
-        made.doc_string = odd.doc_string
+    same_fields = all(
+        made.HasField(one) == original.HasField(one) for one in ("t", "sparse_tensor")
+    )
+    if same_fields and read_attribute(original) == read_attribute(made):
+        return original
+    if original.doc_string:
+        made.doc_string = original.doc_string
     return made
 
 
@@ -239,9 +242,9 @@ def write_function(function: Function, store: WeightStore | None) -> FunctionPro
 
 def _merge_function_rest(proto: FunctionProto, rest: FunctionProto) -> None:
     """Merges `rest`, which holds default values in non-canonical encodings."""
-    odd = {one.name: one for one in rest.attribute_proto}
+    original = {one.name: one for one in rest.attribute_proto}
     rest.ClearField("attribute_proto")
-    made = [_as_it_was(one, odd.get(one.name)) for one in proto.attribute_proto]
+    made = [_original_encoding(one, original.get(one.name)) for one in proto.attribute_proto]
     proto.ClearField("attribute_proto")
     proto.attribute_proto.extend(made)
     proto.MergeFrom(rest)

@@ -97,7 +97,7 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
     rest = NodeProto.FromString(remainder(node, stored))
     notes = [] if custom else _notes(writer, node)
     own = [one for one in node.attribute if one not in notes]
-    rest.attribute.extend(filter(None, map(_oddity, own)))
+    rest.attribute.extend(filter(None, map(_noncanonical, own)))
     rest.attribute.extend(notes)
     extra: dict[str, Attribute] = {}
     if held := rest.SerializeToString():
@@ -126,7 +126,7 @@ def _notes(writer: GraphWriter, node: NodeProto) -> list[AttributeProto]:
     return [one for one in node.attribute if one.name.startswith(NOTE) or one.name in kept]
 
 
-def _oddity(proto: AttributeProto) -> AttributeProto | None:
+def _noncanonical(proto: AttributeProto) -> AttributeProto | None:
     """The attribute itself if its encoding is not canonical."""
     kind = kind_of(proto)
     if kind in _GRAPH_KINDS and not proto.ref_attr_name:
@@ -391,7 +391,7 @@ def read_function(
     read_nodes(writer, proto.node)
     writer.set_outputs(list(proto.output), [ValueInfoAttr.of(name) for name in proto.output])
     rest = FunctionProto.FromString(remainder(proto, _READ_FUNCTION_FIELDS))
-    rest.attribute_proto.extend(filter(None, map(_oddity, proto.attribute_proto)))
+    rest.attribute_proto.extend(filter(None, map(_noncanonical, proto.attribute_proto)))
     return writer.function(
         proto.domain,
         proto.name,

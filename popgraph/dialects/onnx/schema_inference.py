@@ -130,7 +130,7 @@ def _ask(
     inside = set(_values_inside(op))
     outer = {value: name for value, name in names.items() if value not in inside}
     error: Exception | None = None
-    letter = _letter(op)
+    standard = _standard_schema(op)
     imported = {**dict.fromkeys(_domains_inside(op), 1), **opsets}
     for schema, types, arrays in _readings(op, outer, known):
         try:
@@ -143,7 +143,7 @@ def _ask(
             )
             break
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
-            error = failure if schema is letter else error
+            error = failure if schema is standard else error
     else:
         if any(isinstance(value.type, UnknownType) for value in outer) or _calls_unknown(op):
             return (UNKNOWN,) * len(op.results)
@@ -196,7 +196,7 @@ def _type_of(data: bytes) -> Attribute:
     return read_type(TypeProto.FromString(data))
 
 
-def _letter(op: SchemaOp) -> OpSchema:
+def _standard_schema(op: SchemaOp) -> OpSchema:
     """The schema of a node; the next version's if operands of Resize-11 are absent."""
     if (op.op_type, op.since_version) == ("Resize", 11) and None in op.input_values():
         return get_schema("Resize", 13)
@@ -218,20 +218,20 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     latest = get_schema(op.op_type, op.domain)
     if op.op_type in CORRECTED:
         yield latest, types, tensors
-    letter = _letter(op)
-    yield letter, types, tensors
+    standard = _standard_schema(op)
+    yield standard, types, tensors
     wide = {v: array.astype(np.int64) for v, array in arrays.items() if array.dtype == np.int32}
     if wide:
         yield (
-            letter,
+            standard,
             types | {value: tensor_type(i64, array.shape) for value, array in wide.items()},
             tensors | {value: numpy_helper.from_array(array) for value, array in wide.items()},
         )
     if op.op_type in _NARROW:
-        yield letter, *_widened(op, types, arrays)
+        yield standard, *_widened(op, types, arrays)
     if op.op_type == "Range":
-        yield letter, *_as_scalars(types, arrays)
-    single = [value for value in types if _is_beside_half(op, value)]
+        yield standard, *_as_scalars(types, arrays)
+    single = [value for value in types if _counts_as_half(op, value)]
     if single:
         halves = {value: tensor_type(f16, dims(value.type)) for value in single}
         yield op.SCHEMA, types | halves, {v: t for v, t in tensors.items() if v not in halves}
@@ -275,7 +275,7 @@ def _as_scalars(
     return {**types, **alone}, {v: numpy_helper.from_array(one) for v, one in scalars.items()}
 
 
-def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
+def _counts_as_half(op: SchemaOp, value: SSAValue) -> bool:
     """Whether an f32 operand may be treated as f16, like the other operands."""
     halves = any(erased(other.type) == tensor_type(f16, None) for other in op.operands)
     if not halves or erased(value.type) != tensor_type(f32, None):

@@ -146,7 +146,7 @@ class CallLoopOp(Looping):
         return self.input_names(len(self.carried), len(self.scanned), len(self.captured))
 
     def verify_(self) -> None:
-        self.check_turns()
+        self.check_loop()
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" @{self.graph.string_value()}")

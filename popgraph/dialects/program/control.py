@@ -220,7 +220,7 @@ class Looping(IRDLOperation):
             turn += 1
         return (*carried, *stacked)
 
-    def check_turns(self) -> None:
+    def check_loop(self) -> None:
         """Raises VerifyException unless steering types, row counts and carried types fit."""
         trips = self.turns
         if trips < 0:

@@ -132,7 +132,7 @@ def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
                 return Linear()
             return Linear(0, {expression: 1})
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
-            return _joined(linear(expression.lhs, sizes) + linear(expression.rhs, sizes))
+            return _merged_digits(linear(expression.lhs, sizes) + linear(expression.rhs, sizes))
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul):
             left, right = linear(expression.lhs, sizes), linear(expression.rhs, sizes)
             if right.terms:
@@ -229,7 +229,7 @@ def _remainder(rest: Linear, quotient: Linear, by: int) -> Linear:
     return Linear(0, {smaller: factor})
 
 
-def _joined(value: Linear) -> Linear:
+def _merged_digits(value: Linear) -> Linear:
     """`c*b*(x floordiv b) + c*(x mod b) -> c*x`: quotient and remainder make up x."""
     for atom, factor in value.terms.items():
         if not (isinstance(atom, AffineBinaryOpExpr) and atom.kind == AffineBinaryOpKind.Mod):
@@ -238,21 +238,21 @@ def _joined(value: Linear) -> Linear:
         upper = AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, atom.lhs, atom.rhs)
         if value.terms.get(upper) == factor * atom.rhs.value:
             rest = {key: old for key, old in value.terms.items() if key not in (atom, upper)}
-            digits = _plain(atom.lhs).scaled(factor)
-            return _joined(Linear(value.constant, rest) + digits)
+            digits = _as_linear(atom.lhs).scaled(factor)
+            return _merged_digits(Linear(value.constant, rest) + digits)
     return value
 
 
-def _plain(expression: AffineExpr) -> Linear:
+def _as_linear(expression: AffineExpr) -> Linear:
     """The linear form of an expression that `Linear.expression` built, without simplification."""
     match expression:
         case AffineConstantExpr():
             return Linear(expression.value)
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
-            return _plain(expression.lhs) + _plain(expression.rhs)
+            return _as_linear(expression.lhs) + _as_linear(expression.rhs)
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr()):
             assert isinstance(expression.rhs, AffineConstantExpr)
-            return _plain(expression.lhs).scaled(expression.rhs.value)
+            return _as_linear(expression.lhs).scaled(expression.rhs.value)
     return Linear(0, {expression: 1})
 
 
@@ -334,5 +334,5 @@ def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> Linea
         map_ = with_dims(layout.map.data, map_.results, map_.num_dims)
     total = Linear(-memory_span(type_)[0])
     for result, step in zip(map_.results, row_major(physical_shape(type_)), strict=True):
-        total = _joined(total + linear(result, sizes).scaled(step))
+        total = _merged_digits(total + linear(result, sizes).scaled(step))
     return total
