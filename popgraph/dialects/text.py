@@ -12,7 +12,6 @@ from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.support.errors import ParseError, PopgraphError
-from popgraph.support.nesting import deepest
 
 DEEPEST = 80
 """
@@ -21,6 +20,12 @@ Levels of nesting.
 Parsing, verifying and printing recurse over them. Measured: xDSL raises RecursionError from 200
 to 400 nested regions.
 """
+
+_TOKENS = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|[<>=]='  # tokens that do not nest
+    r"|(?P<open>[(\[{<])|(?P<close>[)\]}>])|(?P<apart>[,:=])"
+    r"|(?P<operator>[-+*]|\b(?:floordiv|ceildiv|mod)\b)"
+)
 
 _CLOSED = re.compile(
     r'(?:[^"/]++|//[^\n]*+|/|"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+")*+'
@@ -75,6 +80,31 @@ def _check_order(op: Operation, visible: set[SSAValue]) -> None:
             added.extend(one.results)
             visible.update(one.results)
         visible.difference_update(added)
+
+
+def deepest(text: str) -> tuple[int, int]:
+    """
+    The maximum nesting depth of an IR text, and its line.
+
+    Each bracket adds a level, and so does each operator of a sum or product, as the parser nests
+    them to the left.
+    """
+    level = most = place = 0
+    opened = [0]
+    for token in _TOKENS.finditer(text):
+        match token.lastgroup:
+            case "open":
+                level += 1
+                opened.append(level)
+            case "close" if len(opened) > 1:
+                level = opened.pop() - 1
+            case "apart":
+                level = opened[-1]
+            case "operator":
+                level += 1
+        if level > most:
+            most, place = level, token.start()
+    return most, text.count("\n", 0, place) + 1
 
 
 def _check_strings(text: str, name: str) -> None:

@@ -1,4 +1,8 @@
-"""Type inference of one node by its ONNX schema, with cached answers."""
+"""
+Type inference of one node by its ONNX schema, with cached answers.
+
+Requirements of operators beyond ONNX's own inference checks come first (`unmet`).
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs, infer_shapes
-from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
-from popgraph.dialects.onnx.requirements import unmet
+from popgraph.dialects.onnx.record import Complaints, record_of
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.type_errors import mismatch, refusal, type_conflict
+from popgraph.dialects.onnx.type_errors import TypeConflict, mismatch, refusal, type_conflict
 from popgraph.dialects.onnx.typeproto import read_type, write_type
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
@@ -30,8 +34,8 @@ from popgraph.dialects.onnx.types import (
     static_shape,
     tensor_type,
 )
-from popgraph.dialects.onnx.view import Known
-from popgraph.dialects.program import WeightStore
+from popgraph.dialects.onnx.view import Known, NodeView
+from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.arrays import Array
 
 InferredTypes: TypeAlias = tuple[Attribute, ...]
@@ -39,6 +43,41 @@ InferredTypes: TypeAlias = tuple[Attribute, ...]
 
 Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
 """A schema to query, types of operands, and the elements of known ones."""
+
+FLAGS = frozenset(
+    [
+        "align_corners",
+        "allowzero",
+        "antialias",
+        "ceil_mode",
+        "count_include_pad",
+        "detect_negative",
+        "detect_positive",
+        "exclude_outside",
+        "exclusive",
+        "fmod",
+        "input_forget",
+        "interleaved",
+        "inverse",
+        "is_causal",
+        "keepdims",
+        "largest",
+        "layout",
+        "noop_with_empty_axes",
+        "onesided",
+        "periodic",
+        "reverse",
+        "saturate",
+        "select_last_index",
+        "sorted",
+        "storage_order",
+        "training_mode",
+        "transA",
+        "transB",
+        "upper",
+    ]
+)
+"""Attributes that must be 0 or 1, for any operator."""
 
 CORRECTED = frozenset(["AveragePool", "MaxPool"])
 """
@@ -298,3 +337,35 @@ def _values_inside(op: Operation) -> Iterator[SSAValue]:
             yield from block.args
             for inner in block.ops:
                 yield from _values_inside(inner)
+
+
+def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
+    """The first requirement of its operator that a node violates."""
+    for complaint in _unmet_attributes(op):
+        return complaint
+    record = record_of(op.domain, op.op_type)
+    if record is None or record.require is None:
+        return None
+    return next(record.require(NodeView(op, known)), None)
+
+
+def _unmet_attributes(op: SchemaOp) -> Complaints:
+    """Checks attributes whose allowed values are in a table."""
+    for name, held in op.properties.items():
+        if name in FLAGS and isinstance(held, IntegerAttr) and held.value.data not in (0, 1):
+            yield TypeConflict(f"`{name}` is {held.value.data}", f"set `{name}` to 0 or 1")
+        if isinstance(held, BytesAttr) and op.op_type != "Constant":
+            yield from _unmet_strings(op, name, held.data)
+
+
+def _unmet_strings(op: SchemaOp, name: str, data: bytes) -> Complaints:
+    try:
+        word = data.decode()
+    except UnicodeDecodeError:
+        yield TypeConflict(f"`{name}` is not UTF-8", "the file is damaged: export the model again")
+        return
+    record = record_of(op.domain, op.op_type)
+    choices = (word,) if record is None else record.choices.get(name, (word,))
+    if word not in choices:
+        listed = ", ".join(filter(None, choices))
+        yield TypeConflict(f"`{name}` is {word!r}", f"use one of {listed}")
