@@ -75,7 +75,7 @@ def _stock() -> dict[str, Callable[[], Dialect]]:
 
 
 def register(context: Context) -> None:
-    """Lets `context` parse every dialect; each is imported when its first operation is met."""
+    """Registers every dialect; each is imported when its first operation is parsed."""
     for name, factory in (_stock() | OWN).items():
         context.register_dialect(name, factory)
 

@@ -99,7 +99,7 @@ CASES: dict[str, tuple[ModelProto, str, str]] = {
     "wrong order": (
         model("y = Relu(z) z = Neg(x)"),
         "value 'z' is used before the node that computes it",
-        "sort the model's nodes: a node comes after those whose outputs it uses",
+        "sort the model's nodes: a node must follow the nodes whose outputs it uses",
     ),
     "cycle": (
         model("a = Add(x, c) b = Relu(a) c = Neg(b) y = Relu(c)"),

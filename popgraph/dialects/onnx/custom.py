@@ -58,8 +58,8 @@ class Custom(OnnxOp):
     An operator of another domain, or a call of a function of the model.
 
     `%y = onnx.Custom "com.example" "Gelu" (%x, -) {...} -> ["y"] : tensor<...>`. Its attributes
-    are named in `attribute_names` and stored in `attribute_list`. Result types are not inferred;
-    whoever creates it sets them.
+    are named in `attribute_names` and stored in `attribute_list`. Result types are set at
+    construction: nothing infers them.
     """
 
     name = "onnx.Custom"

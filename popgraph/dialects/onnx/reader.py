@@ -320,7 +320,7 @@ def _out_of_order(proto: GraphProto, node: NodeProto, name: str) -> ModelError:
     return ModelError(
         f"value {name!r} is used before the node that computes it",
         where,
-        "sort the model's nodes: a node comes after those whose outputs it uses",
+        "sort the model's nodes: a node must follow the nodes whose outputs it uses",
     )
 
 

@@ -96,7 +96,7 @@ class GraphWriter:
         raise self._no_value(name)
 
     def capture(self, values: Mapping[str, SSAValue]) -> None:
-        """Makes values from elsewhere available to nodes."""
+        """Registers outer values that nodes may use."""
         self._values.update(values)
 
     def has_value(self, name: str) -> bool:

@@ -201,9 +201,9 @@ RECORDS: Sequence[Scalar] = (
     _typed("select", arith.SelectOp, select, lanes=_select),
     # Random words
     _typed("threefry", ThreefryOp, lanes=_threefry, costly=True),
-    # Sums of products of small numbers
+    # Dot products of packed words
     _typed("dot", DotOp),
-    # One of a few numbers
+    # Table lookup
     _typed("pick", PickOp),
     # Conversions
     _typed("extf", arith.ExtFOp),
