@@ -76,7 +76,7 @@ def from_ir(type_: Attribute) -> DType:
     return _FROM_IR[type_]
 
 
-def of_sums(words: str) -> Attribute:
+def words_accumulator(words: str) -> Attribute:
     """The accumulator type of packed words of this kind."""
     return to_ir(dtypes.from_numpy(WORDS[words].total))
 

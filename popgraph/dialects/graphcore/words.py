@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
 from xdsl.irdl import operand_def, prop_def, result_def
 
-from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.element_types import words_accumulator
 from popgraph.dialects.graphcore.base import (
     Array,
     Elements,
@@ -46,7 +46,7 @@ def _words(name: StringAttr) -> Words:
 
 def _sums(words: Tensor, name: StringAttr) -> Tensor:
     """The accumulator type of products of words."""
-    return tensor_type(of_sums(_words(name).name), words.get_shape())
+    return tensor_type(words_accumulator(_words(name).name), words.get_shape())
 
 
 @operation

@@ -25,7 +25,7 @@ from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
 from popgraph.dialects.onnx.schema_inference import ANSWERS, InferenceQuery, infer_types
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.type_errors import mismatch, overlooked
+from popgraph.dialects.onnx.type_errors import mismatch, undetected_conflict
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
@@ -216,7 +216,7 @@ class Inference:
             set_type(result, refined(type_, result.type) if self.trusting and same else type_)
             self.known.pop(result, None)
             self.changing.discard(result)
-        if overlooked(op):
+        if undetected_conflict(op):
             raise mismatch(op, "")
         self._follow(op)
 

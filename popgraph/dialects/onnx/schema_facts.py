@@ -22,16 +22,16 @@ def latest(schema: Schema) -> Schema:
     return defs.get_schema(schema.name, schema.domain)
 
 
-AS_LATER = {("", "HardSigmoid", 1): 6}
+BODY_OF_LATER = {("", "HardSigmoid", 1): 6}
 """Versions without a body whose meaning equals that of a later version with one."""
 
 
 def body_schema(schema: Schema) -> Schema:
     """The version of an operator whose body defines this one."""
     key = (schema.domain, schema.name, schema.since_version)
-    if key not in AS_LATER:
+    if key not in BODY_OF_LATER:
         return schema
-    return defs.get_schema(schema.name, AS_LATER[key], schema.domain)
+    return defs.get_schema(schema.name, BODY_OF_LATER[key], schema.domain)
 
 
 def bodies(schema: Schema) -> Iterator[list[Schema]]:

@@ -64,9 +64,9 @@ def refusal(op: SchemaOp, known: TypeConflict) -> TypeMismatchError:
     )
 
 
-def overlooked(op: SchemaOp) -> TypeConflict | None:
+def undetected_conflict(op: SchemaOp) -> TypeConflict | None:
     """The error of a node that ONNX's own inference accepts."""
-    rule = _OVERLOOKED.get(op.op_type)
+    rule = _UNDETECTED.get(op.op_type)
     return rule(op, op.input_values()) if rule else None
 
 
@@ -244,7 +244,7 @@ def _number(op: SchemaOp, name: str, default: int) -> int:
     return held.value.data if isinstance(held, IntegerAttr) else default
 
 
-_OVERLOOKED: dict[str, Rule] = {
+_UNDETECTED: dict[str, Rule] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
@@ -252,4 +252,4 @@ _OVERLOOKED: dict[str, Rule] = {
     "BatchNormalization": _channels,
     "InstanceNormalization": _channels,
 }
-_RULES: dict[str, Rule] = {**_OVERLOOKED, "MatMul": _matmul, "Concat": _concat}
+_RULES: dict[str, Rule] = {**_UNDETECTED, "MatMul": _matmul, "Concat": _concat}

@@ -36,7 +36,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.element_types import words_accumulator
 from popgraph.support.arrays import Array
 from popgraph.support.words import WORDS
 
@@ -232,7 +232,7 @@ class DotOp(IRDLOperation):
         (words, lanes), (sums, count) = map(_element_and_lanes, (self.lhs.type, self.result.type))
         if words != i32:
             raise VerifyException(f"packed words must be i32, not {words}")
-        if sums != of_sums(self.words.data) or lanes != count:
+        if sums != words_accumulator(self.words.data) or lanes != count:
             raise VerifyException(f"words {self.words} cannot accumulate in {self.result.type}")
 
 

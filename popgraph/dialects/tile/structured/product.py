@@ -34,7 +34,7 @@ from xdsl.irdl.declarative_assembly_format import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.element_types import words_accumulator
 from popgraph.dialects.tile.lanes import DotOp
 from popgraph.dialects.tile.scalars import widening
 from popgraph.dialects.tile.structured.ops import IndexOp, YieldOp
@@ -126,7 +126,7 @@ def _makers(value: SSAValue) -> list[Operation]:
 def type_of_sums(factor: Attribute, words: StringAttr | None = None) -> Attribute:
     """The accumulator type: f16 and bf16 accumulate in f32."""
     if words is not None:
-        return of_sums(words.data)
+        return words_accumulator(words.data)
     return f32 if isinstance(factor, Float16Type | BFloat16Type) else factor
 
 
