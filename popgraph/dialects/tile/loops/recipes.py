@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntAttr, UnitAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -16,19 +16,48 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import NamedNumbers
 
+Recipes: TypeAlias = Mapping[str, Attribute]
+"""{name: attribute} of one loop."""
+
 UNROLL = "unroll"
-"""The attribute of a loop to be unrolled fully."""
-_MARK = UnitAttr()
-
-
-def mark_unrolled(loop: Operation) -> None:
-    """Requests full unrolling: one copy of the body per iteration, without a counter."""
-    loop.attributes[UNROLL] = _MARK
+"""The attribute of a loop to replace by one copy of its body per iteration."""
+UNROLLED: Recipes = {UNROLL: UnitAttr()}
 
 
 def is_unrolled(op: Operation) -> bool:
     """Whether a loop is marked for full unrolling."""
     return UNROLL in op.attributes
+
+
+INTERCHANGE = "interchange"
+"""The attribute of a loop with independent iterations, to move into its inner loops."""
+INTERCHANGED: Recipes = {INTERCHANGE: UnitAttr()}
+
+VECTORIZE = "vectorize"
+"""The lanes of the vectors that replace the iterations of a loop: `array<i64: 16, 16, 4, 1>`."""
+
+
+def vectorized(widths: Sequence[int]) -> Recipes:
+    """Requests vectors of these widths, in this order, instead of a loop's iterations."""
+    return {VECTORIZE: DenseArrayBase.from_list(i64, widths)}
+
+
+def widths_of(loop: Operation) -> tuple[int, ...]:
+    """The widths of the vectors that replace a loop; empty if it is not marked."""
+    marked = loop.attributes.get(VECTORIZE)
+    return tuple(map(int, marked.get_values())) if isinstance(marked, DenseArrayBase) else ()
+
+
+def check_vectorized(loop: scf.ForOp, trips: int | None) -> None:
+    """Raises VerifyException unless vectors cover the `trips` iterations of a loop exactly."""
+    if VECTORIZE not in loop.attributes:
+        return
+    widths = widths_of(loop)
+    if not widths or min(widths) < 1 or sum(widths) != trips:
+        raise VerifyException(
+            f"{VECTORIZE} must cover the {trips} iterations of the loop exactly, not "
+            f"{loop.attributes[VECTORIZE]}"
+        )
 
 
 PREFETCH = "prefetch"
