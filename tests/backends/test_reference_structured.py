@@ -94,7 +94,7 @@ def test_a_map_that_leaves_its_operand_is_an_error() -> None:
         maps [affine_map<(d0) -> ({index})>] {{
         ^bb1(%a: f32): tile.yield %a : f32
         }} -> tensor<3xf32> """
-    with pytest.raises(VerifyException, match="leaves tensor<3xf32>"):
+    with pytest.raises(VerifyException, match="exceeds tensor<3xf32>"):
         run(read.format(size=3, index="d0 + 1") + RETURN + "<3xf32>", x=counting(3))
     with pytest.raises(AssertionError, match="index 0 to 2 is outside dimension 0"):
         run(read.format(size=2, index="d0 * 2 mod 4") + RETURN + "<3xf32>", x=counting(2))

@@ -1,4 +1,4 @@
-"""The tile dialect: how things are computed, from index maps to kernels in one arena."""
+"""The tile dialect: from operations with index maps to kernels in one arena."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ STRUCTURED = (
     WinogradOp,
     YieldOp,
 )
-"""Operations on tensors, with index maps for what they read."""
+"""Operations on tensors, with index maps for their reads."""
 
 LOOPS = (LaunchOp,)
-"""Kernels whose loops are written out, and launches of functions, on tensors."""
+"""Launches of kernels with explicit loops, on tensors."""
 
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
@@ -88,10 +88,10 @@ LANES = (
     SelectOp,
     ThreefryOp,
 )
-"""What bodies and loops need beside the stock dialects, for vectors."""
+"""Scalar and vector operations that the stock dialects lack, for bodies and loops."""
 
 MESSAGES = (ReceiveOp, SendOp)
-"""What kernels tell other ranks."""
+"""Communication with other ranks from kernels."""
 
 TILE = Dialect(
     "tile",
