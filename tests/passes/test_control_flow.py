@@ -274,7 +274,7 @@ def test_without_a_condition_nobody_asks_what_the_body_says_of_it() -> None:
     found = run(text, x=X)
     np.testing.assert_allclose(found["y"], X + 10)
     used = "Not(go)"
-    assert "without a condition" in refused(summing("n4", "", used, before=FOUR))
+    assert "reads a condition" in refused(summing("n4", "", used, before=FOUR))
 
 
 def test_loops_without_a_turn() -> None:
@@ -309,7 +309,7 @@ def test_the_number_of_rows_is_known() -> None:
     text = text.replace("y = Loop", "y, r = Loop").replace("float[3] t)", "float[3] t, float[3] u)")
     text = text.replace("t = Add(s, m)", "t = Add(s, m) u = Neg(t)")
     found = refused(text)
-    assert "output 'r' of Loop has a row for each turn, and data decide how many" in found
+    assert "output 'r' of Loop has a row for each iteration, but the trip count" in found
 
 
 def test_a_loop_ends() -> None:
@@ -348,7 +348,7 @@ def test_a_few_turns_may_change_shapes() -> None:
     found = agree(text, x=X[:2])
     assert found["y"].shape == (8,) and found["r"].shape == (3,) and not controls(text)
     many = text.replace("value_int = 3", "value_int = 65")
-    assert "the state 's' of Loop changes from f32[2] to f32[4] in a turn" in refused(many)
+    assert "the state 's' of Loop changes from f32[2] to f32[4] in an iteration" in refused(many)
     with pytest.raises(UnsupportedError, match="and 2 at most"):
         lowered(parsed(text), OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=2)))
     unknown = GROWTH.format(inputs="int64 n, ", before="").replace(

@@ -735,7 +735,7 @@ def test_sessions_refuse_splits_that_no_builder_has_seen(
         ("Reverse", 1, {"dimensions": 0}, "the attribute 'dimensions' is 0, and not a list of"),
         ("L1", 1, {"reduction": 0.5}, "the attribute 'reduction' is 0.5, and not a text"),
         ("Sort", 1, {"axis": [0]}, "the attribute 'axis' is [0], and not a whole number"),
-        ("MultiConv", 2, {}, "MultiConv takes images and their weights, not [4, 3] and [4, 3]"),
+        ("MultiConv", 2, {}, "MultiConv takes pairs of image and weight, not [4, 3] and [4, 3]"),
         ("Abort", 0, {}, "Abort has no results for others to read"),
     ],
 )
