@@ -157,7 +157,7 @@ def second(node: Node) -> SSAValue:
     return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * trailing))
 
 
-def whole_numbers(node: Node, index: int) -> SSAValue:
+def as_i64(node: Node, index: int) -> SSAValue:
     """An input of indices, counts or sizes, as i64."""
     row = dtype_of(node[index])
     if not row.is_integer:

@@ -22,7 +22,7 @@ from popgraph.support.tuning import Tuning
 Moved: TypeAlias = dict[SSAValue, SSAValue]
 """From each variable's value at the start of the step to its current value."""
 
-TURN = 0x9E3779B97F4A7C15
+ITERATION_STEPS = 0x9E3779B97F4A7C15
 """
 Distance of the random streams of two iterations of a loop, in training steps.
 
@@ -123,7 +123,7 @@ class LoweringContext(ABC):
             self._seed = start.result
         state = self._seed
         for depth, turn in enumerate(self.turns, 1):
-            each = np.array([0, pow(TURN, depth, 2**64)], np.uint64).view(np.int64)
+            each = np.array([0, pow(ITERATION_STEPS, depth, 2**64)], np.uint64).view(np.int64)
             steps = MulOp(AddOp(turn, self.literal(np.array(1))), self.literal(each))
             state = AddOp(state, steps).result
         return state

@@ -25,7 +25,7 @@ from popgraph.operators.elements import described, flat, packed, sequence, types
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
-from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.operators.repetition import Iteration, Repetition, Steering
 from popgraph.operators.segments import segments
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
 from popgraph.support.shapes import prod
@@ -348,7 +348,9 @@ class _Loop:
         appended = {one.name: one.first for one in self.appended}
         return Repetition(self.node, self.body, firsts, [], names, rows, appended)
 
-    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+    def body(
+        self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]
+    ) -> Iteration:
         """One iteration. It only runs if its condition holds, so the body gets True."""
         assert not rows, "a Loop scans no inputs"
         numbers = (number, self.node.literal(np.array(True)))
@@ -367,7 +369,7 @@ class _Loop:
         moved = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_carried]
         grown = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_appended]
         stacked = [tensor(1 + len(states) + index) for index in self.wanted]
-        return Turn(self._go(made), moved, [*stacked, *grown])
+        return Iteration(self._go(made), moved, [*stacked, *grown])
 
     def _go(self, made: Sequence[SSAValue | None]) -> SSAValue | None:
         if self.node.optional(1) is not None:

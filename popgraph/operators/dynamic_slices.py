@@ -10,13 +10,13 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.operators.arithmetic import whole_numbers
+from popgraph.operators.arithmetic import as_i64
 from popgraph.operators.bodies import check_outputs, given_tensor
-from popgraph.operators.lookups import never_negative, whole
+from popgraph.operators.lookups import i64_scalar, never_negative
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
-from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.operators.repetition import Iteration, Repetition, Steering
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -63,7 +63,7 @@ class Part:
                 raise TypeMismatchError(
                     f"size {size} is out of range for axis {axis} of {shapes.text(node.shape)}"
                 )
-        flat = reshaped(whole_numbers(node, 1), (len(axes),))
+        flat = reshaped(as_i64(node, 1), (len(axes),))
         starts = [reshaped(sliced(flat, {0: (at, 1, 1)}), ()) for at in range(len(axes))]
         return cls(axes, sizes, starts)
 
@@ -75,7 +75,7 @@ class Part:
         """The indices along each axis; they wrap around at its end."""
         found = []
         for axis, count, start in zip(self.axes, self.sizes, self.starts, strict=True):
-            length = whole(node, max(1, node.shape[axis]))
+            length = i64_scalar(node, max(1, node.shape[axis]))
             first = gc.RemOp(start, length)
             counted = gc.IotaOp(shape=(count,), axis=0, dtype=I64)
             found.append(never_negative(gc.RemOp(gc.AddOp(first, counted), length)))
@@ -151,7 +151,7 @@ def sequence_slice(node: Node) -> Lowered:
             "numbers of lengths and starts differ"
         )
     rest_of = node.scalar(0) if node.integer("zeroUnused") else node[1]
-    sequences = [whole_numbers(node, at) for at in (2, 3, 4)]
+    sequences = [as_i64(node, at) for at in (2, 3, 4)]
     return _rows_put(node, node[0], rest_of, whole_shape[0], sequences)
 
 
@@ -170,12 +170,14 @@ def _rows_put(
     begun = gc.CompareOp(own, places, predicate="ge")
     inside = gc.AndOp(begun, gc.CompareOp(own, gc.AddOp(places, lengths), predicate="lt"))
     numbers = gc.IotaOp(shape=(count, rows), axis=0, dtype=I64)
-    chosen = gc.ReduceMaxOp(gc.WhereOp(inside, numbers, whole(node, -1)), axes=(0,), keepdims=False)
-    used = gc.CompareOp(chosen, whole(node, 0), predicate="ge")
+    chosen = gc.ReduceMaxOp(
+        gc.WhereOp(inside, numbers, i64_scalar(node, -1)), axes=(0,), keepdims=False
+    )
+    used = gc.CompareOp(chosen, i64_scalar(node, 0), predicate="ge")
     offsets = reshaped(gc.SubOp(sources, places), (count,))
-    moved = gc.GatherOp(offsets, never_negative(gc.MaxOp(chosen, whole(node, 0))), axis=0)
+    moved = gc.GatherOp(offsets, never_negative(gc.MaxOp(chosen, i64_scalar(node, 0))), axis=0)
     from_row = gc.AddOp(gc.IotaOp(shape=(rows,), axis=0, dtype=I64), moved)
-    safe = gc.WhereOp(used, from_row, whole(node, 0))
+    safe = gc.WhereOp(used, from_row, i64_scalar(node, 0))
     taken = gc.GatherOp(source, never_negative(safe), axis=0)
     return gc.WhereOp(reshaped(used, (rows, *[1] * len(rest))), taken, rest_of)
 
@@ -196,9 +198,9 @@ def packed_data_block(node: Node) -> Lowered:
     padded = (_padded(node, 3 * at, most, trips * batch) for at, most in enumerate(longest))
     rows = [reshaped(one, (trips, batch, *shape_of(one)[1:])) for one in padded]
 
-    def body(number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+    def body(number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Iteration:
         made = node.lowering.place(graph, rows)
-        return Turn(None, [], [given_tensor(node, graph, made, 0)])
+        return Iteration(None, [], [given_tensor(node, graph, made, 0)])
 
     name = node.op.output_names[0]
     _, (made,) = Repetition(node, body, [], rows, [], [name]).results(Steering(trips))
@@ -227,7 +229,7 @@ def _padded(node: Node, at: int, most: int, count: int) -> SSAValue:
     begins, lengths = (_column(node, index, count) for index in (at + 1, at + 2))
     own = gc.IotaOp(shape=(count, most), axis=1, dtype=I64)
     inside = gc.CompareOp(own, lengths, predicate="lt")
-    safe = gc.WhereOp(inside, gc.AddOp(own, begins), whole(node, 0))
+    safe = gc.WhereOp(inside, gc.AddOp(own, begins), i64_scalar(node, 0))
     taken = gc.GatherOp(data, never_negative(safe), axis=0)
     condition = reshaped(inside, (count, most, *[1] * len(shape_of(data)[1:])))
     return gc.WhereOp(condition, taken, node.scalar(0, dtype_of(data))).result
@@ -235,7 +237,7 @@ def _padded(node: Node, at: int, most: int, count: int) -> SSAValue:
 
 def _column(node: Node, index: int, count: int) -> SSAValue:
     """The first `count` elements of an input, as a column."""
-    numbers = reshaped(whole_numbers(node, index), (prod(shape_of(node[index])),))
+    numbers = reshaped(as_i64(node, index), (prod(shape_of(node[index])),))
     return reshaped(sliced(numbers, {0: (0, count, 1)}), (count, 1))
 
 
@@ -243,7 +245,7 @@ def _packed(node: Node, made: SSAValue, count: int) -> Operand:
     """The results of all sequences, packed: each without its padding, at its start."""
     most, *rest = shape_of(made)[2:]
     places, lengths = (_column(node, len(node) - at, count) for at in (2, 1))
-    lengths = gc.MinOp(lengths, whole(node, most)).result
-    begins = gc.MulOp(gc.IotaOp(shape=(count, 1), axis=0, dtype=I64), whole(node, most)).result
+    lengths = gc.MinOp(lengths, i64_scalar(node, most)).result
+    begins = gc.MulOp(gc.IotaOp(shape=(count, 1), axis=0, dtype=I64), i64_scalar(node, most)).result
     source, zero = reshaped(made, (count * most, *rest)), node.scalar(0, dtype_of(made))
     return _rows_put(node, source, zero, node.integer("resultSize"), [lengths, begins, places])

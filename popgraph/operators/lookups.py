@@ -20,7 +20,7 @@ from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
-from popgraph.operators.arithmetic import cast, whole_numbers
+from popgraph.operators.arithmetic import as_i64, cast
 from popgraph.operators.complaints import (
     at_least,
     differ,
@@ -47,7 +47,7 @@ from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape, prod
 
 
-def whole(node: Node, number: int) -> SSAValue:
+def i64_scalar(node: Node, number: int) -> SSAValue:
     return node.literal(np.array(number, np.int64))
 
 
@@ -68,12 +68,12 @@ def within(node: Node, places: Operand, size: int, is_checked: bool = False) -> 
     if known is not None:
         return node.literal(positions(known, size))
     wide = cast(indices, dtypes.BY_NAME["i64"])
-    negative = gc.CompareOp(wide, whole(node, 0), predicate="lt")
-    place = gc.WhereOp(negative, gc.AddOp(wide, whole(node, size)), wide)
+    negative = gc.CompareOp(wide, i64_scalar(node, 0), predicate="lt")
+    place = gc.WhereOp(negative, gc.AddOp(wide, i64_scalar(node, size)), wide)
     if is_checked:
         return place
-    last = whole(node, max(0, size - 1))
-    return gc.MinOp(gc.MaxOp(place, whole(node, 0)), last)
+    last = i64_scalar(node, max(0, size - 1))
+    return gc.MinOp(gc.MaxOp(place, i64_scalar(node, 0)), last)
 
 
 def never_negative(place: Operand) -> SSAValue:
@@ -173,11 +173,11 @@ def taken_along(node: Node, axis: int, along: Operand) -> Operand:
 def places_along(node: Node, data: Shape, axis: int, along: Operand) -> SSAValue:
     """Flat indices: `along` along one axis, an iota along the others."""
     indices = shape_of(along)
-    place: Operand = gc.MulOp(along, whole(node, prod(data[axis + 1 :])))
+    place: Operand = gc.MulOp(along, i64_scalar(node, prod(data[axis + 1 :])))
     for other in range(len(data)):
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
-            place = gc.AddOp(place, gc.MulOp(counted, whole(node, prod(data[other + 1 :]))))
+            place = gc.AddOp(place, gc.MulOp(counted, i64_scalar(node, prod(data[other + 1 :]))))
     return never_negative(place)
 
 
@@ -236,12 +236,12 @@ def places_of_rows(node: Node) -> SSAValue:
     terms: list[Operand] = []
     for axis in range(batch):
         counted = gc.IotaOp(shape=indices[:-1], axis=axis, dtype=I64)
-        terms.append(gc.MulOp(counted, whole(node, prod(lead[axis + 1 :]))))
+        terms.append(gc.MulOp(counted, i64_scalar(node, prod(lead[axis + 1 :]))))
     for column in range(depth):
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
         start = within(node, index, data[batch + column], is_checked)
-        terms.append(gc.MulOp(start, whole(node, prod(lead[batch + column + 1 :]))))
-    nowhere = gc.BroadcastOp(whole(node, 0), shape=indices[:-1])
+        terms.append(gc.MulOp(start, i64_scalar(node, prod(lead[batch + column + 1 :]))))
+    nowhere = gc.BroadcastOp(i64_scalar(node, 0), shape=indices[:-1])
     return never_negative(reduce(gc.AddOp, terms) if terms else nowhere)
 
 
@@ -262,7 +262,7 @@ def grouped_gather(node: Node) -> Lowered:
     rows = reshaped(front, (groups * size, *rest))
     column = (groups, *[1] * len(indices[1:]))
     first = node.literal((np.arange(groups) * size).reshape(column).astype(np.int64))
-    whole_numbers(node, 1)
+    as_i64(node, 1)
     places = never_negative(gc.AddOp(from_start(node, 1, size), first))
     taken = gc.GatherOp(rows, places, axis=0)
     moved, after = range(1, len(indices)), range(len(indices), len(shape_of(taken)))
@@ -295,10 +295,10 @@ def reverse_sequence(node: Node) -> Lowered:
     time = node.integer("time_axis", 0)
     steps, column = lead[time], (lead[0], 1) if time else (1, lead[1])
     given = cast(node[1], dtypes.BY_NAME["i64"])
-    longest, zero = whole(node, steps), whole(node, 0)
+    longest, zero = i64_scalar(node, steps), i64_scalar(node, 0)
     lengths = gc.ReshapeOp(gc.MinOp(gc.MaxOp(given, zero), longest), shape=column)
     own = gc.IotaOp(shape=lead, axis=time, dtype=I64)
-    mirrored = gc.SubOp(gc.SubOp(lengths, whole(node, 1)), own)
+    mirrored = gc.SubOp(gc.SubOp(lengths, i64_scalar(node, 1)), own)
     is_inside = gc.CompareOp(own, lengths, predicate="lt")
     places = places_along(node, lead, time, gc.WhereOp(is_inside, mirrored, own))
     taken = gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places, axis=0)
@@ -323,8 +323,8 @@ def one_hot(node: Node) -> Lowered:
     shape = [*node.shape[:axis], 1, *node.shape[axis:]]
     wide = [*node.shape[:axis], depth, *node.shape[axis:]]
     number: Operand = gc.ReshapeOp(gc.CastOp(node[0], to=I64), shape=shape)
-    negative = gc.CompareOp(number, whole(node, 0), predicate="lt")
-    number = gc.WhereOp(negative, gc.AddOp(number, whole(node, depth)), number)
+    negative = gc.CompareOp(number, i64_scalar(node, 0), predicate="lt")
+    number = gc.WhereOp(negative, gc.AddOp(number, i64_scalar(node, depth)), number)
     places = gc.IotaOp(shape=wide, axis=axis, dtype=I64)
     off, on = (gc.ReshapeOp(sliced(node[2], {0: (place, 1, 1)}), shape=()) for place in (0, 1))
     return gc.WhereOp(gc.CompareOp(number, places, predicate="eq"), on, off)
@@ -348,7 +348,7 @@ def looked_up(
     """The rows at one tap per axis, times the taps' weights; 0 for rows out of range."""
     place = start
     for axis, tap in enumerate(taps):
-        place = gc.AddOp(place, gc.MulOp(tap.place, whole(node, prod(space[axis + 1 :]))))
+        place = gc.AddOp(place, gc.MulOp(tap.place, i64_scalar(node, prod(space[axis + 1 :]))))
     found: Operand = gc.GatherOp(rows, never_negative(place), axis=0)
     inside = [tap.inside for tap in taps if tap.inside is not None]
     if inside:
@@ -400,12 +400,12 @@ def found_by_key(node: Node, x: SSAValue, keys: Array, values: Array, default: A
 def _bisected(node: Node, x: SSAValue, keys: SSAValue, count: int) -> SSAValue:
     """The index of the last key <= x, or 0, by binary search: O(log count) gathers."""
 
-    def whole(number: int) -> SSAValue:
+    def u64(number: int) -> SSAValue:
         return node.literal(np.array(number, np.uint64))
 
-    place: SSAValue = gc.BroadcastOp(whole(0), shape=shape_of(x)).result
+    place: SSAValue = gc.BroadcastOp(u64(0), shape=shape_of(x)).result
     for bit in reversed(range((count - 1).bit_length())):
-        further = gc.MinOp(gc.AddOp(place, whole(1 << bit)), whole(count - 1))
+        further = gc.MinOp(gc.AddOp(place, u64(1 << bit)), u64(count - 1))
         key = gc.GatherOp(keys, further, axis=0)
         place = gc.WhereOp(gc.CompareOp(key, x, predicate="le"), further, place).result
     return place

@@ -23,10 +23,10 @@ from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.operators.arithmetic import cast, computing, whole_numbers
+from popgraph.operators.arithmetic import as_i64, cast, computing
 from popgraph.operators.bodies import close
 from popgraph.operators.complaints import at_least, of_shape
-from popgraph.operators.lookups import taken_along, whole, within
+from popgraph.operators.lookups import i64_scalar, taken_along, within
 from popgraph.operators.movement import I64
 from popgraph.operators.node import Node
 from popgraph.operators.record import (
@@ -122,7 +122,7 @@ def ctc(node: Node) -> Lowered:
     _check(node)
     labels = _Labels.of(node)
     start = gc.WhereOp(
-        gc.CompareOp(labels.places, whole(node, 0), predicate="eq"),
+        gc.CompareOp(labels.places, i64_scalar(node, 0), predicate="eq"),
         node.scalar(0.0, labels.wide),
         labels.impossible,
     )
@@ -159,7 +159,7 @@ class _Labels:
     @classmethod
     def of(cls, node: Node) -> _Labels:
         count, most = shape_of(node[1])
-        labels, times, lengths = (whole_numbers(node, index) for index in (1, 2, 3))
+        labels, times, lengths = (as_i64(node, index) for index in (1, 2, 3))
         inside, blank = within(node, labels, node.shape[2]), node.integer("blank")
         if most:
             spread = gc.PadOp(inside, low=(0, 1), high=(0, 1), interior=(0, 1), value=blank).result
@@ -168,7 +168,7 @@ class _Labels:
             is_label = node.literal((np.arange(2 * most + 1) % 2 == 1)[None, :])
             skips = gc.AndOp(is_label, gc.CompareOp(spread, shifted, predicate="ne")).result
         else:
-            spread = gc.BroadcastOp(whole(node, blank), shape=(count, 1)).result
+            spread = gc.BroadcastOp(i64_scalar(node, blank), shape=(count, 1)).result
             skips = gc.BroadcastOp(node.literal(np.array(False)), shape=(count, 1)).result
         columns = (gc.ReshapeOp(one, shape=(count, 1)).result for one in (times, lengths))
         return cls(node, computing(node), spread, skips, *columns)
@@ -223,11 +223,11 @@ def _log_sum(values: Sequence[Operand]) -> Operand:
 
 def _loss(node: Node, labels: _Labels, chances: SSAValue) -> Operand:
     """The loss: an alignment ends with the last label, or with the blank after it."""
-    last = gc.MulOp(labels.lengths, whole(node, 2))
+    last = gc.MulOp(labels.lengths, i64_scalar(node, 2))
     distance = gc.SubOp(last, labels.places)
     is_end = gc.OrOp(
-        gc.CompareOp(distance, whole(node, 0), predicate="eq"),
-        gc.CompareOp(distance, whole(node, 1), predicate="eq"),
+        gc.CompareOp(distance, i64_scalar(node, 0), predicate="eq"),
+        gc.CompareOp(distance, i64_scalar(node, 1), predicate="eq"),
     )
     ends = gc.WhereOp(is_end, chances, labels.impossible)
     peak = gc.DetachOp(gc.ReduceMaxOp(ends, axes=(1,), keepdims=True))
@@ -242,7 +242,7 @@ def _loss(node: Node, labels: _Labels, chances: SSAValue) -> Operand:
 def _reduced(node: Node, labels: _Labels, loss: Operand) -> SSAValue:
     how = _reduction(node)
     if how == "mean":
-        lengths = gc.MaxOp(reshaped(labels.lengths, shape_of(loss)), whole(node, 1))
+        lengths = gc.MaxOp(reshaped(labels.lengths, shape_of(loss)), i64_scalar(node, 1))
         per_label = gc.DivOp(loss, cast(lengths, dtype_of(loss)))
         loss = gc.ReduceMeanOp(per_label, axes=(0,), keepdims=False)
     elif how == "sum":

@@ -39,7 +39,7 @@ from popgraph.support.names import hint
 
 
 @dataclass(frozen=True)
-class Turn:
+class Iteration:
     """The results of a body in one iteration."""
 
     go: SSAValue | None
@@ -49,7 +49,7 @@ class Turn:
     """The tensors to stack, then the sequences to append."""
 
 
-Body: TypeAlias = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Turn]
+Body: TypeAlias = Callable[[SSAValue, Sequence[SSAValue], Sequence[SSAValue]], Iteration]
 """Lowers a body at the insertion point, for an iteration number, states and scanned rows."""
 
 Results: TypeAlias = tuple[Sequence[SSAValue], Sequence[SSAValue]]
@@ -90,7 +90,7 @@ class Repetition:
             return self.carried, [*self.appended.values()]
         trial = _Trial(self)
         try:
-            turn = trial.lowered(steering)
+            iteration = trial.lowered(steering)
         except UnsupportedError as error:
             if not steering.trips:
                 raise
@@ -98,21 +98,21 @@ class Repetition:
             return self._unrolled(steering, error, asks=True)
         if not steering.trips:
             trial.discard()
-            nothing = [self._nothing(row) for row in turn.rows[: len(self.row_names)]]
+            nothing = [self._nothing(row) for row in iteration.rows[: len(self.row_names)]]
             return self.carried, [*nothing, *self.appended.values()]
-        continues = self._known_go(turn)
+        continues = self._known_go(iteration)
         if continues is False:
             steering = replace(steering, trips=min(steering.trips, 1))
         asks = continues is None and not (steering.trips == 1 and steering.go is None)
-        is_unknown = asks and turn.rows and not self._is_bounded(steering)
-        refusal = self._growth(turn) or (self._unknown_count() if is_unknown else None)
+        is_unknown = asks and iteration.rows and not self._is_bounded(steering)
+        refusal = self._growth(iteration) or (self._unknown_count() if is_unknown else None)
         if refusal is not None:
             trial.discard()
             return self._unrolled(steering, refusal, asks=asks)
         if steering.trips == UNBOUNDED and steering.limit is None and not asks:
             raise never_ends()
         if not trial.moved:
-            return trial.as_loop(steering, turn, asks)
+            return trial.as_loop(steering, iteration, asks)
         trial.discard()
         return self._with_variables(list(trial.moved), steering, asks)
 
@@ -122,11 +122,15 @@ class Repetition:
         """A loop that also carries the variables that its body updates."""
         lowering, count = self.node.lowering, len(self.carried)
 
-        def body(number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+        def body(
+            number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]
+        ) -> Iteration:
             for variable, value in zip(variables, carried[count:], strict=True):
                 lowering.update(variable, value)
-            turn = self.body(number, carried[:count], rows)
-            return replace(turn, carried=[*turn.carried, *map(lowering.current, variables)])
+            iteration = self.body(number, carried[:count], rows)
+            return replace(
+                iteration, carried=[*iteration.carried, *map(lowering.current, variables)]
+            )
 
         carried = [*self.carried, *map(lowering.current, variables)]
         trial = _Trial(replace(self, body=body, carried=carried))
@@ -144,11 +148,11 @@ class Repetition:
         """The stacked rows of zero iterations."""
         return self.node.literal(np.zeros((0, *shape_of(row)), dtype_of(row).numpy))
 
-    def _known_go(self, turn: Turn) -> bool | None:
+    def _known_go(self, iteration: Iteration) -> bool | None:
         """Whether another iteration follows, if that is known at compile time."""
-        if turn.go is None:
+        if iteration.go is None:
             return True
-        known = self.node.lowering.array(turn.go)
+        known = self.node.lowering.array(iteration.go)
         return None if known is None else bool(known)
 
     # Unrolling
@@ -171,26 +175,26 @@ class Repetition:
             for number in range(steering.trips):
                 if number == most:
                     raise refusal
-                turn = self._turn(steering, number, carried)
-                carried, rows = turn.carried, [*rows, turn.rows]
-                continues = self._known_go(turn)
+                iteration = self._iteration(steering, number, carried)
+                carried, rows = iteration.carried, [*rows, iteration.rows]
+                continues = self._known_go(iteration)
                 if continues is None and number + 1 < steering.trips:
                     raise refusal
                 if not continues:
                     break
         return carried, self._stacked(rows[::-1] if steering.reverse else rows)
 
-    def _turn(self, steering: Steering, number: int, carried: Sequence[SSAValue]) -> Turn:
+    def _iteration(self, steering: Steering, number: int, carried: Sequence[SSAValue]) -> Iteration:
         """One unrolled iteration; its number is a literal."""
         at = steering.trips - 1 - number if steering.reverse else number
         rows = [row_of(value, at) for value in self.scanned]
-        turn = self.body(self.node.literal(np.array(at)), carried, rows)
-        self._check_types(turn)
-        return turn
+        iteration = self.body(self.node.literal(np.array(at)), carried, rows)
+        self._check_types(iteration)
+        return iteration
 
-    def _stacked(self, turns: Sequence[Sequence[SSAValue]]) -> list[SSAValue]:
+    def _stacked(self, iterations: Sequence[Sequence[SSAValue]]) -> list[SSAValue]:
         """The stacked rows and extended sequences of all unrolled iterations."""
-        columns = list(zip(*turns, strict=True))
+        columns = list(zip(*iterations, strict=True))
         tensors = zip(self.row_names, columns, strict=False)
         grown = zip(self.appended.values(), columns[len(self.row_names) :], strict=True)
         return [
@@ -214,9 +218,9 @@ class Repetition:
 
     # Errors
 
-    def _check_types(self, turn: Turn) -> None:
+    def _check_types(self, iteration: Iteration) -> None:
         """Raises an error for a state that changes its element type."""
-        for name, old, new in zip(self.states, self.carried, turn.carried, strict=True):
+        for name, old, new in zip(self.states, self.carried, iteration.carried, strict=True):
             if not (is_held(old) or is_held(new)) and dtype_of(old) != dtype_of(new):
                 raise TypeMismatchError(
                     f"the state {name!r} of {self.node.op.op_type} is {describe(old.type)} "
@@ -224,11 +228,11 @@ class Repetition:
                     hint="convert it with Cast: a state must keep its type",
                 )
 
-    def _growth(self, turn: Turn) -> UnsupportedError | None:
+    def _growth(self, iteration: Iteration) -> UnsupportedError | None:
         """The error for a state that changes its shape, if any."""
-        self._check_types(turn)
+        self._check_types(iteration)
         most = self.node.lowering.tuning.most_unrolled_turns
-        for name, old, new in zip(self.states, self.carried, turn.carried, strict=True):
+        for name, old, new in zip(self.states, self.carried, iteration.carried, strict=True):
             if old.type != new.type:
                 return NeedsHostError(
                     f"the state {name!r} of {self.node.op.op_type} changes from "
@@ -236,7 +240,7 @@ class Repetition:
                     hint=f"let the state keep its shape, or make the trip count a constant of "
                     f"at most {most}",
                 )
-        for name, new in zip(self.appended, turn.rows[len(self.row_names) :], strict=True):
+        for name, new in zip(self.appended, iteration.rows[len(self.row_names) :], strict=True):
             if len(set(types_of([new]))) != 1:
                 return NeedsHostError(
                     f"{self.node.op.op_type} appends {described(new)} of different shapes to the "
@@ -274,15 +278,15 @@ class _Trial:
         self.moved: Moved = {}
         """The variables that the body updates."""
 
-    def lowered(self, steering: Steering) -> Turn:
+    def lowered(self, steering: Steering) -> Iteration:
         number, *rest = self.block.args
         carried = self.repetition.carried
         count = len(types_of(carried))
         self.repetition.node.lowering.trips[number] = steering.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
-            turn = self.repetition.body(number, packed(rest[:count], carried), rest[count:])
+            iteration = self.repetition.body(number, packed(rest[:count], carried), rest[count:])
         self._name(number, rest[:count], rest[count:])
-        return turn
+        return iteration
 
     def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
         """Names the arguments in IR text, unless the body has named them."""
@@ -296,16 +300,16 @@ class _Trial:
     def discard(self) -> None:
         discard(self.block)
 
-    def as_loop(self, steering: Steering, turn: Turn, asks: bool) -> Results:
+    def as_loop(self, steering: Steering, iteration: Iteration, asks: bool) -> Results:
         """The loop with this body; if it `asks`, the body's condition may end it."""
         literal, go = self.repetition.node.literal, steering.go
         if go is None and asks:
             go = literal(np.array(True))
         with ImplicitBuilder(self.block):
-            first = [] if go is None else [turn.go or literal(np.array(True))]
+            first = [] if go is None else [iteration.go or literal(np.array(True))]
             start = len(self.repetition.row_names)
-            appended = [joined(one, 0, is_new=True) for one in turn.rows[start:]]
-            YieldOp([*first, *flat(turn.carried), *turn.rows[:start], *appended])
+            appended = [joined(one, 0, is_new=True) for one in iteration.rows[start:]]
+            YieldOp([*first, *flat(iteration.carried), *iteration.rows[:start], *appended])
         captured = close([self.block])
         loop = gc.LoopOp(
             steering.trips,

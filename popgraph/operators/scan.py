@@ -18,7 +18,7 @@ from popgraph.operators.bodies import check_outputs, close, discard, given_tenso
 from popgraph.operators.movement import I64, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers
-from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.operators.repetition import Iteration, Repetition, Steering
 from popgraph.support.errors import TypeMismatchError
 
 
@@ -123,10 +123,12 @@ class _Scan:
         inner = self.graph.input_names[:start]
         return Repetition(self.node, self.body, states, rows, inner, names).results(steering)
 
-    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+    def body(
+        self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]
+    ) -> Iteration:
         made = self.node.lowering.place(self.graph, [*carried, *rows])
         start = len(carried)
-        return Turn(
+        return Iteration(
             None,
             [given_tensor(self.node, self.graph, made, index) for index in range(start)],
             [given_tensor(self.node, self.graph, made, start + index) for index in self.wanted],

@@ -20,6 +20,7 @@ from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.complaints import at_least, differ, in_range, of_rank, of_shape, shown
 from popgraph.operators.lookups import (
     from_start,
+    i64_scalar,
     indices_along_axis,
     indices_of_rows,
     leading,
@@ -28,7 +29,6 @@ from popgraph.operators.lookups import (
     places_of_rows,
     require_gather_elements,
     require_gather_nd,
-    whole,
     within,
 )
 from popgraph.operators.movement import I64, reshaped, sliced
@@ -154,7 +154,7 @@ def _wrapped(node: Node, places: Operand, size: int) -> Operand:
     """Indices into a cache: clamped, or wrapped around in a circular one."""
     if node.text("mode", "linear") != "circular":
         return within(node, places, size)
-    length = whole(node, max(1, size))
+    length = i64_scalar(node, max(1, size))
     return gc.RemOp(gc.AddOp(gc.RemOp(places, length), length), length)
 
 

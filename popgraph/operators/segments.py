@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.op import Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import dims
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.lookups import whole
+from popgraph.operators.lookups import i64_scalar
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support import dtypes
@@ -179,7 +179,7 @@ class _Segments:
         combine = COMBINES[self.reduction.op_type]
         made: Operand = gc.ReduceSegmentsOp(flat, starts, ends, combine=combine)
         if self.reduction.op_type == "ReduceMean":
-            sizes = gc.MaxOp(gc.SubOp(ends, starts), whole(node, 0))
+            sizes = gc.MaxOp(gc.SubOp(ends, starts), i64_scalar(node, 0))
             made = gc.DivOp(made, gc.ReshapeOp(cast(sizes, dtype_of(made)), shape=(count, 1)))
         return SSAValue.get(reshaped(SSAValue.get(made), (count, *rest)))
 
@@ -187,9 +187,9 @@ class _Segments:
 def _inside(node: Node, bounds: SSAValue, length: int, count: int) -> Operand:
     """Bounds of slices clamped to [0, length]; negative ones count from the end."""
     each = cast(sliced(bounds, {0: (0, count, 1)}), I64)
-    negative = gc.CompareOp(each, whole(node, 0), predicate="lt")
-    place = gc.WhereOp(negative, gc.AddOp(each, whole(node, length)), each)
-    return gc.MinOp(gc.MaxOp(place, whole(node, 0)), whole(node, length))
+    negative = gc.CompareOp(each, i64_scalar(node, 0), predicate="lt")
+    place = gc.WhereOp(negative, gc.AddOp(each, i64_scalar(node, length)), each)
+    return gc.MinOp(gc.MaxOp(place, i64_scalar(node, 0)), i64_scalar(node, length))
 
 
 def _plain(value: SSAValue) -> SSAValue:

@@ -21,7 +21,7 @@ from popgraph.dialects.onnx.custom import OWN
 from popgraph.dialects.onnx.host_values import holds_text, texts
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.lookups import never_negative, whole
+from popgraph.operators.lookups import i64_scalar, never_negative
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, computes, follows_data_sizes, lowers
@@ -153,7 +153,7 @@ def non_max_suppression(node: Node) -> Lowered:
     )
     total = batches * rows * count
     flat = gc.ReshapeOp(kept, shape=(total,))
-    is_kept = gc.CompareOp(flat, whole(node, 0), predicate="ge")
+    is_kept = gc.CompareOp(flat, i64_scalar(node, 0), predicate="ge")
     positions = gc.CompressOp(is_kept)
     boxes = gc.GatherOp(flat, never_negative(positions), axis=0)
     batch, row, _ = _digits(node, positions, (batches, rows, count))
@@ -313,9 +313,9 @@ def _sort_keys(node: Node, values: SSAValue) -> tuple[Operand, int]:
         low = node.scalar(1 << (bits - 1), U64)
         return gc.AddOp(cast(cast(values, I64), U64), low), bits
     wide = gc.BitcastOp(gc.AddOp(values, node.scalar(0.0, dtype)), to=i64)
-    negative = gc.CompareOp(wide, whole(node, 0), predicate="lt")
+    negative = gc.CompareOp(wide, i64_scalar(node, 0), predicate="lt")
     upwards = gc.AddOp(cast(wide, U64), node.scalar(1 << 63, U64))
-    order = gc.WhereOp(negative, cast(gc.SubOp(whole(node, -1), wide), U64), upwards)
+    order = gc.WhereOp(negative, cast(gc.SubOp(i64_scalar(node, -1), wide), U64), upwards)
     return gc.WhereOp(gc.IsNanOp(values), node.scalar((1 << 64) - 1, U64), order), bits
 
 
@@ -379,9 +379,9 @@ class _Groups:
     def counts(self) -> SSAValue:
         """The size of each group: the start of the next group, or the end, minus its start."""
         (length,) = shape_of(self.order)
-        node, end = self.node, whole(self.node, length)
+        node, end = self.node, i64_scalar(self.node, length)
         later = sliced(self.starts, {0: (1, length - 1, 1)})
-        is_one = gc.CompareOp(later, whole(node, 0), predicate="gt")
+        is_one = gc.CompareOp(later, i64_scalar(node, 0), predicate="gt")
         after = gc.ConcatOp(
             [gc.WhereOp(is_one, later, end), node.literal(np.array([length]))], axis=0
         )
@@ -424,7 +424,7 @@ def _numbers(node: Node, begins: Operand) -> SSAValue:
     """The index of each element's group: the prefix sum of group starts, minus one."""
     steps = cast(begins, dtypes.BY_NAME["i32"])
     (total,) = node.apply("CumSum", steps, node.literal(np.array(0)))
-    return cast(gc.SubOp(cast(total, I64), whole(node, 1)), I64)
+    return cast(gc.SubOp(cast(total, I64), i64_scalar(node, 1)), I64)
 
 
 @computes("Unique")

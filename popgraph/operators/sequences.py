@@ -29,7 +29,7 @@ from popgraph.operators.elements import (
     size_of,
     types_of,
 )
-from popgraph.operators.lookups import whole
+from popgraph.operators.lookups import i64_scalar
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, computes, lowers
@@ -140,7 +140,7 @@ def insert(node: Node) -> Lowered:
     moved = cast(gc.CompareOp(order, position, predicate="gt"), I64)
     is_new = gc.CompareOp(order, position, predicate="eq")
     old = gc.SubOp(order, moved)
-    return _reordered(node, longer, gc.WhereOp(is_new, whole(node, size), old))
+    return _reordered(node, longer, gc.WhereOp(is_new, i64_scalar(node, size), old))
 
 
 @lowers("SplitToSequence", structural=[1])
@@ -243,9 +243,9 @@ def run_time_position(node: Node, index: int, size: int, extra: int = 0) -> SSAV
             given, low=(low,), last=(last,), what="position", place=place
         ).result
     else:
-        given = gc.MinOp(gc.MaxOp(given, whole(node, low)), whole(node, last)).result
-    negative = gc.CompareOp(given, whole(node, 0), predicate="lt")
-    return gc.WhereOp(negative, gc.AddOp(given, whole(node, size)), given).result
+        given = gc.MinOp(gc.MaxOp(given, i64_scalar(node, low)), i64_scalar(node, last)).result
+    negative = gc.CompareOp(given, i64_scalar(node, 0), predicate="lt")
+    return gc.WhereOp(negative, gc.AddOp(given, i64_scalar(node, size)), given).result
 
 
 def _stacked(node: Node, held: SSAValue) -> SSAValue:

@@ -13,7 +13,7 @@ from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.complaints import in_range, one_element
-from popgraph.operators.lookups import never_negative, taken_along, whole
+from popgraph.operators.lookups import i64_scalar, never_negative, taken_along
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers, requires, without_gradient
@@ -95,15 +95,15 @@ def bucketize(node: Node) -> Lowered:
         )
     (count,) = axes
     stays = "gt" if node.integer("right") else "ge"
-    first: Operand = gc.BroadcastOp(whole(node, 0), shape=node.shape)
-    end: Operand = gc.BroadcastOp(whole(node, count), shape=node.shape)
+    first: Operand = gc.BroadcastOp(i64_scalar(node, 0), shape=node.shape)
+    end: Operand = gc.BroadcastOp(i64_scalar(node, count), shape=node.shape)
     for _ in range(count.bit_length()):
-        middle = gc.ShiftOp(gc.AddOp(first, end), whole(node, 1), direction="right")
+        middle = gc.ShiftOp(gc.AddOp(first, end), i64_scalar(node, 1), direction="right")
         boundary = gc.GatherOp(node[1], never_negative(middle), axis=0)
         is_open = gc.CompareOp(first, end, predicate="lt")
         is_before = gc.CompareOp(boundary, node[0], predicate=stays)
         above = gc.AndOp(is_open, gc.NotOp(is_before))
-        first = gc.WhereOp(above, gc.AddOp(middle, whole(node, 1)), first)
+        first = gc.WhereOp(above, gc.AddOp(middle, i64_scalar(node, 1)), first)
         end = gc.WhereOp(gc.AndOp(is_open, is_before), middle, end)
     return _narrow(first)
 

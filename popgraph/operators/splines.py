@@ -8,7 +8,7 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.operators.arithmetic import cast, computing, whole_numbers
+from popgraph.operators.arithmetic import as_i64, cast, computing
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
@@ -63,7 +63,7 @@ def spline_basis(node: Node) -> Lowered:
 
 
 def _number(node: Node, index: int, axis: int) -> Operand:
-    flat = whole_numbers(node, index)
+    flat = as_i64(node, index)
     return reshaped(sliced(flat, {0: (axis, 1, 1)}), ())
 
 
@@ -107,7 +107,7 @@ def spline_weighting(node: Node) -> Lowered:
         )
     shape = (*basis, count)
     weight = gc.IotaOp(shape=shape, axis=2, dtype=I64)
-    number = gc.ReshapeOp(whole_numbers(node, 3), shape=(*basis, 1))
+    number = gc.ReshapeOp(as_i64(node, 3), shape=(*basis, 1))
     share = gc.ReshapeOp(cast(node[2], wide), shape=(*basis, 1))
     taken = gc.WhereOp(gc.CompareOp(number, weight, predicate="eq"), share, node.scalar(0, wide))
     mixed = gc.ReshapeOp(gc.ReduceSumOp(taken, axes=(1,), keepdims=False), shape=(rows, count, 1))
