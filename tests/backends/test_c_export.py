@@ -466,8 +466,8 @@ def indices(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--name", "int"], "'int' cannot begin the names of C functions"),
-        (["--name", "main"], "'main' cannot begin the names of C functions"),
+        (["--name", "int"], "'int' cannot be the prefix of C functions"),
+        (["--name", "main"], "'main' cannot be the prefix of C functions"),
         (["--target", "pdp11"], "there is no target 'pdp11'"),
         ([], "--dim"),
     ],

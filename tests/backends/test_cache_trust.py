@@ -183,7 +183,7 @@ def test_nothing_is_read_that_others_may_write(cache: Path, kind: str, what: str
 def test_a_cache_may_be_a_plain_file(cache: Path) -> None:
     cache.write_text("not a folder")
     (message,) = told(lambda: (compute(), compute()))
-    assert message.startswith(f"{cache} cannot be written (it is no folder): ")
+    assert message.startswith(f"{cache} cannot be written (it is not a folder): ")
     assert cache.read_text() == "not a folder"
 
 
@@ -233,4 +233,4 @@ def test_a_compiler_that_finds_no_room_is_understood(cache: Path) -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
     )
     assert "BackendError: there is no place for compiled code: " in done.stderr
-    assert "mistake in PopGraph" not in done.stderr
+    assert "bug in PopGraph" not in done.stderr

@@ -96,7 +96,7 @@ def test_executable_says_what_does_not_fit() -> None:
 
 
 def test_a_module_without_a_graph_is_refused() -> None:
-    with pytest.raises(BackendError, match="which graph to run"):
+    with pytest.raises(BackendError, match="no unique graph to run"):
         evaluate(parse("builtin.module {}"), {}, WEIGHTS)
 
 

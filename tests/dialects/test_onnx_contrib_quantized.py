@@ -183,5 +183,5 @@ def test_what_the_table_does_not_say_is_refused(operator: str, attributes: dict[
 def test_parts_are_three_inputs_each(count: int) -> None:
     one = scale(1)
     made, _ = model("QLinearConcat", {f"x{place}": one for place in range(count)}, axis=0)
-    with pytest.raises(TypeMismatchError, match=f"does not take {count} inputs"):
+    with pytest.raises(TypeMismatchError, match=f"does not take these {count} inputs"):
         popgraph.compile(made, backend="reference")

@@ -1,4 +1,4 @@
-"""Interprets branches and loops of a planned program, on the memory that the plan gives them."""
+"""Interprets branches and loops of a planned program, on their planned memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from popgraph.dialects.program.control import Branching, Looping
 from popgraph.support.arrays import Array
 
 Memories = Mapping[SSAValue, Array]
-"""The memory behind each memref, as a row of its elements."""
+"""The memory of each memref, as a flat array."""
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Memory that a program gets from its caller."""
+    """The memory that a caller provides to a program."""
 
     arena: Bytes
     persistent: Bytes
 
 
 class Callee(Protocol):
-    """A program that can be run on memory of its caller."""
+    """A program that runs on its caller's memory."""
 
     @property
     def has_persistent(self) -> bool: ...
@@ -60,7 +60,7 @@ def run_programs(op: tile.RunsPrograms, programs: Sequence[Callee], memories: Me
 def _workspaces(
     op: tile.RunsPrograms, programs: Sequence[Callee], memories: Memories
 ) -> Iterable[Workspace]:
-    """The memory of each program; several use one arena."""
+    """The memory of each program; all share one arena."""
     nothing = np.zeros(0, np.uint8)
     arena = next(iter(_rows(op.group("scratch"), memories)), nothing).view(np.uint8)
     held = iter(_rows(op.group("persistent"), memories))
@@ -71,28 +71,28 @@ def _workspaces(
 def _run_loop(op: tile.LoopOp, program: Callee, workspace: Workspace, memories: Memories) -> None:
     carried, finals = _rows(op.carried, memories), _rows(op.finals, memories)
     spares, captured = _rows(op.spares, memories), _rows(op.captured, memories)
-    (turn_number,) = _rows(op.turn, memories)
-    scanned = [_by_turn(op, row) for row in _rows(op.scanned, memories)]
-    stacked = [_by_turn(op, row) for row in _rows(op.stacked, memories)]
+    (number,) = _rows(op.turn, memories)
+    scanned = [_by_iteration(op, row) for row in _rows(op.scanned, memories)]
+    stacked = [_by_iteration(op, row) for row in _rows(op.stacked, memories)]
     input_names = Looping.input_names(len(carried), len(scanned), len(captured))
     output_names = Looping.output_names(op.go is not None, len(carried), len(stacked))
-    turns, go = op.turns, True
+    trips, go = op.turns, True
     if op.limit is not None:
-        turns = min(turns, int(_first(op.limit, memories)))
+        trips = min(trips, int(_first(op.limit, memories)))
     if op.go is not None:
         go = bool(_first(op.go, memories))
     if op.ends_early:
         for rows in stacked:
             rows[...] = 0
     targets = [finals, spares]
-    if not op.ends_early and turns % 2 == 0:
+    if not op.ends_early and trips % 2 == 0:
         targets.reverse()
-    turn = 0
-    while go and turn < turns:
-        at = op.turns - 1 - turn if op.reverse is not None else turn
-        turn_number[0] = at
-        target = targets[turn % 2]
-        given = [turn_number, *carried, *(rows[at] for rows in scanned), *captured]
+    iteration = 0
+    while go and iteration < trips:
+        at = op.turns - 1 - iteration if op.reverse is not None else iteration
+        number[0] = at
+        target = targets[iteration % 2]
+        given = [number, *carried, *(rows[at] for rows in scanned), *captured]
         next_go = _rows(op.group("next_go"), memories)
         made = [*next_go, *target, *(rows[at] for rows in stacked)]
         program.run_on(
@@ -102,7 +102,7 @@ def _run_loop(op: tile.LoopOp, program: Callee, workspace: Workspace, memories: 
         )
         go = all(bool(row[0]) for row in next_go)
         carried = target
-        turn += 1
+        iteration += 1
     for final, last in zip(finals, carried, strict=True):
         final[...] = last
 
@@ -116,6 +116,6 @@ def _first(value: SSAValue, memories: Memories) -> np.generic:
     return first
 
 
-def _by_turn(op: tile.LoopOp, row: Array) -> Array:
-    """A row of elements as one row for each turn."""
+def _by_iteration(op: tile.LoopOp, row: Array) -> Array:
+    """A flat array as one row per iteration."""
     return row.reshape(op.turns, row.size // op.turns if op.turns else 0)

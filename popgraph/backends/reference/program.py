@@ -1,4 +1,4 @@
-"""Interprets a planned program: buffers in an arena, calls of kernels."""
+"""Interprets a planned program: buffers in an arena, kernel calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Program:
         return self._program.index_checks
 
     def state(self) -> State:
-        """The variables as they are before the first step, by name; zero if nothing says so."""
+        """The initial variables by name; zero without an initial value."""
         made: State = {
             name: np.zeros(type_.get_shape(), numpy_dtype(type_))
             for name, type_ in self._named("variable").items()
@@ -60,8 +60,8 @@ class Program:
     def step(
         self, inputs: Mapping[str, Array], state: Mapping[str, Array]
     ) -> tuple[dict[str, Array], State]:
-        """The outputs, and the variables after the step."""
-        if not self._prepared:  # Who asks for types only need not have the weights.
+        """Runs one step; returns the outputs, and the updated variables."""
+        if not self._prepared:  # Not earlier: reading types must not require the weights.
             self._run(self._program.prepare.block, {"variable": self.state()}, self._arena())
             self._prepared = True
         following = {name: np.array(array) for name, array in sorted(state.items())}
@@ -74,14 +74,14 @@ class Program:
         return outputs, following
 
     def prepare_on(self, arena: Bytes, persistent: Bytes) -> None:
-        """Fills the persistent memory that a caller has for this program."""
+        """Fills the persistent memory that the caller provides."""
         self._persistent = persistent
         self._run(self._program.prepare.block, {}, arena)
 
     def run_on(
         self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], workspace: Workspace
     ) -> None:
-        """Runs the program on memory of its caller."""
+        """Runs the program on the caller's memory."""
         self._persistent = workspace.persistent
         self._run(self._program.body.block, {"input": inputs, "output": outputs}, workspace.arena)
 
@@ -100,7 +100,7 @@ class Program:
         return unwritten_bytes(self._program.arena.value.data)
 
     def _run(self, block: Block, spaces: Mapping[str, Mapping[str, Array]], arena: Bytes) -> None:
-        """Runs a section; `spaces` holds the arrays that the caller sees, by space and name."""
+        """Runs a section; `spaces` holds the caller's arrays by space and name."""
         memories: dict[SSAValue, Array] = {}
         for op in block.ops:
             match op:
@@ -146,7 +146,7 @@ class Program:
                     yield op
 
     def _named(self, space: str) -> dict[str, TensorType[Attribute]]:
-        """The arrays of a space that the caller sees; their first buffer has their full shape."""
+        """The types of a space's arrays; the first buffer of each has its full shape."""
         found: dict[str, TensorType[Attribute]] = {}
         for op in self._buffers():
             type_ = op.memory.type

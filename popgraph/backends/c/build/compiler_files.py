@@ -12,11 +12,11 @@ from pathlib import Path
 from popgraph.support.cache_files import digest
 
 WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
-"""Programs that run the next compiler on the path whose name they are called by."""
+"""Compiler wrappers, which run the next program of their own name on the path."""
 
 
 def identity(command: Sequence[str]) -> str:
-    """Changes with the command, and when one of its files is another, or another version."""
+    """A key that changes with the command, and with the path, size or time of its files."""
     facts: list[object] = [tuple(command)]
     for file in _files(command):
         with suppress(OSError):
@@ -26,7 +26,7 @@ def identity(command: Sequence[str]) -> str:
 
 
 def _files(command: Sequence[str]) -> Iterator[Path]:
-    """`ccache gcc` is two programs, `python -m ziglang cc` is Python and what the module brings."""
+    """The files of a command: `ccache gcc` has two, `python -m ziglang cc` those of the module."""
     for before, word in zip(("", *command), command, strict=False):
         if before == "-m":
             yield from _of_module(word)
@@ -35,7 +35,7 @@ def _files(command: Sequence[str]) -> Iterator[Path]:
 
 
 def _of_program(word: str) -> Iterator[Path]:
-    """The program that a word means, and the one that it stands before."""
+    """The program of a word, and the compiler behind it if it is a wrapper."""
     found = shutil.which(word)
     if found is None:
         return
@@ -48,7 +48,7 @@ def _of_program(word: str) -> Iterator[Path]:
 
 
 def _of_module(name: str) -> Iterator[Path]:
-    """The beginning of a module of Python, and the programs that lie beside it."""
+    """The first file of a Python module, and the programs in its folder."""
     with suppress(ImportError, ValueError, OSError):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:

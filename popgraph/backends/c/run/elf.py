@@ -12,12 +12,12 @@ _NAMES = {
     (1, 8): "mips", (2, 8): "mips64", (1, 20): "powerpc", (2, 21): "powerpc64", (2, 22): "s390x",
     (1, 243): "riscv32", (2, 243): "riscv64", (2, 258): "loongarch64",
 }  # fmt: skip
-"""By the width of addresses (1: 32 bits, 2: 64) and ELF's number of the machine."""
+"""Machine names by address width (1: 32 bits, 2: 64 bits) and ELF machine number."""
 _ORDERS = {1: "<", 2: ">"}
 
 
 def machine_of(path: Path) -> str:
-    """The name of the machine; empty for what is no ELF file."""
+    """The name of the machine; empty if the file is not ELF."""
     with suppress(OSError, struct.error, KeyError):
         with path.open("rb") as file:
             head = file.read(_HEAD)

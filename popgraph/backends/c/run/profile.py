@@ -1,4 +1,4 @@
-"""Profiles a program: times every call alone, in order, on the real memory."""
+"""Profiles a program: times every call separately, in order, on the real memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from popgraph.support.arrays import Array
 
 @dataclass
 class Timing:
-    """The fastest time of something, in nanoseconds."""
+    """The fastest time of an entry point, in nanoseconds."""
 
     entry: Entry
     clock: Callable[[], int]
@@ -44,10 +44,9 @@ class Profile:
     """
     A program whose calls can be run one by one, each on the memory that the last one left.
 
-    Each call is a function of its own in a second library, so that programs that nobody profiles
-    carry no clock. With one thread the clock is the thread's own; else it is the wall's. What
-    loops and branches run is counted and timed in a third form of the program (see `Trace`), by
-    the wall's clock.
+    Each call is a function of its own in a second library, so that other programs contain no
+    timing code. The clock is CPU time with one thread, else wall time. Calls in loops and branches
+    are counted and timed by a third variant of the program (see `Trace`), in wall time.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Profile:
             one.measure(memory)
 
     def _parts(self, call_by_call: bool) -> list[Timing | Trace]:
-        """What runs in a step, in order."""
+        """The parts of a measured step, in order."""
         parts: list[Timing | Trace] = [self._whole, self._empty]
         if call_by_call:
             parts += self._timings
@@ -90,7 +89,7 @@ class Profile:
     def measure(
         self, inputs: Mapping[str, Array], rounds: int, *, call_by_call: bool = True
     ) -> None:
-        """Runs the program `rounds` times as a whole and, if so wished, as often call by call."""
+        """Runs the program `rounds` times as a whole and, if `call_by_call`, in single calls."""
         self._now = self._parts(call_by_call)
         for _ in range(rounds):
             self.executable.run(inputs)
@@ -107,7 +106,7 @@ class Profile:
 
     @property
     def traced(self) -> list[Traced]:
-        """What each call took, and what ran in it: parts of the time that it takes alone."""
+        """The time of each call and of the calls inside, scaled to the call's separate time."""
         if self._trace is None:
             pairs = zip(self.calls, self.times, strict=True)
             return [Traced(call, 1, time, ()) for call, time in pairs]
@@ -118,12 +117,12 @@ class Profile:
         ]
 
     def _less(self, timing: Timing) -> int:
-        """Without what it costs to call nothing and to look at the clock."""
+        """The time without the overhead of an empty call and of the clock."""
         return max(0, timing.best - self._empty.best)
 
 
 def _only(program: ProgramOp, call: CallOp | RunsPrograms | None, number: int) -> ProgramOp:
-    """A program with this call alone, on the memory of the whole one."""
+    """A program with only this call, on the memory of the whole program."""
     sizes = (program.arena, program.persistent, program.lower_bound)
     name = f"{program.sym_name.data}_call_{number}"
     arena, persistent, bound = (attribute.value.data for attribute in sizes)

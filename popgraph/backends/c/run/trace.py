@@ -1,4 +1,4 @@
-"""Traces of a program: how often each of its calls ran in a step, in loops and branches too."""
+"""Traces of a program: counts and times of all calls, including loops and branches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ COUNT, TIME = 0, 1
 
 
 class Trace:
-    """The counters of a traced program: of each call of a step, as its fastest run left them."""
+    """The counters of a traced program, kept from the fastest run of each call."""
 
     def __init__(self, site: Site, code: Code) -> None:
         self._places, self._code = site.places, code
         self._now = numbers(code, counters_name(site), 2 * site.counters()).reshape(-1, 2)
         self._best: dict[int, Array] = {}
         self._inner = self._outer = 2**62
-        """The fastest rounds of the probes that calibrate."""
+        """The fastest times of the calibration probes."""
 
     def measure(self, memory: int) -> None:
         """Runs a step."""
@@ -32,7 +32,7 @@ class Trace:
                 self._best[place.counter] = self._now.copy()
 
     def calls(self) -> list[Traced]:
-        """What each call of a step took, in order, without what the probes took."""
+        """The time of each call of a step, in order, without the cost of probes."""
         return [self._traced(place, self._best[place.counter]) for place in self._places]
 
     def _traced(self, place: Place, found: Array) -> Traced:
@@ -49,5 +49,5 @@ class Trace:
 
 
 def _probes(body: TracedBody) -> int:
-    """How often the clock was looked at, twice each, in all runs of a body."""
+    """The number of probes (pairs of clock reads) in all runs of a body."""
     return sum(call.count + sum(map(_probes, call.bodies)) for call in body.calls)
