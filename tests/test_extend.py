@@ -306,7 +306,7 @@ def test_export_takes_targets_and_passes_of_a_script(site: Path, tmp_path: Path)
     wrong = run(site, *asked, "near_core", "--load", str(script))
     assert wrong.returncode == 1
     known = "native, x86-64-v2, x86-64-v3, x86-64-v4, aarch64, armv7e-m, riscv64, wasm32"
-    assert f"try: it may be {known}, far_core, little_core" in wrong.stderr
+    assert f"try: use one of {known}, far_core, little_core" in wrong.stderr
 
 
 RESULT = f"""

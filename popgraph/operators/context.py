@@ -73,7 +73,7 @@ class LoweringContext(ABC):
         Inlines a graph at the insertion point, and returns the values that it yields.
 
         A value that is not a tensor is None. If `named`, inner tensors can be looked up by name,
-        like those of the main graph.
+        like tensors of the main graph.
         """
 
     @abstractmethod

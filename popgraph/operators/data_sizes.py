@@ -112,7 +112,7 @@ class DataSizes:
         """
         The value with its padding replaced by the first element along each dynamic axis.
 
-        A function that is finite for all elements, with finite slopes, is finite for the padding.
+        A function that is finite on all elements, with finite slopes, stays so on the padding.
         If there are no elements, floats are padded with 1.
         """
         shape = shape_of(value)

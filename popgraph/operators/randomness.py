@@ -143,7 +143,7 @@ def require_random(node: NodeView) -> Complaints:
 
 
 def _kind(node: Node) -> tuple[Shape, DType]:
-    """The shape and element type of the result; by default those of the input, if any."""
+    """The shape and element type of the result; by default the input's, if any."""
     if len(node):
         return node.shape, _element(node, node.dtype)
     return node.integers("shape"), _element(node, dtypes.BY_NAME["f32"])

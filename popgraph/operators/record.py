@@ -41,7 +41,7 @@ TYPES_BY_LOWERING = Page("popgraph.passes.onnx.to_graphcore.outside")
 """The type inference of PopART's operators, which `popgraph.passes` implements."""
 
 
-# Why there is no gradient
+# Reasons for a missing gradient
 
 STEPS = "the result is piecewise constant: the gradient is zero"
 INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
@@ -58,7 +58,7 @@ WITH_ZERO = frozenset((STEPS, INTEGERS, DRAWN, DETACHED))
 
 
 def requires(*names: str, domain: str = "") -> Callable[[Requirement], Requirement]:
-    """Registers checks of operators' nodes beyond those of ONNX's own inference."""
+    """Registers checks of operators' nodes that ONNX's own inference lacks."""
 
     def register(rule: Requirement) -> Requirement:
         for name in names:

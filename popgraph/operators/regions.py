@@ -390,7 +390,7 @@ class _Samples:
 
     @cached_property
     def step(self) -> Operand:
-        """The distance between samples; 1 if there are none."""
+        """The distance between samples; 1 without samples."""
         return gc.WhereOp(self.some, gc.DivOp(self.part.length, self.divisor), self.number(1))
 
     @cached_property

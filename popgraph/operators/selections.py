@@ -197,7 +197,7 @@ def compute_non_max_suppression(
     least: Array | None = None,
 ) -> Array:
     """
-    Selects boxes by descending score; drops those that overlap a selected one too much.
+    Selects boxes by descending score; drops boxes that overlap a selected one too much.
 
     Ties keep the order of boxes. A score must exceed the threshold, as in onnxruntime;
     ONNX's reference keeps equal ones, too.

@@ -55,7 +55,7 @@ def _shapes(value: SSAValue, assumed: Collection[SSAValue] = ()) -> set[Shape | 
     """
     The shapes of a sequence's tensors, or of a tensor; None is an unknown shape.
 
-    The type does not tell if tensors are appended to a sequence that is empty at first, so the
+    The type does not show them if tensors are appended to a sequence that is empty at first, so the
     operators are followed. `assumed` are states of enclosing loops: they have the shapes of their
     initial values and results.
     """

@@ -87,7 +87,7 @@ def test_executable_says_what_does_not_fit() -> None:
     program = ReferenceExecutable(parse(SWAP), WEIGHTS)
     with pytest.raises(RunError, match="input 'x' is missing"):
         program.run({})
-    with pytest.raises(RunError, match="input 'x' has shape 3"):
+    with pytest.raises(RunError, match="input 'x' must have the shape 2, not 3"):
         program.run({"x": np.ones(3, np.float32)})
     with pytest.raises(RunError, match="no variable 'r'"):
         program.read("r")

@@ -116,7 +116,7 @@ def constant(op: arith.ConstantOp | complex.ConstantOp) -> Function:
 
 
 def random_words(op: Operation) -> Function:
-    """Threefry on signed integers, of which only the bits matter."""
+    """Threefry on the bits of signed integers."""
     dtype = result_dtype(op)
     return lambda key, counter: cast(threefry(key, counter).view(np.int64), dtype)
 

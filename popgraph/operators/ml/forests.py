@@ -364,7 +364,7 @@ def _check_targets(node: Node, targets: Array, count: int) -> None:
 
 
 def of_tensors(node: Node) -> Ensemble:
-    """The ensemble of TreeEnsemble, where flags tell whether a branch leads to a leaf."""
+    """The ensemble of TreeEnsemble, where flags mark branches that lead to leaves."""
     modes, splits, weights = (
         np.asarray(node.value(name)).reshape(-1)
         for name in ("nodes_modes", "nodes_splits", "leaf_weights")

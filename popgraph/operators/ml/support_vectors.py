@@ -212,7 +212,7 @@ def _votes(
     return gc.AddOp(gc.MatMulOp(first, gains), constant(node, table[1].sum(0), scores)).result
 
 
-# Probabilities of classes, coupled from those of pairs like in libsvm
+# Probabilities of classes, coupled from pairwise ones like in libsvm
 
 
 def _probabilities(

@@ -26,7 +26,7 @@ def identity(command: Sequence[str]) -> str:
 
 
 def _files(command: Sequence[str]) -> Iterator[Path]:
-    """The files of a command: `ccache gcc` has two, `python -m ziglang cc` those of the module."""
+    """The files of a command: `ccache gcc` has two, `python -m ziglang cc` has the module's."""
     for before, word in zip(("", *command), command, strict=False):
         if before == "-m":
             yield from _of_module(word)
@@ -35,7 +35,7 @@ def _files(command: Sequence[str]) -> Iterator[Path]:
 
 
 def _of_program(word: str) -> Iterator[Path]:
-    """The program of a word, and the compiler behind it if it is a wrapper."""
+    """The program of a word, and the compiler that it calls if it is a wrapper."""
     found = shutil.which(word)
     if found is None:
         return

@@ -43,7 +43,7 @@ _WORDS = (
     ("__AVXVNNI__", VNNI),
     ("__ARM_FEATURE_DOTPROD", DOTPROD),
 )
-"""Packed dot products by the first defined macro; by default those of the target."""
+"""Packed dot products by the first defined macro; the target has defaults."""
 
 _KNOWN = frozenset(macro for macro, _ in (*_WORDS, *_BY_MACRO))
 

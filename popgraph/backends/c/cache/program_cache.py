@@ -147,7 +147,7 @@ class ProgramKey(Key):
 
 
 class _Written:
-    """The arrays to write to a file, and those that other files contain already."""
+    """The arrays to write to a file, and the arrays that other files contain already."""
 
     def __init__(self, homes: Mapping[str, str]) -> None:
         self._homes = homes

@@ -130,6 +130,6 @@ def _empty(operations: Sequence[Operation]) -> None:
 
 
 def called(kernels: Sequence[Kernel], text: str) -> list[Kernel]:
-    """The kernels that a text calls, not those that it only declares."""
+    """The kernels that a text calls, without merely declared ones."""
     symbols = set(re.findall(r"\b(kernel_\w+)\((?!\w+ chunk)", text))
     return [kernel for kernel in kernels if kernel.symbol in symbols]

@@ -17,7 +17,7 @@ Pointers = CArray[c_void_p]
 
 
 class ReadInPlace:
-    """A stand-in for an input's memory: assignment sets the pointer to the caller's array."""
+    """Replaces an input's memory: assignment sets the pointer to the caller's array."""
 
     def __init__(self, own: Array, pointers: Pointers, number: int) -> None:
         self.dtype, self.shape = own.dtype, own.shape
@@ -37,7 +37,7 @@ class ReadInPlace:
 
 class MadeInPlace:
     """
-    A stand-in for an output's memory: each run writes to memory that no caller holds.
+    Replaces an output's memory: each run writes to memory that no caller holds.
 
     It is allocated when the run begins. If the caller has dropped the last result, the allocator
     can recycle its memory, which is still in the processor's caches.

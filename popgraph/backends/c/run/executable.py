@@ -83,7 +83,7 @@ class CExecutable(NativeExecutable):
         """The memory that is poisoned before each run."""
 
     def _prepare(self, shared: SharedArrays) -> dict[str, Array]:
-        """Runs `prepare`; returns all packings, of which some may be shared ones."""
+        """Runs `prepare`; returns all packings, shared ones included."""
         sizes, found = self.table.packings, dict[str, Array]()
         for key in sizes:
             array = shared.get(key)
@@ -196,7 +196,7 @@ class CExecutable(NativeExecutable):
     def _in_place(
         self, space: str, views: Mapping[str, Array], made: Callable[[Array, Pointers, int], Made]
     ) -> dict[str, Made]:
-        """Zero-copy stand-ins for the memory of large arrays."""
+        """Zero-copy replacements of large arrays' memory."""
         numbers = self.table.named(space)
         return {
             name: made(view, self._pointers, numbers[name])
