@@ -50,7 +50,7 @@ def _replace(block: Block, old: SSAValue, new: SSAValue) -> None:
 
 
 def outer_values(block: Block) -> Iterator[SSAValue]:
-    """The values from outside that the operations of a block use, in order."""
+    """The outer values that the operations of a block use, in order."""
     return (value for op in block.ops for value in op.operands if _home(value) is not block)
 
 

@@ -117,7 +117,7 @@ def _check_typed(node: Node, graph: Graph) -> None:
     """
     Raises an error if a branch cannot be typed.
 
-    Only branches that data choose are checked: exporters write ill-typed ones that never run.
+    Only branches that data may choose are checked: an ill-typed branch that never runs is legal.
     """
     if all(static_shape(value.type) is not None for value in graph.yielded):
         return
@@ -331,7 +331,7 @@ class _Loop:
         return Steering(trips if known else 0, limit)
 
     def _trips(self) -> tuple[int, SSAValue | None]:
-        """The trip count, and the same as a limit if it is known at run time only."""
+        """The trip count, and the limit if the trip count is only known at run time."""
         if self.node.optional(0) is None:
             return UNBOUNDED, None
         if self.has_rows:

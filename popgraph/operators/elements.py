@@ -73,7 +73,7 @@ def rows_as_elements(rows: Operand) -> SSAValue:
 
 
 def extended(value: SSAValue, parts: Sequence[SSAValue]) -> SSAValue:
-    """A sequence with more at its end."""
+    """A sequence with parts appended."""
     return inserted(value, size_of(value), parts)
 
 

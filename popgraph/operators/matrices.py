@@ -113,7 +113,7 @@ def det(node: Node) -> Lowered:
     The product of all pivots, times the sign of their permutations.
 
     Full pivoting: each pivot is the largest element left, so if it is 0, all elements left are.
-    Gradients of matrices of rank n - 1 are therefore right too: only the last pivot's is not 0.
+    So gradients are right for singular matrices, too: they flow through the last pivot alone.
     """
     *batch, _, size = node.shape
     matrices = reshaped(cast(node[0], computing(node)), (prod(batch), size, size))

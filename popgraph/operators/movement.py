@@ -1,8 +1,8 @@
 """
 Operators that only move elements: Reshape, Transpose, Concat, Split, Slice, Pad and the like.
 
-Shapes, axes and bounds must be known when a model is compiled, except that a Slice of known size
-may begin at a position that depends on the iteration of a loop.
+Shapes, axes and bounds must be known at compile time, except that a Slice of known size may start
+at a position that depends on the iteration of a loop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ I64 = element_types.BY_NAME["i64"]
 U64 = element_types.BY_NAME["u64"]
 
 MOST_PIECES = 4
-"""If padding needs more slices than this along an axis, a gather is used instead."""
+"""Most slices per padded axis before a gather is used; reflected edges need 3."""
 
 
 def reshaped(value: Operand, shape: Sequence[int]) -> SSAValue:

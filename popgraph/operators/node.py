@@ -159,7 +159,7 @@ class Node(NodeView):
     def numbers_or_ints(
         self, name: str, index: int, default: tuple[int, ...] | None = None
     ) -> tuple[int, ...] | None:
-        """A list that is an attribute in old versions and an input in new ones."""
+        """A list that was an attribute in old versions and is an input in new ones."""
         if self.has(name):
             return self.integers(name)
         if self.optional(index) is not None:

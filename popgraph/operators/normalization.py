@@ -63,7 +63,7 @@ lowers("LogSoftmax")(lambda node: _along_axis(node, lambda x, axis: gc.LogSoftma
 
 @lowers("Hardmax")
 def hardmax(node: Node) -> Lowered:
-    """1 at the first maximum or NaN. Two reductions, max and min, vectorize; ArgMax would not."""
+    """1 at the first maximum or NaN, found by two reductions (max, then min), which vectorize."""
 
     def make(x: Operand, axis: int) -> Operand:
         largest = gc.ReduceMaxOp(x, axes=[axis], keepdims=True)

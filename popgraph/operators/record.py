@@ -28,7 +28,7 @@ from popgraph.support import extensions
 from popgraph.support.pages import Page
 
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
-"""The value of the first output, or one per output (None: this output cannot be had)."""
+"""The value of the first output, or one per output (None: this output is not supported)."""
 LoweringFunction: TypeAlias = Callable[[Node], Lowered]
 BoundsRule: TypeAlias = Callable[[NodeView], Iterator["Bounds"]]
 Mending: TypeAlias = Callable[[FunctionProto, SchemaOp], None]

@@ -184,7 +184,8 @@ def running(node: Node) -> Lowered:
     A Hillis-Steele scan of radix `joined_results`: O(log size) rounds.
 
     Each round joins an element with those at 1, 2, .. times the current distance. They are
-    slices of one copy, padded with neutral elements in front.
+    slices of one copy, padded with neutral elements in front. Radix 2 is 1.14 to 1.39 times as
+    slow (`Tuning.joined_results`): it copies the data log2(n) instead of log4(n) times.
     """
     join, neutral = JOINS[node.op.op_type]
     axis = node.axis(node.numbers(1, "the axis")[0])

@@ -207,7 +207,7 @@ class _Aligned(_Regions):
         return SSAValue.get(from_start(self.node, 2, self.node.shape[0]))
 
     def part(self, axis: int) -> _Part:
-        """The height (0) or the width (1)."""
+        """The regions along the height (0) or the width (1)."""
         first, last = (self.corner(column) for column in (1 - axis, 3 - axis))
         extent: Operand = gc.SubOp(last, first)
         bins = self.node.integer(("output_height", "output_width")[axis], 1)

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TypeAlias
 
 Accepts: TypeAlias = Callable[[str], bool]
-"""Whether a character is in a set."""
+"""A predicate: whether a character is in a set."""
 
 SET, JUMP, SPLIT, ASSERT = range(4)
 

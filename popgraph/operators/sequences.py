@@ -264,7 +264,7 @@ def _reordered(node: Node, held: SSAValue, order: Operand) -> SSAValue:
     return sequence([rows_as_elements(gc.GatherOp(_stacked(node, held), order, axis=0))])
 
 
-# In Python, sequences are lists of arrays
+# Evaluation in Python, where sequences are lists of arrays
 
 
 @computes("SequenceConstruct")

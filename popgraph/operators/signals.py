@@ -62,7 +62,7 @@ class Fourier:
     def __call__(self, signals: Operand) -> SSAValue:
         """[signals, length, 2]"""
         length = shape_of(signals)[1]
-        # Up to 3 always dense: Bluestein's method for length 3 would recurse into shorter ones.
+        # Up to 3 always dense: Bluestein's powers of two recurse down to length 2, a prime again.
         if length <= max(3, self.longest_dense):
             return self.dense(signals, length)
         rows = next(rows for rows in range(isqrt(length), 0, -1) if length % rows == 0)

@@ -15,7 +15,7 @@ from popgraph.support.files import SIZE, State, state_of
 
 PACKAGE = Path(__file__).parents[3]
 KINDS = (".py", ".h", ".json", ".lark")
-STANDS_ON = ("xdsl", "onnx", "numpy", "ml_dtypes", "lark")
+DEPENDENCIES = ("xdsl", "onnx", "numpy", "ml_dtypes", "lark")
 """The packages whose version may change compiled programs."""
 LOADING = 2.0
 """Bound in seconds of the time from the first import of this package to this file's."""
@@ -50,13 +50,13 @@ def _files(folder: str) -> Iterator[tuple[str, State]]:
 @functools.cache
 def states() -> str | None:
     """The fingerprint of the installation; None if the imported code may differ from it."""
-    found, others = files(), [_beginning(name) for name in STANDS_ON]
+    found, others = files(), [_first_file(name) for name in DEPENDENCIES]
     if found is None or not all(other is not None and _is_old(other[1]) for other in others):
         return None
     return digest(str(PACKAGE), repr(found), repr(others))
 
 
-def _beginning(name: str) -> tuple[str, State] | None:
+def _first_file(name: str) -> tuple[str, State] | None:
     """The first file of another package, which every installation rewrites."""
     spec = find_spec(name)
     with suppress(OSError):

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from popgraph.backends.c.cache.install_fingerprint import PACKAGE, STANDS_ON, files
+from popgraph.backends.c.cache.install_fingerprint import DEPENDENCIES, PACKAGE, files
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.cache.program_file import MAGIC
 from popgraph.backends.c.machine.key import machine
@@ -112,4 +112,4 @@ def sources() -> str | None:
         made.update(name.encode())
         with open(os.path.join(folder, name), "rb", buffering=0) as file:
             made.update(file.read())
-    return digest(made.hexdigest(), *map(version, STANDS_ON))
+    return digest(made.hexdigest(), *map(version, DEPENDENCIES))
