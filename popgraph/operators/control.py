@@ -25,7 +25,7 @@ from popgraph.operators.elements import described, flat, packed, sequence, types
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
-from popgraph.operators.repetition import Iteration, Repetition, Steering
+from popgraph.operators.repetition import Iteration, LoopControl, Repetition
 from popgraph.operators.segments import segments
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
 from popgraph.support.shapes import prod
@@ -168,12 +168,12 @@ def loop(node: Node) -> Lowered:
     """
     made = _Loop(node, node.graph("body"))
     made.check()
-    steering = made.steering()
-    is_counted = steering.go is None and steering.limit is None and not node.lowering.training
-    found = segments(node, made.graph, steering.trips) if is_counted else None
+    control = made.control()
+    is_counted = control.go is None and control.limit is None and not node.lowering.training
+    found = segments(node, made.graph, control.trips) if is_counted else None
     if found is not None:
         return found
-    finals, rows = made.repetition().results(steering)
+    finals, rows = made.repetition().results(control)
     last, grown = iter(finals), iter(rows[len(made.wanted) :])
     stacked = dict(zip(made.wanted, rows, strict=False))
     return [
@@ -317,18 +317,18 @@ class _Loop:
         """Whether each iteration stacks a row, so that the trip count is part of a shape."""
         return bool(self.wanted or self.appended)
 
-    def steering(self) -> Steering:
+    def control(self) -> LoopControl:
         """The trip count and the first condition, from the node's inputs."""
         trips, limit = self._trips()
         if self.node.optional(1) is None:
-            return Steering(trips, limit)
+            return LoopControl(trips, limit)
         go = _truth(self.node, 1)
         if self.has_rows and trips:
             self.node.array(1, "the condition")
         known = self.node.lowering.array(go)
         if known is None:
-            return Steering(trips, limit, go)
-        return Steering(trips if known else 0, limit)
+            return LoopControl(trips, limit, go)
+        return LoopControl(trips if known else 0, limit)
 
     def _trips(self) -> tuple[int, SSAValue | None]:
         """The trip count, and the limit if the trip count is only known at run time."""

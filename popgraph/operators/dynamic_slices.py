@@ -16,7 +16,7 @@ from popgraph.operators.lookups import i64_scalar, never_negative
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers, without_gradient
-from popgraph.operators.repetition import Iteration, Repetition, Steering
+from popgraph.operators.repetition import Iteration, LoopControl, Repetition
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
@@ -203,7 +203,7 @@ def packed_data_block(node: Node) -> Lowered:
         return Iteration(None, [], [given_tensor(node, graph, made, 0)])
 
     name = node.op.output_names[0]
-    _, (made,) = Repetition(node, body, [], rows, [], [name]).results(Steering(trips))
+    _, (made,) = Repetition(node, body, [], rows, [], [name]).results(LoopControl(trips))
     return _packed(node, made, trips * batch)
 
 

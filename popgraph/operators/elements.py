@@ -121,13 +121,13 @@ def nothing() -> SSAValue:
 
 def elements_of(value: SSAValue) -> Sequence[SSAValue]:
     """The tensors of a sequence."""
-    return [one for part in parts_of(value) for one in _apart(part)]
+    return [one for part in parts_of(value) for one in _separated(part)]
 
 
 def element(value: SSAValue, place: int) -> SSAValue:
     """One of the tensors of a sequence."""
     (part,) = parts_of(value, place, place + 1)
-    (found,) = _apart(part)
+    (found,) = _separated(part)
     return found
 
 
@@ -156,7 +156,7 @@ def size_of(value: SSAValue) -> int:
     return len(types_of([value]))
 
 
-def _apart(part: SSAValue) -> list[SSAValue]:
+def _separated(part: SSAValue) -> list[SSAValue]:
     """The elements of a part."""
     rows = rows_in(part)
     if rows is None:

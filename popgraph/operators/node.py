@@ -95,8 +95,8 @@ class Node(NodeView):
     def _unknown(self, index: int, what: str) -> UnsupportedError:
         """The error for a structural input whose elements are not known."""
         said = f"{what} of {self.op.op_type} must be constant, but input {index} is computed from"
-        behind = values_behind([self[index]])
-        owners = [value.owner for value in behind]
+        sources = values_behind([self[index]])
+        owners = [value.owner for value in sources]
         weights = sorted(owner.variable.text for owner in owners if isinstance(owner, VariableOp))
         if weights and all(isinstance(owner, Operation) for owner in owners):
             listed = ", ".join(map(repr, weights))

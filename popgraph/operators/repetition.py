@@ -57,8 +57,8 @@ Results: TypeAlias = tuple[Sequence[SSAValue], Sequence[SSAValue]]
 
 
 @dataclass(frozen=True)
-class Steering:
-    """The number of iterations."""
+class LoopControl:
+    """The number of iterations, its run-time conditions, and the direction."""
 
     trips: int
     """The largest trip count."""
@@ -84,40 +84,40 @@ class Repetition:
     appended: Mapping[str, SSAValue] = field(default_factory=dict)
     """Sequences that each iteration appends to, by their names."""
 
-    def results(self, steering: Steering) -> Results:
+    def results(self, control: LoopControl) -> Results:
         """Builds the loop at the insertion point, and returns its results."""
-        if not steering.trips and not self.row_names:
+        if not control.trips and not self.row_names:
             return self.carried, [*self.appended.values()]
         trial = _Trial(self)
         try:
-            iteration = trial.lowered(steering)
+            iteration = trial.lowered(control)
         except UnsupportedError as error:
-            if not steering.trips:
+            if not control.trips:
                 raise
             # Such as a size that depends on the iteration number: unrolled, it is a constant.
-            return self._unrolled(steering, error, asks=True)
-        if not steering.trips:
+            return self._unrolled(control, error, is_conditional=True)
+        if not control.trips:
             trial.discard()
             nothing = [self._nothing(row) for row in iteration.rows[: len(self.row_names)]]
             return self.carried, [*nothing, *self.appended.values()]
         continues = self._known_go(iteration)
         if continues is False:
-            steering = replace(steering, trips=min(steering.trips, 1))
-        asks = continues is None and not (steering.trips == 1 and steering.go is None)
-        is_unknown = asks and iteration.rows and not self._is_bounded(steering)
+            control = replace(control, trips=min(control.trips, 1))
+        is_conditional = continues is None and not (control.trips == 1 and control.go is None)
+        is_unknown = is_conditional and iteration.rows and not self._is_bounded(control)
         refusal = self._growth(iteration) or (self._unknown_count() if is_unknown else None)
         if refusal is not None:
             trial.discard()
-            return self._unrolled(steering, refusal, asks=asks)
-        if steering.trips == UNBOUNDED and steering.limit is None and not asks:
+            return self._unrolled(control, refusal, is_conditional=is_conditional)
+        if control.trips == UNBOUNDED and control.limit is None and not is_conditional:
             raise never_ends()
         if not trial.moved:
-            return trial.as_loop(steering, iteration, asks)
+            return trial.as_loop(control, iteration, is_conditional)
         trial.discard()
-        return self._with_variables(list(trial.moved), steering, asks)
+        return self._with_variables(list(trial.moved), control, is_conditional)
 
     def _with_variables(
-        self, variables: Sequence[SSAValue], steering: Steering, asks: bool
+        self, variables: Sequence[SSAValue], control: LoopControl, is_conditional: bool
     ) -> Results:
         """A loop that also carries the variables that its body updates."""
         lowering, count = self.node.lowering, len(self.carried)
@@ -134,14 +134,14 @@ class Repetition:
 
         carried = [*self.carried, *map(lowering.current, variables)]
         trial = _Trial(replace(self, body=body, carried=carried))
-        finals, stacked = trial.as_loop(steering, trial.lowered(steering), asks)
+        finals, stacked = trial.as_loop(control, trial.lowered(control), is_conditional)
         for variable, value in zip(variables, finals[count:], strict=True):
             lowering.update(variable, value)
         return finals[:count], stacked
 
-    def _is_bounded(self, steering: Steering) -> bool:
+    def _is_bounded(self, control: LoopControl) -> bool:
         """Whether a training step may compute rows up to a static bound, with padding."""
-        is_known = steering.trips != UNBOUNDED
+        is_known = control.trips != UNBOUNDED
         return self.node.lowering.training and is_known and not self.appended
 
     def _nothing(self, row: SSAValue) -> SSAValue:
@@ -157,36 +157,40 @@ class Repetition:
 
     # Unrolling
 
-    def _unrolled(self, steering: Steering, refusal: UnsupportedError, *, asks: bool) -> Results:
+    def _unrolled(
+        self, control: LoopControl, refusal: UnsupportedError, *, is_conditional: bool
+    ) -> Results:
         """
         Unrolls all iterations, each with shapes of its own.
 
-        Raises `refusal` if there may be too many, or if their number depends on data. `asks` means
-        that the body's condition may end the loop before `steering` does.
+        Raises `refusal` if there may be too many, or if their number depends on data. If
+        `is_conditional`, the body's condition may end the loop before `control` does.
         """
-        if steering.trips == UNBOUNDED and steering.limit is None and not asks:
+        if control.trips == UNBOUNDED and control.limit is None and not is_conditional:
             raise never_ends()
         lowering = self.node.lowering
         most = lowering.tuning.most_unrolled_turns // lowering.repeated
-        if steering.limit or steering.go or (steering.trips > most and not asks):
+        if control.limit or control.go or (control.trips > most and not is_conditional):
             raise refusal
         carried, rows = self.carried, list[Sequence[SSAValue]]()
-        with lowering.unrolling(min(steering.trips, most)):
-            for number in range(steering.trips):
+        with lowering.unrolling(min(control.trips, most)):
+            for number in range(control.trips):
                 if number == most:
                     raise refusal
-                iteration = self._iteration(steering, number, carried)
+                iteration = self._iteration(control, number, carried)
                 carried, rows = iteration.carried, [*rows, iteration.rows]
                 continues = self._known_go(iteration)
-                if continues is None and number + 1 < steering.trips:
+                if continues is None and number + 1 < control.trips:
                     raise refusal
                 if not continues:
                     break
-        return carried, self._stacked(rows[::-1] if steering.reverse else rows)
+        return carried, self._stacked(rows[::-1] if control.reverse else rows)
 
-    def _iteration(self, steering: Steering, number: int, carried: Sequence[SSAValue]) -> Iteration:
+    def _iteration(
+        self, control: LoopControl, number: int, carried: Sequence[SSAValue]
+    ) -> Iteration:
         """One unrolled iteration; its number is a literal."""
-        at = steering.trips - 1 - number if steering.reverse else number
+        at = control.trips - 1 - number if control.reverse else number
         rows = [row_of(value, at) for value in self.scanned]
         iteration = self.body(self.node.literal(np.array(at)), carried, rows)
         self._check_types(iteration)
@@ -278,11 +282,11 @@ class _Trial:
         self.moved: Moved = {}
         """The variables that the body updates."""
 
-    def lowered(self, steering: Steering) -> Iteration:
+    def lowered(self, control: LoopControl) -> Iteration:
         number, *rest = self.block.args
         carried = self.repetition.carried
         count = len(types_of(carried))
-        self.repetition.node.lowering.trips[number] = steering.trips
+        self.repetition.node.lowering.trips[number] = control.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
             iteration = self.repetition.body(number, packed(rest[:count], carried), rest[count:])
         self._name(number, rest[:count], rest[count:])
@@ -300,10 +304,10 @@ class _Trial:
     def discard(self) -> None:
         discard(self.block)
 
-    def as_loop(self, steering: Steering, iteration: Iteration, asks: bool) -> Results:
-        """The loop with this body; if it `asks`, the body's condition may end it."""
-        literal, go = self.repetition.node.literal, steering.go
-        if go is None and asks:
+    def as_loop(self, control: LoopControl, iteration: Iteration, is_conditional: bool) -> Results:
+        """The loop with this body; if `is_conditional`, the body's condition may end it."""
+        literal, go = self.repetition.node.literal, control.go
+        if go is None and is_conditional:
             go = literal(np.array(True))
         with ImplicitBuilder(self.block):
             first = [] if go is None else [iteration.go or literal(np.array(True))]
@@ -312,17 +316,17 @@ class _Trial:
             YieldOp([*first, *flat(iteration.carried), *iteration.rows[:start], *appended])
         captured = close([self.block])
         loop = gc.LoopOp(
-            steering.trips,
+            control.trips,
             Region(self.block),
             carried=flat(self.repetition.carried),
             scanned=self.repetition.scanned,
             captured=captured,
             go=go,
-            limit=steering.limit,
-            reverse=steering.reverse,
+            limit=control.limit,
+            reverse=control.reverse,
         )
         finals, stacked = packed(loop.finals, self.repetition.carried), loop.stacked
-        if asks and stacked:
+        if is_conditional and stacked:
             sizes, extents = self.repetition.node.lowering.data_sizes, {0: Extent(_counted(loop))}
             return finals, [sizes.bounded(rows, extents) for rows in stacked]
         grown = zip(self.repetition.appended.values(), stacked[start:], strict=True)

@@ -18,7 +18,7 @@ from popgraph.operators.bodies import check_outputs, close, discard, given_tenso
 from popgraph.operators.movement import I64, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers
-from popgraph.operators.repetition import Iteration, Repetition, Steering
+from popgraph.operators.repetition import Iteration, LoopControl, Repetition
 from popgraph.support.errors import TypeMismatchError
 
 
@@ -41,7 +41,9 @@ def scan(node: Node) -> Lowered:
     ways = made.listed("scan_input_directions", made.count)
     reverse = all(ways)
     rows = [_reversed(one, way != reverse) for one, way in zip(front, ways, strict=True)]
-    finals, stacked = made.results(made.states, rows, Steering(made.trips(rows), reverse=reverse))
+    finals, stacked = made.results(
+        made.states, rows, LoopControl(made.trips(rows), reverse=reverse)
+    )
     results = dict(zip(made.wanted, stacked, strict=True))
     for index, value in results.items():
         way = made.listed("scan_output_directions", made.row_count)[index]
@@ -116,12 +118,12 @@ class _Scan:
         return sizes.pop()
 
     def results(
-        self, states: Sequence[SSAValue], rows: Sequence[SSAValue], steering: Steering
+        self, states: Sequence[SSAValue], rows: Sequence[SSAValue], control: LoopControl
     ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
         start = len(states)
         names = [self.node.op.output_names[start + index] for index in self.wanted]
         inner = self.graph.input_names[:start]
-        return Repetition(self.node, self.body, states, rows, inner, names).results(steering)
+        return Repetition(self.node, self.body, states, rows, inner, names).results(control)
 
     def body(
         self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]
@@ -204,7 +206,7 @@ def _scan_of_entry(
         _backwards(made.node, value, length) if way else value
         for value, way in zip(inputs[start:], made.listed("directions", made.count), strict=True)
     ]
-    return made.results(inputs[:start], rows, Steering(trips, length))
+    return made.results(inputs[:start], rows, LoopControl(trips, length))
 
 
 def _backwards(node: Node, value: SSAValue, length: SSAValue | None) -> SSAValue:

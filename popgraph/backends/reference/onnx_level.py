@@ -218,21 +218,21 @@ class Interpreter:
             None if value is None else values[value] for value in op.input_values()
         ]
         (graph,) = op.graphs()["body"]
-        asks = condition is not None
-        if limit is None and not asks:
+        is_conditional = condition is not None
+        if limit is None and not is_conditional:
             raise RunError(
                 "this Loop never ends: it has neither a trip count nor a condition",
                 op.where(),
                 "give it one of them",
             )
-        states, going, iteration = list(first), not asks or bool(np.all(condition)), 0
+        states, going, iteration = list(first), not is_conditional or bool(np.all(condition)), 0
         rows: list[list[Any]] = []
         while going and (limit is None or iteration < int(np.reshape(limit, ()))):
             arguments = [np.array(iteration, np.int64), np.array(True), *states]
             still, *after = self.body(graph, arguments, values)
             states, row = after[: len(states)], after[len(states) :]
             rows.append(row)
-            going, iteration = not asks or bool(np.all(still)), iteration + 1
+            going, iteration = not is_conditional or bool(np.all(still)), iteration + 1
         scans = graph.yielded[1 + len(states) :]
         if rows:
             return states + [_stacked(op, column) for column in zip(*rows, strict=True)]

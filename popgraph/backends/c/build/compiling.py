@@ -101,7 +101,7 @@ def _build(
         if not result.good:
             _check_room(result.reason, linked)
         if not result.good and known:
-            kept.forget(known)
+            kept.remove(known)
             return _build(compiler, found, units, place, more)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")

@@ -55,7 +55,7 @@ class Objects:
             for _, kernel in unit.kernels:
                 write_sealed(self._file(self._key(kernel)), name.encode())
 
-    def forget(self, objects: Sequence[Path]) -> None:
+    def remove(self, objects: Sequence[Path]) -> None:
         """Removes objects that cannot be linked."""
         for path in objects:
             with suppress(OSError):
