@@ -425,10 +425,10 @@ def test_passes_run_where_they_are_asked_for() -> None:
     ("wanted", "message"),
     [
         ("spi", "there is no pass 'spi'"),
-        ("cse", "nobody says where cse is to run"),
-        (Spy(), "nobody says where spy is to run"),
-        (3, "3 is no pass to run"),
-        ("cse after", "'cse after' is no pass to run"),
+        ("cse", "the pass cse has no position"),
+        (Spy(), "the pass spy has no position"),
+        (3, "3 is not a pass"),
+        ("cse after", "'cse after' is not a pass"),
         ("cse after canonicalise", "did you mean 'canonicalize'?"),
         ("cse{x=1} after dce", "not found in expected"),
     ],
@@ -440,7 +440,7 @@ def test_a_pass_that_cannot_run_is_refused(wanted: object, message: str) -> None
 
 
 def test_the_passes_of_options_are_a_list() -> None:
-    with pytest.raises(PassError, match="'spy' is no list of passes"):
+    with pytest.raises(PassError, match="'spy' is not a list of passes"):
         popgraph.Options(passes="spy")
 
 
@@ -584,18 +584,18 @@ def test_a_program_of_popart_gets_the_operators_of_its_library(
 @pytest.mark.usefixtures("registries")
 def test_what_is_registered_is_refused_where_it_cannot_be_meant() -> None:
     extend.add_pass(after="cse")(Spy)
-    with pytest.raises(ExtensionError, match="two passes 'spy'"):
+    with pytest.raises(ExtensionError, match="duplicate pass 'spy'"):
         extend.add_pass(after="cse")(type("Other", (Spy,), {"name": "spy"}))
-    with pytest.raises(ExtensionError, match="needs its place"):
+    with pytest.raises(ExtensionError, match="requires a position"):
         extend.add_pass()
     with pytest.raises(ExtensionError, match="both before cse and after dce"):
         extend.add_pass(before="cse", after="dce")
     for domain in ("", "ai.onnx", "ai.onnx.ml", "ai.graphcore", "com.microsoft"):
-        with pytest.raises(ExtensionError, match="mean what others say"):
+        with pytest.raises(ExtensionError, match="are defined elsewhere"):
             extend.lowers("Gelu", domain=domain)(lambda node: node[0])
     extend.lowers("Same", domain="ai.acme")(lambda node: node[0])  # of PopART's own examples
     extend.lowers("Same", domain="com.mine")(lambda node: node[0])
-    with pytest.raises(ExtensionError, match=r"com\.mine\.Same is lowered twice"):
+    with pytest.raises(ExtensionError, match=r"duplicate lowering of the operator com\.mine\.Same"):
         extend.lowers("Same", domain="com.mine")(lambda node: node[0])
     with pytest.raises(ExtensionError, match=r"cannot be named 'graphcore\.mine'"):
         extend.add_operator(type("Mine", (extend.Composite,), {"name": "graphcore.mine"}))

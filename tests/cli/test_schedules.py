@@ -108,7 +108,7 @@ def test_every_command_takes_the_file(model: str, tmp_path: Path) -> None:
         result = CliRunner().invoke(app, [*command, "--schedule", str(file)])
         assert result.exit_code == 1, command
         assert "a contraction that this model does not have" in result.output, command
-        assert "it has " in result.output
+        assert "name a contraction: " in result.output
 
 
 def test_values_do_not_depend_on_it(model: str, tmp_path: Path) -> None:

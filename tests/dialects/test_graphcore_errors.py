@@ -324,7 +324,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("op", "operands", "properties", "message"), CASES, ids=[case[3][:60] for case in CASES]
 )
-def test_mistakes_are_told_in_words(
+def test_illegal_operands_and_properties_are_refused(
     op: type[GraphcoreOp], operands: Sequence[Any], properties: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeMismatchError) as caught:
@@ -353,7 +353,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("text", "message"), TEXTS)
-def test_text_that_lies_does_not_verify(text: str, message: str) -> None:
+def test_text_with_wrong_types_does_not_verify(text: str, message: str) -> None:
     source = f"""
         pg.graph @main inputs [#pg.bytes<"x">] {{
         ^bb0(%x: tensor<2xf32>):
@@ -366,7 +366,7 @@ def test_text_that_lies_does_not_verify(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_pad_keeps_whole_numbers_whole() -> None:
+def test_pad_keeps_large_integers_exact() -> None:
     built = build(
         Sample(
             gc.PadOp,

@@ -54,7 +54,7 @@ def test_one_class_per_schema() -> None:
         (("Adam", 1, "ai.onnx.preview.training"), "onnx_training.Adam.v1"),
     ],
 )
-def test_the_highest_version_that_is_not_newer(args: tuple[str, int], name: str) -> None:
+def test_op_class_has_the_latest_version_of_an_opset(args: tuple[str, int], name: str) -> None:
     assert op_class(*args).name == name
 
 
@@ -86,7 +86,9 @@ def test_versions_share_a_class() -> None:
         ),
     ],
 )
-def test_unknown_operators(args: tuple[str, int], kind: type[Exception], text: str) -> None:
+def test_unknown_operators_are_refused(
+    args: tuple[str, int], kind: type[Exception], text: str
+) -> None:
     with pytest.raises(kind) as caught:
         op_class(*args)
     assert str(caught.value) == text
@@ -154,7 +156,7 @@ def test_types_that_do_not_fit_do_not_verify() -> None:
         ('%y = onnx.Relu.v77(%x) -> ["y"] : tensor<2xf32>', "onnx.Relu.v77"),
     ],
 )
-def test_text_that_is_wrong(context: Context, line: str, message: str) -> None:
+def test_malformed_node_text_is_refused(context: Context, line: str, message: str) -> None:
     text = f"""
     onnx.Graph "g" inputs ("x") outputs ("y") {{
     ^bb0(%x: tensor<2xf32>):
@@ -167,7 +169,7 @@ def test_text_that_is_wrong(context: Context, line: str, message: str) -> None:
 
 
 @given(st.lists(st.integers(0, (1 << 32) - 1), max_size=5))
-def test_floats_come_back_bit_for_bit(bits: list[int]) -> None:
+def test_floats_attributes_are_read_back_bit_for_bit(bits: list[int]) -> None:
     attribute = FloatsAttr(np.array(bits, "<u4").tobytes())
     context = Context()
     register(context)
@@ -175,7 +177,7 @@ def test_floats_come_back_bit_for_bit(bits: list[int]) -> None:
 
 
 @given(st.lists(st.binary(max_size=8), max_size=4))
-def test_names_come_back_byte_for_byte(names: list[bytes]) -> None:
+def test_names_attributes_are_read_back_byte_for_byte(names: list[bytes]) -> None:
     attribute = NamesAttr(tuple(names))
     context = Context()
     register(context)
@@ -183,7 +185,7 @@ def test_names_come_back_byte_for_byte(names: list[bytes]) -> None:
 
 
 @given(st.floats(width=32, allow_nan=False) | st.just(math.nan))
-def test_float_attributes_come_back(value: float) -> None:
+def test_float_attributes_are_read_back(value: float) -> None:
     writer = GraphWriter({"": 17}, WeightStore())
     x = writer.add_input("x", tensor_type("f32", [2]))
     writer.add_node("LeakyRelu", [x], {"alpha": value}, outputs=["y"])
@@ -206,8 +208,8 @@ def test_types_are_refined_joined_and_substituted() -> None:
         tensor_type("float", [2])
 
 
-def test_classes_are_made_when_they_are_asked_for() -> None:
-    """Making all 659 takes longer than the rest of the import."""
+def test_operator_classes_are_generated_lazily() -> None:
+    """Generating all 659 classes takes longer than the rest of the import."""
     code = (
         "import popgraph.compiler\n"
         "from popgraph.dialects.onnx import schemas\n"

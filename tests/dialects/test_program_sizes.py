@@ -1,4 +1,4 @@
-"""Tests that IR which names sizes or loops wrongly does not verify, and says why."""
+"""Tests that IR with wrong sizes or running loops is refused with a message."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ WRONG = {
     ("sizes = [", "sizes = [1 : i64, "): "sizes of a module are an array of #pg.size",
     (LOOP, "loop 0 to 2 of size"): "integer",
 }
-"""What of the text is replaced by what, and what is said."""
+"""Replacements in the text, and the error of each."""
 
 
-def test_the_text_is_right() -> None:
+def test_the_text_with_sizes_verifies() -> None:
     parse(IRContext(), TEXT)
 
 
@@ -65,7 +65,7 @@ def test_wrong_sizes_do_not_verify(change: tuple[str, str]) -> None:
     assert WRONG[change] in str(failure.value)
 
 
-def test_sizes_have_names_of_their_own() -> None:
+def test_names_of_sizes_are_unique() -> None:
     text = TEXT.replace(" {running = #tile.running<loop 0 to 2 of size 0>}", "")
     parse(IRContext(), text)
     other = '#pg.size<"N" 1 to 3 inputs ("x" axis 1 times 2) outputs ()>'
@@ -73,14 +73,14 @@ def test_sizes_have_names_of_their_own() -> None:
         parse(IRContext(), text.replace("sizes = [", f"sizes = [{other}, "))
 
 
-def test_loops_outside_of_modules_with_sizes_do_not_end_there() -> None:
+def test_running_loops_need_a_module_with_sizes() -> None:
     text = "builtin.module {" + TEXT.split("} {", 1)[1]
     with pytest.raises(ParseError, match="loop 0 ends at size 0, but the module has 0"):
         parse(IRContext(), text)
 
 
 @pytest.mark.parametrize("name", [*MODELS, *INNER])
-def test_what_passes_write_verifies(name: str) -> None:
+def test_lowered_modules_with_sizes_verify(name: str) -> None:
     text, most = (MODELS | INNER)[name], BOUND if name in MODELS else FEW
     for level in ("graphcore", "structured", "loops"):
         module, _ = bound(text, Options(), level, most)

@@ -89,16 +89,18 @@ def test_a_sound_program_is_accepted(form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("changed", "message"), BAD, ids=lambda one: str(one)[:40])
-def test_what_is_unsound_is_refused(form: str, changed: dict[str, object], message: str) -> None:
+def test_unsound_kernels_and_programs_are_refused(
+    form: str, changed: dict[str, object], message: str
+) -> None:
     if form != "program" and changed.keys() & {"arena", "offset"}:
-        return  # these are about programs
+        return  # launches have neither an arena nor offsets
     with pytest.raises(ParseError) as caught:
         parse(form, **changed)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_step_that_is_computed_is_refused(form: str) -> None:
+def test_a_computed_loop_step_is_refused(form: str) -> None:
     text = FORMS[form].format(**GOOD).replace("step %step", "step %chunk")
     with pytest.raises(ParseError, match="a positive constant, not no constant"):
         compiler.parse_ir(text, Compilation(), "kernel.mlir")

@@ -56,7 +56,7 @@ def session_with(**settings: Any) -> Any:
             "Invalid local replication factor: 4, larger than global replication factor: 2",
         ),
         ({FACTOR: 5, "local": 2}, "5 replicas, of which those from 0 on are in this process"),
-        ({FACTOR: 2, "exchangeType": "f8"}, "cannot tell each other gradients in 'f8'"),
+        ({FACTOR: 2, "exchangeType": "f8"}, "cannot exchange gradients of type 'f8'"),
     ],
 )
 def test_refusals(settings: dict[str, Any], text: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import IntAttr, UnitAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntAttr, UnitAttr, i64
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -16,19 +16,48 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import NamedNumbers
 
+Recipes: TypeAlias = Mapping[str, Attribute]
+"""Attributes of one loop, by their names."""
+
 UNROLL = "unroll"
-"""Every iteration of the loop is written out."""
-_MARK = UnitAttr()
-
-
-def mark_unrolled(loop: Operation) -> None:
-    """Asks for a loop without its counter: a copy of its body for every iteration."""
-    loop.attributes[UNROLL] = _MARK
+"""Replace the loop by a copy of its body for each iteration."""
+UNROLLED: Recipes = {UNROLL: UnitAttr()}
 
 
 def is_unrolled(op: Operation) -> bool:
     """Whether a loop is to be unrolled."""
     return UNROLL in op.attributes
+
+
+INTERCHANGE = "interchange"
+"""Move the loop into the loops inside it; its iterations are independent of each other."""
+INTERCHANGED: Recipes = {INTERCHANGE: UnitAttr()}
+
+VECTORIZE = "vectorize"
+"""The lanes of the vectors that replace the iterations of a loop: `array<i64: 16, 16, 4, 1>`."""
+
+
+def vectorized(widths: Sequence[int]) -> Recipes:
+    """Vectors of these widths, one after the other, replace the iterations of a loop."""
+    return {VECTORIZE: DenseArrayBase.from_list(i64, widths)}
+
+
+def widths_of(loop: Operation) -> tuple[int, ...]:
+    """The widths of the vectors that a loop is to become; none if it is not marked."""
+    marked = loop.attributes.get(VECTORIZE)
+    return tuple(map(int, marked.get_values())) if isinstance(marked, DenseArrayBase) else ()
+
+
+def check_vectorized(loop: scf.ForOp, trips: int | None) -> None:
+    """VerifyException unless the vectors of a loop are its `trips` iterations; None: unknown."""
+    if VECTORIZE not in loop.attributes:
+        return
+    widths = widths_of(loop)
+    if not widths or min(widths) < 1 or sum(widths) != trips:
+        raise VerifyException(
+            f"{VECTORIZE} gives each of the {trips} iterations of a loop to one vector, not "
+            f"{loop.attributes[VECTORIZE]}"
+        )
 
 
 PREFETCH = "prefetch"

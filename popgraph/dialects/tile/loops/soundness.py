@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, SymbolRefAt
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.tile.loops.recipes import check_prefetch
+from popgraph.dialects.tile.loops.recipes import check_prefetch, check_vectorized
 
 Access = memref.LoadOp | memref.StoreOp | vector.LoadOp | vector.StoreOp
 
@@ -27,6 +27,8 @@ def check_body(kernel: Operation) -> None:
         if isinstance(op, scf.ForOp):
             _check_step(op)
             check_prefetch(op, memories)
+            steps = iterations(op)
+            check_vectorized(op, None if steps is None or steps.step != 1 else len(steps))
         elif isinstance(op, Access):
             _check_access(op)
 
@@ -52,6 +54,14 @@ def constant_of(value: SSAValue) -> int | None:
         if isinstance(number, IntegerAttr):
             return int(number.value.data)
     return None
+
+
+def iterations(loop: Operation) -> range | None:
+    """The counters of a loop, if they are constants."""
+    lower, upper, step = map(constant_of, tuple(loop.operands)[:3])
+    if lower is None or upper is None or not step:
+        return None
+    return range(lower, upper, step)
 
 
 def _check_step(loop: scf.ForOp) -> None:
