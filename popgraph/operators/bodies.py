@@ -110,7 +110,7 @@ def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     """
     The value, reshaped to its declared shape if both have one element.
 
-    The function bodies in which ONNX defines activations turn scalars into tensors of shape [1].
+    The function bodies in which ONNX defines activations reshape scalars to [1].
     """
     shape = static_shape(declared.type)
     if is_held(value) or shape is None or shape == shape_of(value):

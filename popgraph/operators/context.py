@@ -81,9 +81,9 @@ class LoweringContext(ABC):
         """Raises `TypeMismatchError` if a node of a graph does not fit its inputs."""
 
     @abstractmethod
-    def writing(self, block: Block, *turns: SSAValue) -> AbstractContextManager[Moved]:
+    def writing(self, block: Block, *numbers: SSAValue) -> AbstractContextManager[Moved]:
         """
-        A context in which operations are added to a body; `turns` is its iteration number, if any.
+        A context in which operations are added to a body, whose iteration number is given, if any.
 
         Yields the variables that the body updates, which the enclosing operation must return.
         """
@@ -101,8 +101,8 @@ class LoweringContext(ABC):
         """A context in which operations are added to the main graph."""
 
     @abstractmethod
-    def unrolling(self, turns: int) -> AbstractContextManager[None]:
-        """A context in which the code is emitted `turns` times, because a loop is unrolled."""
+    def unrolling(self, trips: int) -> AbstractContextManager[None]:
+        """A context in which code is emitted `trips` times, because a loop is unrolled."""
 
     # Values
 

@@ -113,7 +113,7 @@ class DataSizes:
         The value with its padding replaced by the first element along each dynamic axis.
 
         A function that is finite on all elements, with finite slopes, stays so on the padding.
-        If there are no elements, floats are padded with 1.
+        Without elements, floats are padded with 1.
         """
         shape = shape_of(value)
         extents = {axis: one for axis, one in extents.items() if shape[axis]}

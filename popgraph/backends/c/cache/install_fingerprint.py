@@ -27,7 +27,7 @@ def files() -> dict[str, State] | None:
     """
     The files of this package by relative path, with size and times.
 
-    None if one may have changed since it was imported, or if there are none, as in an archive.
+    None if one may have changed since it was imported, or without files, as in an archive.
     """
     found = dict(_files(str(PACKAGE)))
     return found if found and all(map(_is_old, found.values())) else None

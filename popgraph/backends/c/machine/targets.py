@@ -36,7 +36,7 @@ def wanted_target() -> str:
 
 
 def target_named(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The macro and the flags of a target, as in `TARGETS`; None if there is no such target."""
+    """The macro and the flags of a target, as in `TARGETS`; None for unknown names."""
     if name in TARGETS:
         return TARGETS[name]
     added = added_target(name)
