@@ -302,7 +302,7 @@ def test_zip_map(x: Any) -> None:
 
 def test_zip_map_requires_a_label_per_column() -> None:
     result = helper.make_sequence_type_proto(a_map(I64, F32))
-    with pytest.raises(RunError, match="2 labels for rows of 3 numbers"):
+    with pytest.raises(RunError, match="2 labels for rows of 3 elements"):
         computed(a_model("ZipMap", [X], [result], classlabels_int64s=[4, 9]), [X], "reference")
 
 
