@@ -225,7 +225,7 @@ def test_getting_nothing_is_an_error() -> None:
     )
     node = helper.make_node("OptionalGetElement", ["maybe"], ["x"])
     run = popgraph.compile(model([node], [maybe], [tensor("x", [2])]))
-    with pytest.raises(RunError, match="has nothing to get"):
+    with pytest.raises(RunError, match="of OptionalGetElement is empty"):
         run(maybe=None)  # type: ignore[arg-type]
 
 

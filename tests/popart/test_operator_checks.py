@@ -740,7 +740,7 @@ def test_sessions_refuse_splits_that_no_builder_has_seen(
         ),
         ("L1", 1, {"reduction": 0.5}, "the attribute 'reduction' must be a string, not 0.5"),
         ("Sort", 1, {"axis": [0]}, "the attribute 'axis' must be an integer, not [0]"),
-        ("MultiConv", 2, {}, "MultiConv takes images and their weights, not [4, 3] and [4, 3]"),
+        ("MultiConv", 2, {}, "MultiConv takes pairs of image and weight, not [4, 3] and [4, 3]"),
         ("Abort", 0, {}, "Abort has no results for others to read"),
     ],
 )
