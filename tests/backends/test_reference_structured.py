@@ -236,8 +236,8 @@ def test_packed_values_have_the_shape_of_their_memory() -> None:
     assert memory.shape == (2, 4, 4)
     assert memory[1, 3, 1] == x[5, 2] and memory[0, 1, 2] == x[2, 0]
     assert memory.sum() == x.sum(), "what the layout does not reach is zero"
-    unpack = tile.UnpackOp(pack.output, dense)
-    np.testing.assert_array_equal(STRUCTURED[tile.UnpackOp](unpack, memory)[0], x)
+    unpack = tile.PackOp(pack.output, dense)
+    np.testing.assert_array_equal(STRUCTURED[tile.PackOp](unpack, memory)[0], x)
 
 
 def test_structured_operations_read_and_write_layouts() -> None:

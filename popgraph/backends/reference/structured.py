@@ -366,7 +366,7 @@ def run_view(op: tile.ViewOp, memory: Array) -> tuple[Array, ...]:
     return (seen.reshape(physical_shape(op.output.type)),)
 
 
-def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array, ...]:
+def run_relayout(op: tile.PackOp, memory: Array) -> tuple[Array, ...]:
     elements = to_logical(memory, op.source.type)  # type: ignore[arg-type]
     return (to_physical(elements, op.output.type),)
 
@@ -402,7 +402,6 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,
-    tile.UnpackOp: run_relayout,
     tile.FusedOp: run_fused,
     tile.StartExchangeOp: run_start_exchange,
     tile.FinishExchangeOp: run_finish_exchange,

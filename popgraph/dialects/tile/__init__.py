@@ -26,7 +26,7 @@ from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.fused import FusedOp, Member
-from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
+from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
@@ -64,7 +64,6 @@ STRUCTURED = (
     SuppressOp,
     TopKOp,
     TransformTilesOp,
-    UnpackOp,
     ViewOp,
     WinogradOp,
     YieldOp,
@@ -156,7 +155,6 @@ __all__ = [
     "SuppressOp",
     "TopKOp",
     "TransformTilesOp",
-    "UnpackOp",
     "ViewOp",
     "WinogradOp",
     "YieldOp",

@@ -142,9 +142,15 @@ class ViewOp(IRDLOperation):
                 raise VerifyException("a view must keep the number of bytes")
 
 
-class _Relayout(IRDLOperation):
-    """Pack and unpack: the value is unchanged, its memory order changes."""
+@irdl_op_definition
+class PackOp(IRDLOperation):
+    """
+    The same value in the layout of the result; unused physical elements become zero.
 
+    A result without a layout is dense and row-major.
+    """
+
+    name = "tile.pack"
     source = operand_def(TensorType)
     output = result_def(TensorType)
     traits = traits_def(Pure(), EndsAtSizes(by_result=True))
@@ -158,17 +164,3 @@ class _Relayout(IRDLOperation):
         assert isinstance(source, TensorType) and isinstance(output, TensorType)
         if source.get_shape() != output.get_shape() or source.element_type != output.element_type:
             raise VerifyException("packing must keep the shape and the element type")
-
-
-@irdl_op_definition
-class PackOp(_Relayout):
-    """Converts dense row-major to the result's layout; unused physical elements become zero."""
-
-    name = "tile.pack"
-
-
-@irdl_op_definition
-class UnpackOp(_Relayout):
-    """Converts the layout of the source to dense row-major."""
-
-    name = "tile.unpack"
