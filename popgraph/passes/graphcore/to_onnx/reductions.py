@@ -1,0 +1,115 @@
+"""ONNX forms of reductions, sorting and whole composites."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore
+from popgraph.dialects.graphcore.base import dtype_of, flag, integer, shape_of
+from popgraph.dialects.graphcore.pooling import lowest
+from popgraph.passes.graphcore.to_onnx.printer import Printer, form, no_form, refused
+from popgraph.support.shapes import prod
+
+REDUCED = {
+    graphcore.ReduceSumOp: "ReduceSum",
+    graphcore.ReduceProdOp: "ReduceProd",
+    graphcore.ReduceMaxOp: "ReduceMax",
+    graphcore.ReduceMinOp: "ReduceMin",
+}
+
+NARROW = ("i8", "u8", "i16", "u16", "bool")
+"""Types that ONNX's sums, products and matmuls do not take; i32 wraps to the same low bits."""
+
+
+@form(*REDUCED)
+def reduce(to: Printer, op: graphcore.AxesReduction) -> SSAValue:
+    x, dtype = to(op.x), dtype_of(op.x)
+    if not op.axes.data:  # ONNX reduces all axes if none is given.
+        return to.node("Identity", x)
+    wide = dtype.name in NARROW
+    if wide:
+        x = to.cast(x, "i32")
+    axes = to.ints(op.axes.data)
+    found = to.node(REDUCED[type(op)], x, axes, keepdims=int(flag(op.keepdims)))
+    return to.cast(found, dtype) if wide else found
+
+
+@form(graphcore.ArgMaxOp, graphcore.ArgMinOp)
+def position(to: Printer, op: graphcore.ArgMaxOp | graphcore.ArgMinOp) -> SSAValue:
+    x = to(op.x)
+    if dtype_of(op.x).name == "bool":
+        x = to.cast(x, "i32")
+    return to.node(
+        "ArgMax" if isinstance(op, graphcore.ArgMaxOp) else "ArgMin",
+        x,
+        axis=integer(op.axis),
+        keepdims=int(flag(op.keepdims)),
+        select_last_index=int(flag(op.last)),
+    )
+
+
+@form(graphcore.ArgTopKOp)
+def arg_top_k(to: Printer, op: graphcore.ArgTopKOp) -> SSAValue:
+    x = to(op.x)
+    if dtype_of(op.x).name in NARROW:
+        x = to.cast(x, "i32")
+    count = to.ints([integer(op.count)])
+    largest = int(flag(op.largest))
+    return to.nodes("TopK", [x, count], 2, axis=integer(op.axis), largest=largest)[1]
+
+
+@form(graphcore.ArgSortOp)
+def arg_sort(to: Printer, op: graphcore.ArgSortOp) -> SSAValue:
+    if integer(op.bits) > 63:
+        raise refused(op, "keys of 64 bits do not fit in i64, which runtimes sort")
+    count = to.ints(shape_of(op.keys))
+    return to.nodes("TopK", [to.cast(to(op.keys), "i64"), count], 2, axis=0, largest=0)[1]
+
+
+@form(graphcore.CompressOp)
+def compress(to: Printer, op: graphcore.CompressOp) -> SSAValue:
+    """A stable sort puts true elements first."""
+    (size,) = shape_of(op.mask)
+    mask = to.cast(to(op.mask), "i32")
+    order = to.nodes("TopK", [mask, to.ints([size])], 2, axis=0, largest=1)[1]
+    if op.data is None:
+        count = to.node("ReduceSum", to.cast(to(op.mask), "i64"), to.ints([0]), keepdims=1)
+        is_first = to.node("Less", to.constant(np.arange(size, dtype=np.int64)), count)
+        return to.node("Where", is_first, order, to.index(0))
+    axis, shape = integer(op.axis), shape_of(op.data)
+    if prod(shape[:axis]) != 1:
+        raise refused(op, "its slices are gathered along an inner axis")
+    return to.reshape(to.node("Gather", to(op.data), order, axis=axis), shape_of(op.result))
+
+
+@form(graphcore.ReduceSegmentsOp)
+def reduce_segments(to: Printer, op: graphcore.ReduceSegmentsOp) -> SSAValue:
+    """Rows of other segments are replaced by the identity, then all rows are reduced."""
+    (count, _), (segments,) = shape_of(op.rows), shape_of(op.starts)
+    dtype, is_sum = dtype_of(op.rows), op.combine.data == "add"
+    numbers = to.constant(np.arange(count, dtype=np.int64))
+    starts, ends = (to.reshape(to(one), [segments, 1]) for one in (op.starts, op.ends))
+    is_in = to.node(
+        "And", to.node("GreaterOrEqual", numbers, starts), to.node("Less", numbers, ends)
+    )
+    is_in = to.reshape(is_in, [segments, count, 1])
+    nothing = to.scalar(0 if is_sum else lowest(dtype.numpy), dtype)
+    rows = to.node("Where", is_in, to(op.rows), nothing)
+    axes = to.ints([1])
+    return to.node("ReduceSum" if is_sum else "ReduceMax", rows, axes, keepdims=0)
+
+
+@form(graphcore.SoftmaxOp)
+def softmax(to: Printer, op: graphcore.SoftmaxOp) -> SSAValue:
+    return to.node("Softmax", to(op.x), axis=integer(op.axis))
+
+
+@form(graphcore.LogSoftmaxOp)
+def log_softmax(to: Printer, op: graphcore.LogSoftmaxOp) -> SSAValue:
+    return to.node("LogSoftmax", to(op.x), axis=integer(op.axis))
+
+
+no_form(
+    "boxes are suppressed by positions, ONNX's operator by class and score", graphcore.SuppressOp
+)
