@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from popgraph.support.tuning import Tuning as Tuning
     from popgraph.training.callbacks import Callback as Callback
     from popgraph.training.curves import Curves as Curves
+    from popgraph.training.gradient_model import onnx_gradient as onnx_gradient
     from popgraph.training.history import History as History
     from popgraph.training.metrics import Metric as Metric
     from popgraph.training.tensorboard import TensorBoard as TensorBoard
@@ -48,6 +49,7 @@ _HOMES = {
     "Builder": "popgraph.popart.api.builder",
     "train": "popgraph.training.train",
     "Trainer": "popgraph.training.trainer",
+    "onnx_gradient": "popgraph.training.gradient_model",
     "History": "popgraph.training.history",
     "Metric": "popgraph.training.metrics",
     "Callback": "popgraph.training.callbacks",

@@ -85,7 +85,7 @@ def loop(to: Printer, op: graphcore.LoopOp) -> list[SSAValue]:
     if op.limit is not None:
         given = to(op.limit)
         limit = given if limit is None else to.node("Min", given, limit)
-    start = None if op.go is None else to(op.go)
+    start = is_true if op.go is None else to(op.go)
     made = to.nodes("Loop", [limit, start, *firsts], len(op.results), body=body.writer.graph())
     for value, result in zip(made, op.results, strict=True):
         to.typed(value, shape_of(result), dtype_of(result))
