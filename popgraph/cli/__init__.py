@@ -33,6 +33,7 @@ COMMANDS = (
     "generate",
     "train",
     "convert",
+    "gradient",
     "check",
     "fmt",
     "lsp",

@@ -99,9 +99,7 @@ class Request:
     dropout: bool = True
 
 
-def gradient_module(
-    model: Model, wishes: Wishes, request: Request
-) -> tuple[ModuleOp, Compilation]:
+def gradient_module(model: Model, wishes: Wishes, request: Request) -> tuple[ModuleOp, Compilation]:
     """The module of the onnx level that `onnx_gradient` exports, and its weights."""
     is_step = wishes.optimizer is not None
     subject = Subject(model, wishes if is_step else replace(wishes, optimizer=ANY_RULE))

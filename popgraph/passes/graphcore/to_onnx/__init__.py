@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.dialects.graphcore import GRAPHCORE, BitcastOp
 from popgraph.dialects.graphcore.base import Composite, GraphcoreOp, dtype_of, shape_of
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.types import tensor_type
@@ -14,19 +16,18 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_onnx import (
-    contractions,
-    control,
+    contractions,  # noqa: F401 (registers its forms, as do the next ones)
+    control,  # noqa: F401
     elementwise,
-    movement,
-    reductions,
+    movement,  # noqa: F401
+    reductions,  # noqa: F401
 )
 from popgraph.passes.graphcore.to_onnx.printer import FORMS, REASONS, Printer, form_of
 
 OPSET = 20
 """The operator set: 19 has dilations of AveragePool, 20 IsNaN of bf16."""
-
-ROOMS = (contractions, control, elementwise, movement, reductions)
-"""The modules whose import fills the table."""
+BITCAST_OPSET = 26
+"""The operator set of models that reinterpret bits: BitCast is new in 26."""
 
 UPDATED = "UpdatedVar___"
 """Prefix of the outputs with the values of variables after a step."""
@@ -42,6 +43,24 @@ def expansion() -> Expand:
     return Expand(whole_composites())
 
 
+EXPANDED = "expanded into other operations"
+
+
+def listed_forms() -> list[tuple[str, str]]:
+    """Each operation of graphcore with its ONNX form, or the reason why it has none."""
+    rows = []
+    for op in GRAPHCORE.operations:
+        name = op.name.removeprefix("graphcore.")
+        if op in FORMS:
+            about = (inspect.getdoc(FORMS[op]) or "").partition("\n")[0]  # type: ignore[index]
+            rows.append((name, elementwise.SAME.get(op, about or "yes")))  # type: ignore[call-overload]
+        elif issubclass(op, Composite):
+            rows.append((name, EXPANDED))
+        else:
+            rows.append((name, f"no: {REASONS[op]}"))  # type: ignore[index]
+    return sorted(rows)
+
+
 def graphcore_to_onnx(
     module: ModuleOp, weights: WeightStore, overridable: Collection[str] = ()
 ) -> ModuleOp:
@@ -54,28 +73,30 @@ def graphcore_to_onnx(
     operation without a form.
     """
     graph = only_graph(module)
-    for op in graph.walk():
-        if isinstance(op, GraphcoreOp):
-            form_of(op)
-    writer = GraphWriter({"": OPSET}, weights, name=graph.sym_name.data)
+    operations = [op for op in graph.walk() if isinstance(op, GraphcoreOp)]
+    for op in operations:
+        form_of(op)
+    has_bits = any(isinstance(op, BitcastOp) for op in operations)
+    opset = BITCAST_OPSET if has_bits else OPSET
+    writer = GraphWriter({"": opset}, weights, name=graph.sym_name.data)
     printer = Printer(writer, weights)
-    updates = {op.variable.text: op.value for op in graph.updates()}
+    updates = {one.variable.text: one.value for one in graph.updates()}
     outputs = {
         **graph.outputs,
         **{UPDATED + name: value for name, value in updates.items()},
     }
-    variables = {op.variable.text: op for op in graph.variables()}
+    variables = {one.variable.text: one for one in graph.variables()}
     printer.names.update((*graph.inputs, *variables, *outputs))
     for name, value in graph.inputs.items():
         type_ = tensor_type(dtype_of(value), shape_of(value))
         printer.values[value] = writer.add_input(name, type_)
     place = len(graph.inputs)
-    for name, op in variables.items():
-        info = None
+    for name, variable in variables.items():
+        info, result = None, variable.result
         if name in updates or name in overridable:
-            info = ValueInfoAttr.of(name, tensor_type(dtype_of(op.result), shape_of(op.result)))
-        array = weights.array(op.literal)
-        printer.values[op.result] = writer.add_initializer(name, array, input=info, place=place)
+            info = ValueInfoAttr.of(name, tensor_type(dtype_of(result), shape_of(result)))
+        array = weights.array(variable.literal)
+        printer.values[result] = writer.add_initializer(name, array, input=info, place=place)
         place += info is not None
     printer.print_block(graph.block)
     printer.outputs([printer(value) for value in outputs.values()], list(outputs))
@@ -89,5 +110,6 @@ __all__ = [
     "UPDATED",
     "expansion",
     "graphcore_to_onnx",
+    "listed_forms",
     "whole_composites",
 ]

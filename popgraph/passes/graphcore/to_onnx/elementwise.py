@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.graphcore.base import Elementwise, dtype_of
-from popgraph.passes.graphcore.to_onnx.printer import FORMS, Printer, form, no_form
+from popgraph.passes.graphcore.to_onnx.printer import FORMS, Printer, form
 from popgraph.support import dtypes
 
 SAME: dict[type[Elementwise], str] = {
@@ -54,8 +54,6 @@ def _one_node(op_type: str) -> Callable[[Printer, Elementwise], SSAValue]:
 
 
 FORMS.update({cls: _one_node(op_type) for cls, op_type in SAME.items()})
-
-no_form("ONNX has BitCast from opset 26 on", graphcore.BitcastOp)
 
 
 @form(graphcore.DivOp)
@@ -196,3 +194,8 @@ def atan2(to: Printer, op: graphcore.Atan2Op) -> SSAValue:
 @form(graphcore.CastOp)
 def cast(to: Printer, op: graphcore.CastOp) -> SSAValue:
     return to.cast(to(op.x), from_ir(op.to))
+
+
+@form(graphcore.BitcastOp)
+def bitcast(to: Printer, op: graphcore.BitcastOp) -> SSAValue:
+    return to.node("BitCast", to(op.x), to=from_ir(op.to).onnx)

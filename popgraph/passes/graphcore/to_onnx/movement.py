@@ -67,6 +67,13 @@ def later(to: Printer, op: graphcore.LaterOp) -> SSAValue:
 
 def positions(to: Printer, indices: SSAValue, size: int) -> SSAValue:
     """Positions of indices: negative ones count from the end, all are clamped to the axis."""
+    key = (indices, size)
+    if key not in to.positions:
+        to.positions[key] = _positions(to, indices, size)
+    return to.positions[key]
+
+
+def _positions(to: Printer, indices: SSAValue, size: int) -> SSAValue:
     dtype = dtype_of(indices)
     known = to.known(indices)
     if known is not None:

@@ -72,6 +72,10 @@ class Printer:
         self.values: dict[SSAValue, SSAValue] = {} if outer is None else dict(outer.values)
         self.names: set[str] = set() if outer is None else outer.names
         """Names that inputs, outputs and weights of the model have."""
+        self.positions: dict[tuple[SSAValue, int], SSAValue] = (
+            {} if outer is None else dict(outer.positions)
+        )
+        """Positions of indices along an axis of this size; a gather and its gradient share them."""
         self._named: set[SSAValue] = set()
         self._counts: dict[str, int] = {} if outer is None else outer._counts
         self._constants: dict[tuple[str, Shape, bytes], SSAValue] = (

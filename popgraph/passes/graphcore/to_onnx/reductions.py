@@ -61,10 +61,20 @@ def arg_top_k(to: Printer, op: graphcore.ArgTopKOp) -> SSAValue:
 
 @form(graphcore.ArgSortOp)
 def arg_sort(to: Printer, op: graphcore.ArgSortOp) -> SSAValue:
-    if integer(op.bits) > 63:
-        raise refused(op, "keys of 64 bits do not fit in i64, which runtimes sort")
-    count = to.ints(shape_of(op.keys))
-    return to.nodes("TopK", [to.cast(to(op.keys), "i64"), count], 2, axis=0, largest=0)[1]
+    """TopK of i64, which is stable; keys of 64 bits are sorted by their low, then high words."""
+    keys, count = to(op.keys), to.ints(shape_of(op.keys))
+
+    def order(words: SSAValue) -> SSAValue:
+        return to.nodes("TopK", [words, count], 2, axis=0, largest=0)[1]
+
+    if integer(op.bits) < 64:
+        return order(to.cast(keys, "i64"))
+    dtype = dtype_of(op.keys)
+    low = to.cast(to.node("BitwiseAnd", keys, to.scalar(2**32 - 1, dtype)), "i64")
+    high = to.cast(to.node("BitShift", keys, to.scalar(32, dtype), direction="RIGHT"), "i64")
+    first = order(low)
+    second = order(to.node("Gather", high, first, axis=0))
+    return to.node("Gather", first, second, axis=0)
 
 
 @form(graphcore.CompressOp)
