@@ -162,7 +162,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "round_stochastically": "",
         "to_structured": "",
         "expand": "",
-        "to_onnx": "expand",
+        "to_onnx": "expand training",
         "cse": "",
         "dce": "canonicalize",
         "check_indices": "",

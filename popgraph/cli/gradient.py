@@ -93,9 +93,10 @@ def command(
         raise typer.BadParameter("name the file to write: -o grad.onnx", param_hint="--output")
     if output.suffix != ".onnx":
         raise typer.BadParameter(f"{output.name!r} must end in .onnx", param_hint="--output")
+    models.check_place(output, "--output")
+    module, _, _ = models.opened(model, dim, value)
     from popgraph.training.gradient_model import onnx_gradient
 
-    module, _ = models.load(model)
     made = onnx_gradient(
         model,
         loss,

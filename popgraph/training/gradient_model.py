@@ -137,15 +137,16 @@ def gradient_module(model: Model, wishes: Wishes, request: Request) -> tuple[Mod
 def _check_names(module: ModuleOp, names: Collection[str], where: str) -> None:
     """ModelError for a name that no value of the model has."""
     graph = model_of(module).graph
-    known = {*graph.input_names, *weights_by_name(graph)}
-    known.update(name for op in graph.nodes for name in op.output_names)
+    own = [*graph.input_names, *weights_by_name(graph)]
+    known = {*own, *(name for op in graph.nodes for name in op.output_names)}
+    listed = ", ".join(own[:8]) + ", ..." * (len(own) > 8)
     for name in names:
         if name not in known:
             close = closest(name, known, 0.5)
             raise ModelError(
                 f"the model has no value {name!r} to differentiate by",
                 where,
-                f"did you mean {close!r}?" if close else "",
+                f"did you mean {close!r}?" if close else f"its inputs and weights are {listed}",
             )
 
 

@@ -480,6 +480,7 @@ def test_a_place_that_cannot_be_written_is_said_before_the_work(folder: Path) ->
         ["profile", MLP, "--dim", "N=2", "--html"],
         ["tune", MLP, "--dim", "N=2", "-o"],
         ["schedules", MLP, "--dim", "N=2", "-o"],
+        ["gradient", MLP, "--dim", "N=2", "-o"],
     ):
         result = call(*command, taken, code=2)
         assert "is a folder" in result.output

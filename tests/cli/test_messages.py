@@ -189,10 +189,12 @@ TARGETS = {
     "generate": ["--ids", "1"],
     "emit": ["-o", "out"],
     "export": ["-o", "out"],
+    "gradient": ["-o", "o.onnx"],
 }
 READERS = (
     *("print", "info", "view", "run", "train", "convert", "check", "fmt", "bench", "profile"),
     *("emit", "export", "generate", "opt", "tune", "schedules", "bisect", "scale"),
+    "gradient",
 )
 
 

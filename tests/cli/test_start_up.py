@@ -108,6 +108,7 @@ COMMAND_ARGUMENTS = {
     "emit": ["-o", "y"],
     "export": ["-o", "y"],
     "generate": ["--ids", "1"],
+    "gradient": ["-o", "y.onnx"],
     "info": [],
     "print": [],
     "profile": [],

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -18,19 +17,19 @@ from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_onnx import (
     contractions,  # noqa: F401 (registers its forms, as do the next ones)
     control,  # noqa: F401
-    elementwise,
+    elementwise,  # noqa: F401
     movement,  # noqa: F401
     reductions,  # noqa: F401
 )
-from popgraph.passes.graphcore.to_onnx.printer import FORMS, REASONS, Printer, form_of
+from popgraph.passes.graphcore.to_onnx.printer import FORMS, OPERATORS, REASONS, Printer, form_of
+from popgraph.passes.graphcore.training.variables import UPDATED
 
 OPSET = 20
 """The operator set: 19 has dilations of AveragePool, 20 IsNaN of bf16."""
 BITCAST_OPSET = 26
 """The operator set of models that reinterpret bits: BitCast is new in 26."""
-
-UPDATED = "UpdatedVar___"
-"""Prefix of the outputs with the values of variables after a step."""
+NARROW_OPSETS = {"u4": 21, "i4": 21, "f4e2m1": 23, "f8e8m0": 24, "u2": 25, "i2": 25}
+"""The operator sets in which narrow types are new."""
 
 
 def whole_composites() -> tuple[str, ...]:
@@ -52,8 +51,7 @@ def listed_forms() -> list[tuple[str, str]]:
     for op in GRAPHCORE.operations:
         name = op.name.removeprefix("graphcore.")
         if op in FORMS:
-            about = (inspect.getdoc(FORMS[op]) or "").partition("\n")[0]  # type: ignore[index]
-            rows.append((name, elementwise.SAME.get(op, about or "yes")))  # type: ignore[call-overload]
+            rows.append((name, OPERATORS[op]))  # type: ignore[index]
         elif issubclass(op, Composite):
             rows.append((name, EXPANDED))
         else:
@@ -76,9 +74,7 @@ def graphcore_to_onnx(
     operations = [op for op in graph.walk() if isinstance(op, GraphcoreOp)]
     for op in operations:
         form_of(op)
-    has_bits = any(isinstance(op, BitcastOp) for op in operations)
-    opset = BITCAST_OPSET if has_bits else OPSET
-    writer = GraphWriter({"": opset}, weights, name=graph.sym_name.data)
+    writer = GraphWriter({"": _opset_of(operations)}, weights, name=graph.sym_name.data)
     printer = Printer(writer, weights)
     updates = {one.variable.text: one.value for one in graph.updates()}
     outputs = {
@@ -101,6 +97,17 @@ def graphcore_to_onnx(
     printer.print_block(graph.block)
     printer.outputs([printer(value) for value in outputs.values()], list(outputs))
     return writer.module()
+
+
+def _opset_of(operations: Sequence[GraphcoreOp]) -> int:
+    """The least operator set from `OPSET` on that has these operations and their types."""
+    types = {dtype_of(value).name for op in operations for value in (*op.operands, *op.results)}
+    has_bits = any(isinstance(op, BitcastOp) for op in operations)
+    return max(
+        OPSET,
+        BITCAST_OPSET if has_bits else OPSET,
+        *(NARROW_OPSETS[name] for name in types & NARROW_OPSETS.keys()),
+    )
 
 
 __all__ = [

@@ -23,7 +23,7 @@ no_form(
 )
 
 
-@form(graphcore.MatMulOp)
+@form(graphcore.MatMulOp, by="MatMul")
 def mat_mul(to: Printer, op: graphcore.MatMulOp) -> SSAValue:
     lhs, rhs, dtype = to(op.lhs), to(op.rhs), dtype_of(op.lhs)
     if dtype.name not in NARROW:
@@ -36,7 +36,7 @@ def _check_floats(op: graphcore.Convolution) -> None:
         raise refused(op, "ONNX convolves floats")
 
 
-@form(graphcore.ConvOp)
+@form(graphcore.ConvOp, by="Conv")
 def conv(to: Printer, op: graphcore.ConvOp) -> SSAValue:
     _check_floats(op)
     return to.node(
@@ -50,7 +50,7 @@ def conv(to: Printer, op: graphcore.ConvOp) -> SSAValue:
     )
 
 
-@form(graphcore.ConvInputGradOp)
+@form(graphcore.ConvInputGradOp, by="ConvTranspose")
 def conv_input_grad(to: Printer, op: graphcore.ConvInputGradOp) -> SSAValue:
     _check_floats(op)
     geometry = op.geometry(shape_of(op.w))
@@ -83,7 +83,7 @@ def _spread(
     return _inside(to, made, dtype_of(like), full, geometry.low, shape)
 
 
-@form(graphcore.ConvWeightGradOp)
+@form(graphcore.ConvWeightGradOp, by="Conv")
 def conv_weight_grad(to: Printer, op: graphcore.ConvWeightGradOp) -> SSAValue:
     """
     A convolution whose channels are the batch and whose kernel is dy.
@@ -148,7 +148,7 @@ def _pooled(to: Printer, op: Pool, x: SSAValue) -> tuple[SSAValue, DType]:
     return to.cast(to(x), "f64"), dtypes.BY_NAME["f64"]
 
 
-@form(graphcore.MaxPoolOp)
+@form(graphcore.MaxPoolOp, by="MaxPool")
 def max_pool(to: Printer, op: graphcore.MaxPoolOp) -> SSAValue:
     x, dtype = _pooled(to, op, op.x)
     x = _padded(to, op, x, op.x, as_array(lowest(dtype.numpy), dtype))
@@ -156,7 +156,7 @@ def max_pool(to: Printer, op: graphcore.MaxPoolOp) -> SSAValue:
     return found if dtype == dtype_of(op.x) else to.cast(found, dtype_of(op.x))
 
 
-@form(graphcore.MaxPoolGradOp)
+@form(graphcore.MaxPoolGradOp, by="MaxPool, ScatterElements")
 def max_pool_grad(to: Printer, op: graphcore.MaxPoolGradOp) -> SSAValue:
     """The indices of MaxPool are positions in the padded tensor, to which dy is added."""
     x, dtype = _pooled(to, op, op.x)
@@ -182,7 +182,7 @@ def _inside(
     return value if whole == list(space) else to.slice(value, (0, 0, *low), shape)
 
 
-@form(graphcore.AveragePoolOp)
+@form(graphcore.AveragePoolOp, by="AveragePool")
 def average_pool(to: Printer, op: graphcore.AveragePoolOp) -> SSAValue:
     """The mean of the padded tensor, times the kernel's size over the number of elements."""
     dtype = dtype_of(op.x)
@@ -192,7 +192,7 @@ def average_pool(to: Printer, op: graphcore.AveragePoolOp) -> SSAValue:
     return mean if (share == 1).all() else to.node("Mul", mean, to.constant(as_array(share, dtype)))
 
 
-@form(graphcore.AveragePoolGradOp)
+@form(graphcore.AveragePoolGradOp, by="ConvTranspose")
 def average_pool_grad(to: Printer, op: graphcore.AveragePoolGradOp) -> SSAValue:
     """The transposed convolution of dy / count with ones, each channel alone."""
     dtype, shape, sizes = dtype_of(op.dy), op.shape.data, op.sizes.data

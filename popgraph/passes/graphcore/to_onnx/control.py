@@ -18,7 +18,7 @@ no_form(
 )
 
 
-@form(graphcore.CondOp)
+@form(graphcore.CondOp, by="If")
 def cond(to: Printer, op: graphcore.CondOp) -> list[SSAValue]:
     """If, whose branches read outer values directly."""
     graphs = {}
@@ -36,7 +36,7 @@ def _end(body: Printer, block: Block, values: list[SSAValue]) -> None:
     body.outputs(values, [body.fresh("result") for _ in values])
 
 
-@form(graphcore.LoopOp)
+@form(graphcore.LoopOp, by="Loop")
 def loop(to: Printer, op: graphcore.LoopOp) -> list[SSAValue]:
     """
     Loop; a reversed one runs over positions from the last to the first.

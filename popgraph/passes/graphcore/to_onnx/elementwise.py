@@ -10,24 +10,21 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.graphcore.base import Elementwise, dtype_of
-from popgraph.passes.graphcore.to_onnx.printer import FORMS, Printer, form
+from popgraph.passes.graphcore.to_onnx.printer import Printer, form
 from popgraph.support import dtypes
 
 SAME: dict[type[Elementwise], str] = {
-    graphcore.NegOp: "Neg",
     graphcore.ExpOp: "Exp",
     graphcore.LogOp: "Log",
     graphcore.AddOp: "Add",
     graphcore.SubOp: "Sub",
     graphcore.MulOp: "Mul",
-    graphcore.PowOp: "Pow",
     graphcore.WhereOp: "Where",
     graphcore.SignOp: "Sign",
     graphcore.FloorOp: "Floor",
     graphcore.CeilOp: "Ceil",
     graphcore.RoundOp: "Round",
     graphcore.AbsOp: "Abs",
-    graphcore.ReluOp: "Relu",
     graphcore.SqrtOp: "Sqrt",
     graphcore.ReciprocalOp: "Reciprocal",
     graphcore.SinOp: "Sin",
@@ -53,10 +50,11 @@ def _one_node(op_type: str) -> Callable[[Printer, Elementwise], SSAValue]:
     return lambda to, op: to.node(op_type, *map(to, op.operands))
 
 
-FORMS.update({cls: _one_node(op_type) for cls, op_type in SAME.items()})
+for _cls, _op_type in SAME.items():
+    form(_cls, by=_op_type)(_one_node(_op_type))
 
 
-@form(graphcore.DivOp)
+@form(graphcore.DivOp, by="Div")
 def divide(to: Printer, op: graphcore.DivOp) -> SSAValue:
     """Integer division by 0 is 0; ONNX leaves it undefined, and processors trap."""
     lhs, rhs = to(op.lhs), to(op.rhs)
@@ -66,7 +64,7 @@ def divide(to: Printer, op: graphcore.DivOp) -> SSAValue:
     return _where_nonzero(to, op.lhs, rhs, lambda safe: to.node("Div", lhs, safe))
 
 
-@form(graphcore.RemOp)
+@form(graphcore.RemOp, by="Mod")
 def remainder(to: Printer, op: graphcore.RemOp) -> SSAValue:
     lhs, rhs = to(op.lhs), to(op.rhs)
     if dtype_of(op.lhs).is_float:
@@ -83,7 +81,28 @@ def _where_nonzero(
     return to.node("Where", is_zero, zero, function(to.node("Where", is_zero, one, rhs)))
 
 
-@form(graphcore.MaxOp, graphcore.MinOp)
+@form(graphcore.NegOp, by="Neg")
+def negate(to: Printer, op: graphcore.NegOp) -> SSAValue:
+    if dtype_of(op.x).is_unsigned:
+        return to.node("Sub", to.scalar(0, dtype_of(op.x)), to(op.x))
+    return to.node("Neg", to(op.x))
+
+
+@form(graphcore.ReluOp, by="Relu")
+def relu(to: Printer, op: graphcore.ReluOp) -> SSAValue:
+    return to.node("Identity" if dtype_of(op.x).is_unsigned else "Relu", to(op.x))
+
+
+@form(graphcore.PowOp, by="Pow")
+def power(to: Printer, op: graphcore.PowOp) -> SSAValue:
+    """In i64 for integers that ONNX's Pow does not take: the low bits are the same."""
+    lhs, rhs, dtype = to(op.lhs), to(op.rhs), dtype_of(op.lhs)
+    if dtype.is_float or dtype.name in ("i32", "i64"):
+        return to.node("Pow", lhs, rhs)
+    return to.cast(to.node("Pow", to.cast(lhs, "i64"), to.cast(rhs, "i64")), dtype)
+
+
+@form(graphcore.MaxOp, graphcore.MinOp, by="Max, Min")
 def extremum(to: Printer, op: graphcore.MaxOp | graphcore.MinOp) -> SSAValue:
     largest = isinstance(op, graphcore.MaxOp)
     if dtype_of(op.lhs).name == "bool":
@@ -91,7 +110,7 @@ def extremum(to: Printer, op: graphcore.MaxOp | graphcore.MinOp) -> SSAValue:
     return to.node("Max" if largest else "Min", to(op.lhs), to(op.rhs))
 
 
-@form(graphcore.FmaOp)
+@form(graphcore.FmaOp, by="Mul, Add")
 def fused(to: Printer, op: graphcore.FmaOp) -> SSAValue:
     """In f64, where the product of two f32 is exact."""
     lhs, rhs, addend = (to.cast(to(value), "f64") for value in op.operands)
@@ -107,7 +126,7 @@ COMPARED = {
 }
 
 
-@form(graphcore.CompareOp)
+@form(graphcore.CompareOp, by="Equal, Less, LessOrEqual, Greater, GreaterOrEqual")
 def compare(to: Printer, op: graphcore.CompareOp) -> SSAValue:
     predicate = op.predicate.data
     lhs, rhs = to(op.lhs), to(op.rhs)
@@ -118,7 +137,6 @@ def compare(to: Printer, op: graphcore.CompareOp) -> SSAValue:
     return to.node(COMPARED[predicate], lhs, rhs)
 
 
-@form(graphcore.AndOp, graphcore.OrOp, graphcore.XorOp, graphcore.NotOp)
 def bitwise(to: Printer, op: Elementwise) -> SSAValue:
     """Logical operators for bools, bitwise ones for integers."""
     stem = op.title.capitalize()
@@ -126,7 +144,12 @@ def bitwise(to: Printer, op: Elementwise) -> SSAValue:
     return to.node(stem if is_bool else f"Bitwise{stem}", *map(to, op.operands))
 
 
-@form(graphcore.ShiftOp)
+for _bits in (graphcore.AndOp, graphcore.OrOp, graphcore.XorOp, graphcore.NotOp):
+    _stem = _bits.name.removeprefix("graphcore.").capitalize()
+    form(_bits, by=f"{_stem}, Bitwise{_stem}")(bitwise)
+
+
+@form(graphcore.ShiftOp, by="BitShift")
 def shift(to: Printer, op: graphcore.ShiftOp) -> SSAValue:
     """
     BitShift of unsigned words, as ONNX has it; counts beyond the width shift all bits out.
@@ -153,7 +176,7 @@ def shift(to: Printer, op: graphcore.ShiftOp) -> SSAValue:
     return to.node("Where", negative, to.node("BitwiseNot", moved), moved)
 
 
-@form(graphcore.Log1pOp)
+@form(graphcore.Log1pOp, by="Log")
 def log1p(to: Printer, op: graphcore.Log1pOp) -> SSAValue:
     """x log(u) / (u - 1) with u = 1 + x: the rounding of u cancels (Kahan). x where u is 1."""
     x, one = to(op.x), to.scalar(1, dtype_of(op.x))
@@ -167,7 +190,7 @@ def log1p(to: Printer, op: graphcore.Log1pOp) -> SSAValue:
     return to.node("Where", is_inner, exact, logarithm)
 
 
-@form(graphcore.Expm1Op)
+@form(graphcore.Expm1Op, by="Tanh, Exp")
 def expm1(to: Printer, op: graphcore.Expm1Op) -> SSAValue:
     """2 t / (1 - t) with t = tanh(x / 2) where |x| < 1: e^x - 1 would cancel there."""
     x, dtype = to(op.x), dtype_of(op.x)
@@ -178,9 +201,9 @@ def expm1(to: Printer, op: graphcore.Expm1Op) -> SSAValue:
     return to.node("Where", is_near, near, to.node("Sub", to.node("Exp", x), one))
 
 
-@form(graphcore.Atan2Op)
+@form(graphcore.Atan2Op, by="Atan")
 def atan2(to: Printer, op: graphcore.Atan2Op) -> SSAValue:
-    """atan(y / x), moved by pi into the half plane of negative x."""
+    """atan(y / x), moved by pi into the half plane of negative x; -0 counts as 0."""
     y, x, dtype = to(op.lhs), to(op.rhs), dtype_of(op.lhs)
     zero, pi = to.scalar(0, dtype), to.scalar(np.pi, dtype)
     slope = to.node("Atan", to.node("Div", y, to.node("Where", to.node("Equal", x, zero), pi, x)))
@@ -191,11 +214,14 @@ def atan2(to: Printer, op: graphcore.Atan2Op) -> SSAValue:
     return to.node("Where", to.node("Equal", x, zero), upright, left)
 
 
-@form(graphcore.CastOp)
+@form(graphcore.CastOp, by="Cast")
 def cast(to: Printer, op: graphcore.CastOp) -> SSAValue:
-    return to.cast(to(op.x), from_ir(op.to))
+    target = from_ir(op.to)
+    # Numbers beyond the range become infinite or NaN in graphcore; ONNX clamps them by default.
+    more = {"saturate": 0} if target.name.startswith("f8") else {}
+    return to.node("Cast", to(op.x), to=target.onnx, **more)
 
 
-@form(graphcore.BitcastOp)
+@form(graphcore.BitcastOp, by="BitCast")
 def bitcast(to: Printer, op: graphcore.BitcastOp) -> SSAValue:
     return to.node("BitCast", to(op.x), to=from_ir(op.to).onnx)

@@ -14,32 +14,34 @@ from popgraph.support import dtypes, threefry
 from popgraph.support.shapes import prod
 
 
-@form(graphcore.ReshapeOp)
+@form(graphcore.ReshapeOp, by="Reshape")
 def reshape(to: Printer, op: graphcore.ReshapeOp) -> SSAValue:
     return to.reshape(to(op.x), op.shape.data)
 
 
-@form(graphcore.BroadcastOp)
+@form(graphcore.BroadcastOp, by="Expand")
 def broadcast(to: Printer, op: graphcore.BroadcastOp) -> SSAValue:
     return to.node("Expand", to(op.x), to.ints(op.shape.data))
 
 
-@form(graphcore.TransposeOp)
+@form(graphcore.TransposeOp, by="Transpose")
 def transpose(to: Printer, op: graphcore.TransposeOp) -> SSAValue:
     return to.node("Transpose", to(op.x), perm=list(op.perm.data))
 
 
-@form(graphcore.ConcatOp)
+@form(graphcore.ConcatOp, by="Concat")
 def concat(to: Printer, op: graphcore.ConcatOp) -> SSAValue:
     return to.node("Concat", *map(to, op.xs), axis=integer(op.axis))
 
 
-@form(graphcore.SliceOp)
+@form(graphcore.SliceOp, by="Slice")
 def slice_(to: Printer, op: graphcore.SliceOp) -> SSAValue:
+    if not op.sizes.data:  # Slice takes at least one axis.
+        return to.node("Identity", to(op.x))
     return to.slice(to(op.x), op.starts.data, op.sizes.data, op.steps.data)
 
 
-@form(graphcore.PadOp)
+@form(graphcore.PadOp, by="Pad")
 def pad(to: Printer, op: graphcore.PadOp) -> SSAValue:
     """Elements between others are padding along an axis of their own, of which the end is cut."""
     value, shape = to(op.x), list(shape_of(op.x))
@@ -60,7 +62,7 @@ def pad(to: Printer, op: graphcore.PadOp) -> SSAValue:
     return to.pad(value, op.low.data, op.high.data, op.fill)
 
 
-@form(graphcore.LaterOp)
+@form(graphcore.LaterOp, by="no node")
 def later(to: Printer, op: graphcore.LaterOp) -> SSAValue:
     return to(op.x)
 
@@ -93,27 +95,27 @@ def _positions(to: Printer, indices: SSAValue, size: int) -> SSAValue:
     return to.node("Max", to.node("Min", found, last), zero)
 
 
-@form(graphcore.GatherOp)
+@form(graphcore.GatherOp, by="Gather")
 def gather(to: Printer, op: graphcore.GatherOp) -> SSAValue:
     axis = integer(op.axis)
     places = positions(to, op.indices, shape_of(op.data)[axis])
     return to.node("Gather", to(op.data), places, axis=axis)
 
 
-@form(graphcore.CheckIndicesOp)
+@form(graphcore.CheckIndicesOp, by="no node")
 def check_indices(to: Printer, op: graphcore.CheckIndicesOp) -> SSAValue:
     """Nothing: the runtime of ONNX checks indices itself."""
     return to(op.indices)
 
 
-@form(graphcore.GatherGradOp)
+@form(graphcore.GatherGradOp, by="ScatterND")
 def gather_grad(to: Printer, op: graphcore.GatherGradOp) -> SSAValue:
     dtype, shape = dtype_of(op.result), shape_of(op.result)
     zeros = to.node("Expand", to.scalar(0, dtype), to.ints(shape))
     return _scattered(to, zeros, op.result, op.dy, op.indices, integer(op.axis), "add")
 
 
-@form(graphcore.ScatterOp)
+@form(graphcore.ScatterOp, by="ScatterND")
 def scatter(to: Printer, op: graphcore.ScatterOp) -> SSAValue:
     axis, reduction = integer(op.axis), op.reduction.data
     if reduction == "none":
@@ -168,7 +170,7 @@ def _last(to: Printer, op: graphcore.ScatterOp) -> SSAValue:
     return to.node("Where", is_set, chosen, to(op.data))
 
 
-@form(graphcore.IotaOp)
+@form(graphcore.IotaOp, by="Expand")
 def iota(to: Printer, op: graphcore.IotaOp) -> SSAValue:
     shape, axis = op.shape.data, integer(op.axis)
     numbers = np.arange(shape[axis]).astype(from_ir(op.dtype).numpy)
@@ -180,7 +182,7 @@ def iota(to: Printer, op: graphcore.IotaOp) -> SSAValue:
 WORD = 2**32
 
 
-@form(graphcore.RandomUniformOp)
+@form(graphcore.RandomUniformOp, by="Mul, Div, Add, BitwiseXor (Threefry)")
 def random_uniform(to: Printer, op: graphcore.RandomUniformOp) -> SSAValue:
     """Threefry in integer arithmetic: the numbers of every other backend."""
     state, shape = to(op.state), op.shape.data

@@ -31,6 +31,9 @@ Form: TypeAlias = Callable[["Printer", Any], SSAValue | Sequence[SSAValue]]
 FORMS: dict[type[GraphcoreOp], Form] = {}
 """The ONNX form of each operation."""
 
+OPERATORS: dict[type[GraphcoreOp], str] = {}
+"""The main ONNX operators of each form, for listings."""
+
 REASONS: dict[type[GraphcoreOp], str] = {}
 """Operations without an ONNX form, each with the reason."""
 
@@ -38,14 +41,15 @@ Op = TypeVar("Op", bound=GraphcoreOp)
 
 
 def form(
-    *classes: type[GraphcoreOp],
+    *classes: type[GraphcoreOp], by: str
 ) -> Callable[[Callable[[Printer, Op], Any]], Callable[[Printer, Op], Any]]:
-    """Registers a function as the ONNX form of operations."""
+    """Registers a function as the ONNX form of operations; `by` names the main operators."""
 
     def register(function: Callable[[Printer, Op], Any]) -> Callable[[Printer, Op], Any]:
         for one in classes:
             assert one not in FORMS, f"{one.name} has two forms"
             FORMS[one] = function
+            OPERATORS[one] = by
         return function
 
     return register

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore
 from popgraph.dialects.graphcore.base import dtype_of, flag, integer, shape_of
 from popgraph.dialects.graphcore.pooling import lowest
-from popgraph.passes.graphcore.to_onnx.printer import Printer, form, no_form, refused
+from popgraph.passes.graphcore.to_onnx.printer import Printer, form, no_form
 from popgraph.support.shapes import prod
 
 REDUCED = {
@@ -22,7 +22,6 @@ NARROW = ("i8", "u8", "i16", "u16", "bool")
 """Types that ONNX's sums, products and matmuls do not take; i32 wraps to the same low bits."""
 
 
-@form(*REDUCED)
 def reduce(to: Printer, op: graphcore.AxesReduction) -> SSAValue:
     x, dtype = to(op.x), dtype_of(op.x)
     if not op.axes.data:  # ONNX reduces all axes if none is given.
@@ -35,7 +34,11 @@ def reduce(to: Printer, op: graphcore.AxesReduction) -> SSAValue:
     return to.cast(found, dtype) if wide else found
 
 
-@form(graphcore.ArgMaxOp, graphcore.ArgMinOp)
+for _cls, _op_type in REDUCED.items():
+    form(_cls, by=_op_type)(reduce)
+
+
+@form(graphcore.ArgMaxOp, graphcore.ArgMinOp, by="ArgMax, ArgMin")
 def position(to: Printer, op: graphcore.ArgMaxOp | graphcore.ArgMinOp) -> SSAValue:
     x = to(op.x)
     if dtype_of(op.x).name == "bool":
@@ -49,7 +52,7 @@ def position(to: Printer, op: graphcore.ArgMaxOp | graphcore.ArgMinOp) -> SSAVal
     )
 
 
-@form(graphcore.ArgTopKOp)
+@form(graphcore.ArgTopKOp, by="TopK")
 def arg_top_k(to: Printer, op: graphcore.ArgTopKOp) -> SSAValue:
     x = to(op.x)
     if dtype_of(op.x).name in NARROW:
@@ -59,7 +62,7 @@ def arg_top_k(to: Printer, op: graphcore.ArgTopKOp) -> SSAValue:
     return to.nodes("TopK", [x, count], 2, axis=integer(op.axis), largest=largest)[1]
 
 
-@form(graphcore.ArgSortOp)
+@form(graphcore.ArgSortOp, by="TopK")
 def arg_sort(to: Printer, op: graphcore.ArgSortOp) -> SSAValue:
     """TopK of i64, which is stable; keys of 64 bits are sorted by their low, then high words."""
     keys, count = to(op.keys), to.ints(shape_of(op.keys))
@@ -77,23 +80,32 @@ def arg_sort(to: Printer, op: graphcore.ArgSortOp) -> SSAValue:
     return to.node("Gather", first, second, axis=0)
 
 
-@form(graphcore.CompressOp)
+@form(graphcore.CompressOp, by="TopK, Gather")
 def compress(to: Printer, op: graphcore.CompressOp) -> SSAValue:
     """A stable sort puts true elements first."""
     (size,) = shape_of(op.mask)
     mask = to.cast(to(op.mask), "i32")
-    order = to.nodes("TopK", [mask, to.ints([size])], 2, axis=0, largest=1)[1]
+
+    def order_of(mask: SSAValue, size: int) -> SSAValue:
+        return to.nodes("TopK", [mask, to.ints([size])], 2, axis=0, largest=1)[1]
+
     if op.data is None:
+        order = order_of(mask, size)
         count = to.node("ReduceSum", to.cast(to(op.mask), "i64"), to.ints([0]), keepdims=1)
         is_first = to.node("Less", to.constant(np.arange(size, dtype=np.int64)), count)
         return to.node("Where", is_first, order, to.index(0))
     axis, shape = integer(op.axis), shape_of(op.data)
-    if prod(shape[:axis]) != 1:
-        raise refused(op, "its slices are gathered along an inner axis")
-    return to.reshape(to.node("Gather", to(op.data), order, axis=axis), shape_of(op.result))
+    if prod(shape[:axis]) == 1:
+        rows = to.node("Gather", to(op.data), order_of(mask, size), axis=axis)
+        return to.reshape(rows, shape_of(op.result))
+    shape = (*shape[:axis], size, *shape[axis + 1 :])
+    each = to.reshape(mask, [size, *[1] * (len(shape) - axis - 1)])
+    each = to.reshape(to.node("Expand", each, to.ints(shape)), [prod(shape)])
+    flat = to.reshape(to.slice(to(op.data), [0] * len(shape), shape), [prod(shape)])
+    return to.node("Gather", flat, order_of(each, prod(shape)), axis=0)
 
 
-@form(graphcore.ReduceSegmentsOp)
+@form(graphcore.ReduceSegmentsOp, by="Where, ReduceSum, ReduceMax")
 def reduce_segments(to: Printer, op: graphcore.ReduceSegmentsOp) -> SSAValue:
     """Rows of other segments are replaced by the identity, then all rows are reduced."""
     (count, _), (segments,) = shape_of(op.rows), shape_of(op.starts)
@@ -110,12 +122,12 @@ def reduce_segments(to: Printer, op: graphcore.ReduceSegmentsOp) -> SSAValue:
     return to.node("ReduceSum" if is_sum else "ReduceMax", rows, axes, keepdims=0)
 
 
-@form(graphcore.SoftmaxOp)
+@form(graphcore.SoftmaxOp, by="Softmax")
 def softmax(to: Printer, op: graphcore.SoftmaxOp) -> SSAValue:
     return to.node("Softmax", to(op.x), axis=integer(op.axis))
 
 
-@form(graphcore.LogSoftmaxOp)
+@form(graphcore.LogSoftmaxOp, by="LogSoftmax")
 def log_softmax(to: Printer, op: graphcore.LogSoftmaxOp) -> SSAValue:
     return to.node("LogSoftmax", to(op.x), axis=integer(op.axis))
 
