@@ -193,7 +193,9 @@ class Printer:
                 self.values[op.result] = self.literal(op)
 
     def print_op(self, op: GraphcoreOp) -> None:
-        """Adds the nodes of an operation."""
+        """Adds the nodes of an operation; none if all of its results are dropped."""
+        if not op.results:  # ONNX requires an output of If and Loop.
+            return
         made = form_of(op)(self, op)
         for result, value in zip(
             op.results, [made] if isinstance(made, SSAValue) else made, strict=True
