@@ -585,6 +585,7 @@ NUMBERS = {
     "operators/data_sizes.py:MOST_NUMBERS": "the rank of a tensor, and some",
     "graphcore/to_onnx/__init__.py:OPSET": "a version of ONNX",
     "graphcore/to_onnx/__init__.py:BITCAST_OPSET": "a version of ONNX",
+    "graphcore/to_onnx/__init__.py:NARROW_OPSETS": "versions of ONNX",
     "graphcore/to_onnx/movement.py:WORD": "the values of a word of threefry",
     "graphcore/training/autodiff.py:MOST_NAMES": "the length of a message",
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",

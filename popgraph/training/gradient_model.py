@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.onnx.write import export_model
+from popgraph.builder.onnx.write import Proto, export_model
 from popgraph.compiler import Model, lower
 from popgraph.compiler.sizes import specialise
 from popgraph.dialects.onnx import model_of
@@ -34,9 +33,6 @@ from popgraph.support.spelling import setting
 from popgraph.training.selection import Choice
 from popgraph.training.subject import Optimizer, Subject, Wishes
 
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
 ANY_RULE = "SGD(0.1)"
 """A training has an optimizer, also where only its gradients are exported."""
 
@@ -56,7 +52,7 @@ def onnx_gradient(
     train_only: Sequence[str] | str = (),
     straight_through: bool = False,
     dropout: bool = True,
-) -> ModelProto:
+) -> Proto:
     """
     The forward and backward pass of a model as a model of standard ONNX operators.
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from onnx import ModelProto
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.protos import write_model
 from popgraph.dialects.program import WeightStore
+
+Proto: TypeAlias = ModelProto
+"""The message of a model, for modules that do not import onnx."""
 
 
 def export_model(module: ModuleOp, store: WeightStore) -> ModelProto:

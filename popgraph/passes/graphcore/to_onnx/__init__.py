@@ -51,7 +51,7 @@ def listed_forms() -> list[tuple[str, str]]:
     for op in GRAPHCORE.operations:
         name = op.name.removeprefix("graphcore.")
         if op in FORMS:
-            rows.append((name, OPERATORS[op]))  # type: ignore[index]
+            rows.append((name, OPERATORS[op]))
         elif issubclass(op, Composite):
             rows.append((name, EXPANDED))
         else:

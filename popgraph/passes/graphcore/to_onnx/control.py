@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
@@ -27,12 +27,12 @@ def cond(to: Printer, op: graphcore.CondOp) -> list[SSAValue]:
         body = to.inner(word)
         body.values.update(zip(region.block.args, captured, strict=True))
         body.print_block(region.block)
-        _end(body, region.block, [body(value) for value in yield_of(region.block).values])
+        _end(body, [body(value) for value in yield_of(region.block).values])
         graphs[f"{word}_branch"] = body.writer.graph()
     return to.nodes("If", [to(op.predicate)], len(op.results), **graphs)
 
 
-def _end(body: Printer, block: Block, values: list[SSAValue]) -> None:
+def _end(body: Printer, values: list[SSAValue]) -> None:
     body.outputs(values, [body.fresh("result") for _ in values])
 
 
@@ -51,30 +51,30 @@ def loop(to: Printer, op: graphcore.LoopOp) -> list[SSAValue]:
     is_true = to.constant(np.array(True))
     for value in op.carried_arguments:
         body.values[value] = body.argument(value, "carried")
-    held = [body.argument(value, "rows") for value in op.stacked] if early else []
-    at = turn
+    held = [body.argument(one, "rows") for one in op.stacked] if early else []
+    at: SSAValue = turn
     if op.reverse:
         at = body.node("Sub", to.index(trips - 1), turn)
     body.values[op.index] = at
-    for value, rows in zip(op.scanned_arguments, op.scanned, strict=True):
-        body.values[value] = body.node("Gather", to(rows), at, axis=0)
+    for value, scanned in zip(op.scanned_arguments, op.scanned, strict=True):
+        body.values[value] = body.node("Gather", to(scanned), at, axis=0)
     for value, outer in zip(op.captured_arguments, op.captured, strict=True):
         body.values[value] = to(outer)
     body.print_block(op.block)
     go = is_true if op.yielded_go is None else body(op.yielded_go)
-    carried = [body(value) for value in op.yielded_carried]
-    rows = [body(value) for value in op.yielded_rows]
+    carried = [body(one) for one in op.yielded_carried]
+    rows = [body(one) for one in op.yielded_rows]
     if early:
         place = body.reshape(at, [1, 1])
         updates = [
-            body.reshape(row, [1, *shape_of(value)])
-            for row, value in zip(rows, op.yielded_rows, strict=True)
+            body.reshape(row, [1, *shape_of(one)])
+            for row, one in zip(rows, op.yielded_rows, strict=True)
         ]
         rows = [
             body.node("ScatterND", whole, place, update)
             for whole, update in zip(held, updates, strict=True)
         ]
-    _end(body, op.block, [go, *carried, *rows])
+    _end(body, [go, *carried, *rows])
     firsts = [to(value) for value in op.carried]
     if early:
         firsts += [
@@ -87,8 +87,8 @@ def loop(to: Printer, op: graphcore.LoopOp) -> list[SSAValue]:
         limit = given if limit is None else to.node("Min", given, limit)
     start = is_true if op.go is None else to(op.go)
     made = to.nodes("Loop", [limit, start, *firsts], len(op.results), body=body.writer.graph())
-    for value, result in zip(made, op.results, strict=True):
-        to.typed(value, shape_of(result), dtype_of(result))
+    for found, result in zip(made, op.results, strict=True):
+        to.typed(found, shape_of(result), dtype_of(result))
     count = len(op.carried)
     if op.reverse and not early:
         made[count:] = [

@@ -72,7 +72,7 @@ class Printer:
     ) -> None:
         self.writer = writer
         self.weights = weights
-        self.root = self if outer is None else outer.root
+        self.root: Printer = self if outer is None else outer.root
         self.values: dict[SSAValue, SSAValue] = {} if outer is None else dict(outer.values)
         self.names: set[str] = set() if outer is None else outer.names
         """Names that inputs, outputs and weights of the model have."""

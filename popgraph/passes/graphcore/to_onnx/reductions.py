@@ -11,7 +11,7 @@ from popgraph.dialects.graphcore.pooling import lowest
 from popgraph.passes.graphcore.to_onnx.printer import Printer, form, no_form
 from popgraph.support.shapes import prod
 
-REDUCED = {
+REDUCED: dict[type[graphcore.GraphcoreOp], str] = {
     graphcore.ReduceSumOp: "ReduceSum",
     graphcore.ReduceProdOp: "ReduceProd",
     graphcore.ReduceMaxOp: "ReduceMax",
