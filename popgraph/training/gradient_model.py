@@ -125,7 +125,7 @@ def gradient_module(model: Model, wishes: Wishes, request: Request) -> tuple[Mod
     gradients = [GRADIENT + name for name in wanted or ()]
     with LOWERING:
         _keep_outputs(module, [*dict.fromkeys((*kept, task.loss, *gradients))])
-        _simplify(module, compilation, options)
+        simplify(module, compilation, options)
         differentiated = () if wanted is None else wanted
         return graphcore_to_onnx(module, compilation.weights, differentiated), compilation
 
@@ -153,7 +153,7 @@ def _keep_outputs(module: ModuleOp, names: Sequence[str]) -> None:
     set_outputs(graph, {name: outputs[name] for name in names if name in outputs})
 
 
-def _simplify(module: ModuleOp, compilation: Compilation, options: Options) -> None:
+def simplify(module: ModuleOp, compilation: Compilation, options: Options) -> None:
     """Expands composites without an ONNX form, and removes what need not be computed."""
     for step in (
         FoldConstants(),
