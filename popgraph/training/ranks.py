@@ -10,7 +10,7 @@ import numpy as np
 
 from popgraph.dialects.graphcore.random import SEED
 from popgraph.engine.plan import StepPlan
-from popgraph.engine.replicas import seed_apart
+from popgraph.engine.replicas import derive_seed
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
@@ -55,7 +55,7 @@ class Ranks:
     def task(self, task: Task, plan: StepPlan, *, even: bool) -> Task:
         """The task of a rank, which computes its share of the gradients; see `StepPlan.rule`."""
         assert task.rule is not None, "a program that trains has an update rule"
-        parts = plan.updated_by
+        parts = plan.micro_batches_per_update
         if parts == 1:
             return task
         reduction = reduction_of(task, task.loss)
@@ -130,7 +130,7 @@ class Ranks:
         """Gives this rank a seed of its own, derived from that of the first rank."""
         if not self.is_first and SEED in steps.executable.variables:
             state = steps.executable.read(SEED)
-            steps.write({SEED: seed_apart(state, self.communicator.rank)})
+            steps.write({SEED: derive_seed(state, self.communicator.rank)})
 
 
 ALONE = Ranks(Alone())

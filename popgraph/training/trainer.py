@@ -150,7 +150,7 @@ class Trainer:
         }
         plan = StepPlan.of(self._subject.step_options, step_options)
         self._plan = plan = self._ranks.planned(plan)
-        plan.check_together(quick=quick)
+        plan.check_combination(quick=quick)
         inputs = dict(values or {})
         self._build = Build(
             backend,
@@ -442,7 +442,7 @@ class Trainer:
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Creates the task and compiles its step for these data; returns the batch size."""
         _check_positive("batch", batch)
-        ranks, parts = self._ranks, self._plan.updated_by
+        ranks, parts = self._ranks, self._plan.micro_batches_per_update
         held = self._fixed_batch(self._subject.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
@@ -473,7 +473,7 @@ class Trainer:
         """The samples of a batch; `held` is the fixed batch size of the model, if any."""
         plan, ranks = self._plan, self._plan.ranks
         if held is not None:
-            return held * plan.updated_by
+            return held * plan.micro_batches_per_update
         return batch or plan.multiple(-(-BATCH // ranks)) * ranks
 
     def _rows(self, source: Source, batch: int) -> int:

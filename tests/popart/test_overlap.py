@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
-from popgraph.engine.program_stages import Overlap
-from popgraph.engine.staged import StagedExecutable
+from popgraph.engine.program_stages import ParallelPipeline
+from popgraph.engine.staged_executable import StagedExecutable
 from popgraph.popart.sessions.setup import Setup
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, RunError
@@ -128,10 +128,10 @@ def test_stages_side_by_side_train_as_one_after_the_other(
     assert in_stages == ([2 * FACTOR] * 2 if accumulates else [5, 5])
 
 
-def of_ranks(setup: Any, program: object) -> Overlap:
+def of_ranks(setup: Any, program: object) -> ParallelPipeline:
     """What ranks share out, each a thread here."""
     ranks: Any = world()
-    return Overlap(setup.placement.stages.pipeline, ranks.threads[threading.get_ident()])
+    return ParallelPipeline(setup.placement.stages.pipeline, ranks.threads[threading.get_ident()])
 
 
 def test_ranks_train_as_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from popgraph.dialects.onnx import OnnxOp, value_name
 from popgraph.dialects.onnx.annotations import IPU, PHASE, STAGE, all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.engine.plan import StepPlan
-from popgraph.engine.stages import Staged, Stages
+from popgraph.engine.stages import StageNode, Stages
 from popgraph.popart.api.dataflow import DataFlow
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.api.settings import ExecutionPhaseSettings
@@ -109,10 +109,10 @@ def _pipeline(
     stages: Mapping[_Node, int],
     model: SessionModel,
     training: bool,
-    apart: bool,
+    separate_backward: bool,
 ) -> Stages:
     staged = [
-        Staged(stages[node], node.ipu, tuple(node.inputs), tuple(node.outputs))
+        StageNode(stages[node], node.ipu, tuple(node.inputs), tuple(node.outputs))
         for node in nodes
         if node in stages
     ]
@@ -123,8 +123,8 @@ def _pipeline(
     for op in model.graph.nodes:
         node = _node(op, model)  # what a session adds to sum losses up has no place of its own
         if last is not None and model.final_loss in node.outputs and model.final_loss not in known:
-            staged.append(Staged(last.stage, last.ipu, tuple(node.inputs), tuple(node.outputs)))
-    return Stages(tuple(staged), model.final_loss, model.weight_names, apart)
+            staged.append(StageNode(last.stage, last.ipu, tuple(node.inputs), tuple(node.outputs)))
+    return Stages(tuple(staged), model.final_loss, model.weight_names, separate_backward)
 
 
 def check_device(
@@ -275,12 +275,12 @@ def _check_pipeline(
     _check_order(nodes, stages)
     _check_weights(nodes, model)
     _check_called(nodes, model)
-    apart = options.createImplicitPipeliningFwdOnlyProgram
-    found = _pipeline(nodes, stages, model, training, apart)
-    if found.missing is not None:
+    separate_backward = options.createImplicitPipeliningFwdOnlyProgram
+    found = _pipeline(nodes, stages, model, training, separate_backward)
+    if found.first_missing is not None:
         raise popart_exception(
             f"The set of pipeline stages for all Ops contains {found.count} stages, but stage "
-            f"{found.missing} is missing"
+            f"{found.first_missing} is missing"
         )
     return found
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 
 from popgraph.builder.opset.enums import DeviceType
-from popgraph.engine.runs import Runs
+from popgraph.engine.runs import StepRunner
 from popgraph.ipu.mapping import intervals_by_tile
 from popgraph.ipu.model import IpuModel
 from popgraph.popart.api.tensorinfo import TensorInfo
@@ -22,7 +22,9 @@ from popgraph.popart.sessions.setup import Setup
 class Reporting:
     """Reports on the program and the steps of a session."""
 
-    def __init__(self, setup: Setup, program: Program, engine: DeviceEngine, runs: Runs) -> None:
+    def __init__(
+        self, setup: Setup, program: Program, engine: DeviceEngine, runs: StepRunner
+    ) -> None:
         self._setup, self._program, self._engine, self._runs = setup, program, engine, runs
         own = setup.share.own
         self._executions = Executions(own.runs, own.micro_batches)

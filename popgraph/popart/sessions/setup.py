@@ -12,12 +12,12 @@ from popgraph.backends.registry import backend_named
 from popgraph.builder.onnx.external import Place
 from popgraph.builder.opset.enums import DeviceType, ExchangeStrategy, SyntheticDataMode
 from popgraph.dialects.program import WeightStore
-from popgraph.engine.delayed_weights import delays_of
+from popgraph.engine.delayed_weights import weight_delays
 from popgraph.engine.grouped_weights import replication_of
 from popgraph.engine.plan import StepPlan
 from popgraph.engine.program import Request
-from popgraph.engine.program_stages import Overlap
-from popgraph.engine.shares import Share, steps_are_split
+from popgraph.engine.program_stages import ParallelPipeline
+from popgraph.engine.shares import StepShard, steps_are_split
 from popgraph.ipu.machine import MK2, Ipu
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import GRADIENT
@@ -72,7 +72,7 @@ class Setup:
     grouped: Grouped
     """The weights with one value per group of replicas."""
     manners: Manners
-    share: Share = field(init=False)
+    share: StepShard = field(init=False)
     placement: Placement = field(init=False)
 
     @classmethod
@@ -113,7 +113,7 @@ class Setup:
     def share_out(self) -> None:
         """Assigns replicas to ranks; refuses a count that the ranks do not divide."""
         with as_popart_errors():
-            self.share = Share.of(self.plan)
+            self.share = StepShard.of(self.plan)
 
     def place(self) -> None:
         """Assigns nodes to IPUs and stages; refuses partial placements."""
@@ -170,8 +170,8 @@ class Setup:
         stages = self.placement.stages
         if stages is None or not self.trains or self.options.enableGradientAccumulation:
             return {}
-        talks = bool(self.grouped) or self.model.has_collectives
-        return delays_of(stages, sorted(self.model.weight_names), talks=talks)
+        communicates = bool(self.grouped) or self.model.has_collectives
+        return weight_delays(stages, sorted(self.model.weight_names), communicates=communicates)
 
     def request(self) -> Request:
         """The program request, before additions of training sessions."""
@@ -186,7 +186,7 @@ class Setup:
             replicas=self._written_out(),
             aliases={} if stages is None else restored,
             delayed=tuple(self.delays),
-            stages={} if stages is None else stages.of_tensors,
+            stages={} if stages is None else stages.stage_of_tensor,
             grouped=self.grouped,
             code=self._code(),
         )
@@ -210,7 +210,7 @@ class Setup:
             return replace(code, indices=code.indices or NEAREST)
         return code
 
-    def overlap(self, program: Program) -> Overlap | None:
+    def overlap(self, program: Program) -> ParallelPipeline | None:
         """The plan to run pipeline stages concurrently, if possible."""
         options, stages = self.options, self.placement.stages
         if stages is None or self.plan.all_replicas > 1:
@@ -228,4 +228,4 @@ class Setup:
                 "SessionOptions.enableQuickStart",
                 "leave it out",
             )
-        return Overlap.of(stages.pipeline, threads=options.overlapStages)
+        return ParallelPipeline.of(stages.pipeline, threads=options.overlapStages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from popgraph.engine.shares import Share
+from popgraph.engine.shares import StepShard
 from popgraph.engine.steps import Steps
 from popgraph.engine.streams import Stream
 from popgraph.popart.api.dataflow import DataFlow
@@ -23,7 +23,7 @@ _UNUSED = (
 )
 
 
-def steps_of(program: Program, dataflow: DataFlow, share: Share) -> Steps:
+def steps_of(program: Program, dataflow: DataFlow, share: StepShard) -> Steps:
     """The steps of a program, as the data flow defines them."""
     watchers = (partial(show, program.printed), partial(check_aborts, program.aborts))
     return Steps(

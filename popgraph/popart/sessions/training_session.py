@@ -16,9 +16,9 @@ from popgraph.builder.opset.enums import (
     ReductionType,
 )
 from popgraph.builder.pgraph import load as load_text
-from popgraph.engine.accumulators import adds_up
+from popgraph.engine.accumulators import is_accumulator
 from popgraph.engine.program import Request
-from popgraph.engine.shares import Share
+from popgraph.engine.shares import StepShard
 from popgraph.passes.graphcore.training.variables import UPDATED
 from popgraph.passes.optimizer_spec import FACTOR, OptimizerSpec
 from popgraph.passes.replication import belongs
@@ -156,7 +156,7 @@ class TrainingSession(TrainingOnly, Session):
             if flow.art(id).id() is AnchorReturnTypeId.Final
             and (id == FACTOR or any(belongs(id, weight) for weight in weights))
             and not id.startswith((UPDATED, *setup.manners.gradient_prefixes))
-            and not adds_up(id, setup.rule)
+            and not is_accumulator(id, setup.rule)
         }
 
     def _moved(self) -> Collection[str]:
@@ -204,8 +204,8 @@ def _added_up(rule: OptimizerSpec, options: object) -> OptimizerSpec:
         return rule
     rule = following(rule, options.automaticLossScalingSettings)
     with as_popart_errors():
-        plan = Share.of(plan_of(1, options)).own
-    if plan.updated_by == 1:
+        plan = StepShard.of(plan_of(1, options)).own
+    if plan.micro_batches_per_update == 1:
         return rule
     mean = options.accumulationAndReplicationReductionType is ReductionType.Mean
     strategy = options.meanAccumulationAndReplicationReductionStrategy

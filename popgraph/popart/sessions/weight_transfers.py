@@ -48,7 +48,7 @@ class WeightTransfers:
         if self._setup.draws_data:  # weights that saw no data stay on the device
             return
         self._replicas.enter(executable, 0)
-        self.host.fetch(executable, self._setup.share.agreed)
+        self.host.fetch(executable, self._setup.share.broadcast)
 
     def fetch_and_keep(self) -> Mapping[str, Array]:
         """Fetches weights and states, and keeps them for the next `weightsFromHost`."""
