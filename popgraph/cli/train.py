@@ -226,8 +226,7 @@ def command(
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
         from popgraph.support.ranks.world import world
-        from popgraph.training.callbacks import Callback
-        from popgraph.training.log import Log
+        from popgraph.training.callbacks import Callback, Log
         from popgraph.training.tensorboard import TensorBoard
         from popgraph.training.trainer import Trainer
 

@@ -17,7 +17,7 @@ from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator,
 from popgraph.support.ranks.world import world
 from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.history import Row
-from popgraph.training.programs import Steps
+from popgraph.training.programs import TrainingSteps
 from popgraph.training.reductions import SUM, reduction_of
 from popgraph.training.samples import Batch, Order, Source
 from popgraph.training.task import Task
@@ -31,7 +31,7 @@ class Ranks:
     communicator: Communicator
 
     @classmethod
-    def here(cls) -> Ranks:
+    def current(cls) -> Ranks:
         """The ranks of this job."""
         return cls(world())
 
@@ -98,15 +98,15 @@ class Ranks:
         """All-reduces numbers to their mean over the ranks, and flags to their maximum."""
         if not self.are_several:
             return numbers, list(flags)
-        told = np.array([*numbers.values()], np.float64)
+        own = np.array([*numbers.values()], np.float64)
         whole = Exchange(ALL_REDUCE, 1, self.size)
-        means = self.communicator.exchange(whole, told) / self.size if told.size else told
+        means = self.communicator.exchange(whole, own) / self.size if own.size else own
         largest = self.communicator.exchange(
             replace(whole, combine="Max"), np.array(flags, np.float64)
         )
         return dict(zip(numbers, means.tolist(), strict=True)), largest.tolist()
 
-    def told(self, text: str) -> str:
+    def first_text(self, text: str) -> str:
         """The first nonempty text of any rank, on all ranks."""
         return next(filter(None, self.communicator.gather(text)), "")
 
@@ -119,14 +119,14 @@ class Ranks:
             whole.take(*one)
         return whole
 
-    def statistics_agreed(self, steps: Steps, task: Task) -> None:
+    def broadcast_statistics(self, steps: TrainingSteps, task: Task) -> None:
         """Broadcasts the running statistics of the first rank."""
         names = task.selection.statistics
         if self.are_several and names:
             values = {name: steps.executable.read(name) for name in names}
             steps.write(self.communicator.broadcast(values))
 
-    def draw_apart(self, steps: Steps) -> None:
+    def derive_own_seed(self, steps: TrainingSteps) -> None:
         """Gives this rank a seed of its own, derived from that of the first rank."""
         if not self.is_first and SEED in steps.executable.variables:
             state = steps.executable.read(SEED)
@@ -144,8 +144,8 @@ class Shard(Source):
         self.count = source.count
 
     @property
-    def is_once(self) -> bool:
-        return self._source.is_once
+    def is_single_pass(self) -> bool:
+        return self._source.is_single_pass
 
     def first(self, size: int) -> Batch:
         return self._source.first(size)

@@ -13,8 +13,8 @@ from popgraph.support.names import names_arguments
 from popgraph.training.callbacks import Callback
 from popgraph.training.losses import ClassWeights
 from popgraph.training.metrics import AnyMetric
+from popgraph.training.problem import Optimizer
 from popgraph.training.samples import Data
-from popgraph.training.subject import Optimizer
 from popgraph.training.trainer import Trainer
 
 

@@ -8,7 +8,7 @@ from popgraph.backends.base import Executable
 from popgraph.popart.api.options import SessionOptions
 from popgraph.popart.exceptions import popart_exception, poplar_application_runtime_error
 from popgraph.support.arrays import Array
-from popgraph.training.diagnosis import not_finite
+from popgraph.training.diagnosis import non_finite
 
 FORWARD_ONLY = "implicitPipeliningFwdOnly"
 """PopART's handle of the program that runs only the forward stages."""
@@ -32,7 +32,7 @@ def check_floats(executable: Executable, results: Mapping[str, Array]) -> None:
     """
     variables = {name: executable.read(name) for name in executable.variables}
     for what, arrays in (("result", results), ("variable", variables)):
-        for name in not_finite(arrays):
+        for name in non_finite(arrays):
             raise poplar_application_runtime_error(
                 f"floating-point exception: {what} {name!r} holds infinities or NaN",
                 "SessionOptions.enableFloatingPointChecks",

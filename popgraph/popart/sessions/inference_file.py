@@ -14,7 +14,7 @@ from popgraph.popart.model.model import SessionModel
 from popgraph.support.arrays import Array
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
-from popgraph.training.open_batch import opened
+from popgraph.training.open_batch import open_batch
 from popgraph.training.trained_weights import put_weights
 
 
@@ -26,4 +26,4 @@ def save_inference(path: Path, model: SessionModel, values: Mapping[str, Array])
     held = weights_by_name(model_of(module).graph)
     put_weights(module, {name: one for name, one in values.items() if name in held}, store)
     to_inference(module)
-    save_model(path, opened(module, store, {}) or module, Compilation(store))
+    save_model(path, open_batch(module, store, {}) or module, Compilation(store))

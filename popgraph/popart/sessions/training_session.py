@@ -38,9 +38,9 @@ from popgraph.popart.programs.automatic_loss_scaling import ALIASES, following, 
 from popgraph.popart.sessions.session import Session, flow_of
 from popgraph.popart.sessions.setup import Setup
 from popgraph.support.logs import log_of
-from popgraph.training.driver import Driver
+from popgraph.training.driver import ScheduledDriver
 from popgraph.training.roles import Origin
-from popgraph.training.selection import Choice, Selection, select
+from popgraph.training.selection import Selection, WeightPatterns, select
 from popgraph.training.task import Task, task_of
 
 
@@ -98,7 +98,7 @@ class TrainingSession(TrainingOnly, Session):
             raise TypeError("TrainingSession() needs an optimizer")
         self._optimizer = self._next = optimizer
         with as_popart_errors():
-            self._choice = Choice.of(freeze, train_only)
+            self._patterns = WeightPatterns.of(freeze, train_only)
         rule = _added_up(rule, userOptions)
         self._task = task
         places = data_places()
@@ -120,16 +120,18 @@ class TrainingSession(TrainingOnly, Session):
             self._manners,
         )
         super().__init__(setup)
-        self._driver = Driver(self._program.scalars, self._program.rule_of_groups(rule), schedule)
+        self._driver = ScheduledDriver(
+            self._program.scalars, self._program.rule_of_groups(rule), schedule
+        )
         self._runs.driver = self._driver
         self._transfers.place_states()
 
     def _request(self) -> Request:
         model, task = self._setup.model, self._task
         assert model.final_loss is not None, "a session that trains has a loss"
-        found = select(model.module, model.final_loss, self._choice, self._origin)
+        found = select(model.module, model.final_loss, self._patterns, self._origin)
         self._selection = found.with_constants(model.module, task.constants if task else ())
-        if self._choice:
+        if self._patterns:
             self._selection.check()
         settings = self._setup.options.automaticLossScalingSettings
         tracked = tracked_tensors(model, settings) if settings.enabled else ()
@@ -182,7 +184,7 @@ class TrainingSession(TrainingOnly, Session):
         self.updateOptimizer(optimizer)
         executable = self._engine.prepared_for("optimizerFromHost()")
         with as_popart_errors():
-            self._driver.send(executable, self._driver.rule)
+            self._driver.write_scalars(executable, self._driver.rule)
 
     def updateOptimizer(self, optimizer: Optimizer) -> None:
         """Stores the hyperparameters that `optimizerFromHost` sends, for old programs."""
