@@ -13,7 +13,7 @@ import typer
 from popgraph.cli.options import Dimensions, Folders, ModelFile, Threads, Values
 
 if TYPE_CHECKING:
-    from popgraph.measure.scale import Prediction, Step, Trained
+    from popgraph.measure.scale import MeasuredTraining, Prediction, Step
     from popgraph.passes.options import Training
     from popgraph.support.ranks.communicator import Communicator
 
@@ -73,7 +73,7 @@ def command(
     the measured time.
     """
     from popgraph.cli import models
-    from popgraph.measure.scale import Network, Trained, efficiency_chart, predictions
+    from popgraph.measure.scale import MeasuredTraining, Network, efficiency_chart, predictions
     from popgraph.passes.options import Options
     from popgraph.support.charts.svg import svg
     from popgraph.support.ranks.world import world
@@ -94,7 +94,9 @@ def command(
     module, compilation, training = models.opened(model, dim, value, train=True, assumed=True)
     assert training is not None, "a step of training was asked for"
     training = _telling(training, type_)
-    trained = Trained(module, compilation, Options(training=training, bucket_bytes=size), threads)
+    trained = MeasuredTraining(
+        module, compilation, Options(training=training, bucket_bytes=size), threads
+    )
     here = world()
     if here.size > 1:
         typer.echo(_compared(trained, here, rounds))
@@ -163,7 +165,7 @@ def _numbers(step: Step, networks: Any, found: dict[str, list[Prediction]]) -> d
     }
 
 
-def _compared(trained: Trained, here: Communicator, rounds: int) -> str:
+def _compared(trained: MeasuredTraining, here: Communicator, rounds: int) -> str:
     """Compares the predicted step with the measured one on the ranks of this job."""
     from popgraph.measure.scale import SAMPLE_BYTES, measured_here, network_here
     from popgraph.support.amounts import bytes_text

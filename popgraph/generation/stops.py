@@ -31,6 +31,6 @@ class Stops:
                 )
         return Stops(tuple(tuple(map(int, array.reshape(-1))) for array in arrays))
 
-    def end(self, tokens: Sequence[int]) -> bool:
+    def has_ended(self, tokens: Sequence[int]) -> bool:
         """Whether new tokens end with one of the sequences."""
         return any(tuple(tokens[-len(one) :]) == one for one in self.sequences)
