@@ -30,7 +30,7 @@ class StepData(Protocol):
     def write(self, stream: Stream, value: Array) -> None:
         """Writes the next value of an output."""
 
-    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+    def are_contiguous(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         """Whether all arrays are contiguous, and no input overlaps an output."""
 
 
@@ -100,7 +100,7 @@ class Steps:
         """Runs a step as one call of the program if its data allow it; returns whether it did."""
         if not self.runs_in_one_call or self.share.is_partial:
             return False
-        if not data.holds(self._rows_read.values(), self._rows_written.values()):
+        if not data.are_contiguous(self._rows_read.values(), self._rows_written.values()):
             return False
         given = {id: data.read(one) for id, one in self._rows_read.items()}
         results = run(given | self._rows_unused, self._count)

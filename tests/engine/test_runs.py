@@ -50,7 +50,7 @@ class Arrays:
         rows = value if value.shape == stream.shape and stream.shape else [value]
         self.outputs.setdefault(stream.id, []).extend(np.array(row) for row in rows)
 
-    def holds(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
+    def are_contiguous(self, inputs: Iterable[Stream], outputs: Iterable[Stream]) -> bool:
         return self._together
 
 

@@ -14,7 +14,7 @@ from popgraph.popart.exceptions import as_popart_errors, popart_runtime_error, p
 from popgraph.popart.programs.program import Program
 from popgraph.popart.reports.graph_report import TileMap
 from popgraph.popart.reports.reports import Executions, Reports, written
-from popgraph.popart.reports.tensor_locations import told
+from popgraph.popart.reports.tensor_locations import location_lines
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.setup import Setup
 
@@ -59,7 +59,7 @@ class Reporting:
             text = self._reports().summary(title, self._setup.options.reportOptions)
             held = self._program.initial_values.items()
             infos = {id: TensorInfo(one.of_group(0)) for id, one in held}
-            lines = told(infos, self._setup.options, self._setup.grouped)
+            lines = location_lines(infos, self._setup.options, self._setup.grouped)
             text = "\n".join([text, *lines])
         if reset:
             self._executions.reset()

@@ -24,15 +24,18 @@ from popgraph.popart.exceptions import as_popart_errors, popart_exception, popar
 from popgraph.popart.ir import Ir
 from popgraph.popart.model.model import Source
 from popgraph.popart.programs.program import Program
-from popgraph.popart.refusals.running import check_floats, is_forward_only
 from popgraph.popart.reports.graph_report import TileMap
 from popgraph.popart.reports.ir_files import DotFiles, note_session
-from popgraph.popart.sessions.checking import check_compilation, check_setup
+from popgraph.popart.sessions.checking import (
+    check_compilation,
+    check_floats,
+    check_setup,
+    is_forward_only,
+)
 from popgraph.popart.sessions.device_engine import DeviceEngine
 from popgraph.popart.sessions.reporting import Reporting
-from popgraph.popart.sessions.setup import Manners, Setup
-from popgraph.popart.sessions.step_buffers import StepBuffers, steps_of
-from popgraph.popart.sessions.synthetic import SyntheticIO
+from popgraph.popart.sessions.setup import EraBehaviour, Setup
+from popgraph.popart.sessions.step_buffers import StepBuffers, SyntheticIO, steps_of
 from popgraph.popart.sessions.weight_transfers import WeightTransfers
 from popgraph.support.arrays import Array
 from popgraph.support.logs import TRACE, log_of
@@ -75,9 +78,9 @@ class Session(IpuOnly):
         self._note_ir()
 
     @property
-    def _manners(self) -> Manners:
+    def _behaviour(self) -> EraBehaviour:
         """The behaviour that differs between eras of PopART."""
-        return Manners()
+        return EraBehaviour()
 
     @property
     def _device(self) -> DeviceInfo:
@@ -99,10 +102,12 @@ class Session(IpuOnly):
         delayed = self._program.delayed
         delays = {id: delay for id, delay in self._setup.delays.items() if id in delayed}
         checks = [check_floats] if self._setup.options.enableFloatingPointChecks else ()
-        return StepRunner(self._engine.engine, self._steps, self._made_replicas(), delays, checks)
+        return StepRunner(
+            self._engine.engine, self._steps, self._replicas_of_program(), delays, checks
+        )
 
-    def _made_replicas(self) -> Replicas:
-        program, moved = self._program, self._moved()
+    def _replicas_of_program(self) -> Replicas:
+        program, moved = self._program, self._changed_weights()
         if not program.replicas.is_one:
             inputs = {id: program.replicas.inputs(id) for id in program.inputs}
             return JointReplicas(inputs, {id: program.results(id) for id in program.computed})
@@ -111,7 +116,7 @@ class Session(IpuOnly):
         own = {*moved, *program.accumulators}
         return SequentialReplicas(self._setup.share.own, own, common, draws=program.uses_seed)
 
-    def _moved(self) -> Collection[str]:
+    def _changed_weights(self) -> Collection[str]:
         """The variables with a separate value per replica."""
         return self._program.changed_weights
 

@@ -43,7 +43,7 @@ from popgraph.support.index_checks import NEAREST
 
 
 @dataclass(frozen=True)
-class Manners:
+class EraBehaviour:
     """Behaviour that differs between eras of PopART."""
 
     gradient_prefixes: tuple[str, ...] = (GRADIENT,)
@@ -71,7 +71,7 @@ class Setup:
     """The external weights and their locations."""
     grouped: Grouped
     """The weights with one value per group of replicas."""
-    manners: Manners
+    behaviour: EraBehaviour
     share: StepShard = field(init=False)
     placement: Placement = field(init=False)
 
@@ -89,10 +89,10 @@ class Setup:
         name: str,
         external: Mapping[str, Place],
         grouped: Grouped,
-        manners: Manners,
+        behaviour: EraBehaviour,
     ) -> Setup:
         """Applies defaults to omitted arguments."""
-        if rule is None and not flow.nAnchors() and manners.insists_on_anchors:
+        if rule is None and not flow.nAnchors() and behaviour.insists_on_anchors:
             raise popart_exception("User must specify an anchor tensor when doing inference.")
         with as_popart_errors():
             model = SessionModel(*opened, shapes or InputShapeInfo(), losses)
@@ -100,7 +100,7 @@ class Setup:
         options = SessionOptions() if options is None else options
         patterns = patterns or Patterns()
         external = dict(external)
-        return cls(name, model, flow, rule, device, options, patterns, external, grouped, manners)
+        return cls(name, model, flow, rule, device, options, patterns, external, grouped, behaviour)
 
     @property
     def trains(self) -> bool:
@@ -159,7 +159,7 @@ class Setup:
         anchored = {
             id.removeprefix(prefix)
             for id in self.dataflow.anchors()
-            for prefix in self.manners.gradient_prefixes
+            for prefix in self.behaviour.gradient_prefixes
             if id.startswith(prefix)
         }
         return self.model.weight_names | anchored
@@ -182,7 +182,7 @@ class Setup:
             optimizer=self.rule,
             variables=not self.constant_weights or bool(self.grouped),
             disabled=self.patterns.disabled_passes(),
-            gradient_prefixes=self.manners.gradient_prefixes,
+            gradient_prefixes=self.behaviour.gradient_prefixes,
             replicas=self._written_out(),
             aliases={} if stages is None else restored,
             delayed=tuple(self.delays),

@@ -117,7 +117,7 @@ class TrainingSession(TrainingOnly, Session):
             name,
             places.found,
             grouped,
-            self._manners,
+            self._behaviour,
         )
         super().__init__(setup)
         self._driver = ScheduledDriver(
@@ -157,16 +157,16 @@ class TrainingSession(TrainingOnly, Session):
             for id in flow.anchors()
             if flow.art(id).id() is AnchorReturnTypeId.Final
             and (id == FACTOR or any(belongs(id, weight) for weight in weights))
-            and not id.startswith((UPDATED, *setup.manners.gradient_prefixes))
+            and not id.startswith((UPDATED, *setup.behaviour.gradient_prefixes))
             and not is_accumulator(id, setup.rule)
         }
 
-    def _moved(self) -> Collection[str]:
+    def _changed_weights(self) -> Collection[str]:
         """
         The variables that differ between replicas: those without a gradient, whose sum would
         synchronize them.
         """
-        return set(super()._moved()).difference(self._selection.trained)
+        return set(super()._changed_weights()).difference(self._selection.trained)
 
     @property
     def selection(self) -> Selection:
