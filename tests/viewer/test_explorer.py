@@ -36,7 +36,7 @@ def test_every_level_is_a_graph_with_scopes_and_edges() -> None:
     assert {"key": "from", "value": "MaxPool h2"} in pool["attrs"]
 
 
-def test_an_edge_says_which_result_is_read() -> None:
+def test_an_edge_names_the_result_that_is_read() -> None:
     halves = "(a, b) = Split(x, axis=1, num_outputs=2)"
     text = f"graph g(x: f32[4, 6]) -> (y) {{\n  {halves}\n  y = b - a\n}}\n"
     written = explorer_graphs(popgraph.view(text).document)[0]["nodes"]
@@ -50,7 +50,7 @@ def test_a_model_that_is_not_lowered_says_why() -> None:
     assert "must be constant" in graph["groupNodeAttributes"][""]["what"]
 
 
-def test_the_adapter_gives_these_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_adapter_returns_the_same_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("model_explorer", reason="the adapter stands on Model Explorer")
     monkeypatch.syspath_prepend(str(EXAMPLES / "model_explorer"))
     from popgraph_model_explorer.main import PopgraphAdapter
