@@ -65,7 +65,7 @@ def test_fuzz_of_models(kind: str, tmp_path: Path) -> None:
 def unlike_the_peer(
     verdicts: dict[int, Verdict], seeds: Sequence[ModelProto], folder: Path
 ) -> list[str]:
-    """The mutants for which onnxruntime computes other results, of those that both run."""
+    """The mutants that both runtimes run, but with different results."""
     ran = {number: mutant(Random(number), seeds) for number, one in verdicts.items() if one.outputs}
     compared = {number: data for number, data in ran.items() if is_comparable(data)}
     cases = [(data, verdicts[number].inputs) for number, data in compared.items()]

@@ -31,7 +31,7 @@ def in_graph(*lines: str) -> str:
 
 
 def templates(count: int, call: str) -> str:
-    """A chain of `count` templates, each of which calls the previous one through `call`."""
+    """A chain of `count` templates: each calls the previous one through `call`."""
     head = "def f0(x: f32[N]) -> y { y = Relu(x) }\n"
     bodies = (
         f"def f{i}(x: f32[N]) -> y {{ y = {call.format(f'f{i - 1}')} }}\n" for i in range(1, count)

@@ -95,7 +95,7 @@ class Writing:
         return f"last/{self.steps}" if self.stepwise else self.writer.fresh_name(self.stem)
 
     def pick(self, number: int) -> Any:
-        """A value; with `stepwise` an input, the newest unused result, an older one, or (rarely) any."""
+        """A value; with `stepwise` mostly an input, the newest unused result or an older one."""
         if not self.stepwise or number == 9:
             return self.values[-1 - number % len(self.values)]
         if number < 2 or not self.unused:

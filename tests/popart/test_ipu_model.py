@@ -1,4 +1,4 @@
-"""Tests sessions on the model of an IPU: memory that runs out, cycles, and what tiles hold."""
+"""Tests sessions on the model of an IPU: memory limits, cycles, tile mappings."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def session(
 
 
 PEAKS = {
-    "y = Neg(Exp(Neg(x)))": 3,  # x, and what a step reads and makes
+    "y = Neg(Exp(Neg(x)))": 3,  # x, the operand and the result of a step
     "a = Neg(x)\n y = Exp(a) + a": 4,
-    "a = x * w\n y = a * w": 4,  # a weight is always there
-    "y = loop turn in n with y = x { y = Exp(y) * y }": 4,  # x, y, and what a turn makes
+    "a = x * w\n y = a * w": 4,  # the weight is always live
+    "y = loop turn in n with y = x { y = Exp(y) * y }": 4,  # x, y, two intermediates
 }
 
 
 @pytest.mark.parametrize(("text", "tensors"), PEAKS.items())
-def test_what_is_needed_at_once(text: str, tensors: int) -> None:
+def test_peak_memory(text: str, tensors: int) -> None:
     module, compilation = load(
         f"""
         graph net(x: f32[1024]) -> (y: f32[1024]) {{
@@ -62,7 +62,7 @@ def test_a_model_that_does_not_fit_is_not_compiled() -> None:
         told.value.getSummaryReport()
 
 
-def test_the_error_has_a_summary_if_it_is_asked_for() -> None:
+def test_the_error_has_a_summary_on_request() -> None:
     options = popart.SessionOptions()
     options.engineOptions = {"debug.allowOutOfMemory": "true"}
     made, _, _ = session(4096, 4, options)

@@ -65,7 +65,7 @@ def weights(found: Trainer, path: Path) -> bytes:
 
 @pytest.mark.parametrize("step", [1, 5, 7, 10, 19])
 def test_a_resumed_training_has_the_same_bits(step: int, tmp_path: Path) -> None:
-    """Interrupts after the first batch, within and at the end of an epoch; Adam, dropout, schedule."""
+    """Interrupts in the first batch, within and at the end of an epoch; Adam, dropout, schedule."""
     whole, file = trainer(), tmp_path / "run.ckpt"
     whole.fit((X, LABELS), epochs=4, **SETTINGS)
     broken = trainer()

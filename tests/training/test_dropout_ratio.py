@@ -1,4 +1,4 @@
-"""Tests that the ratio of Dropout is read in every step: an input, a weight, a computed value."""
+"""Tests that the ratio of Dropout, fed or written by the host, is read in every step."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ def test_a_fed_dropout_ratio_and_its_gradient(backend: str) -> None:
 def test_a_dropout_ratio_written_by_the_host_is_read_in_every_step(backend: str) -> None:
     made = model(initializer=", float ratio = {0.5}")
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "error", UntrainedWeightsWarning
-        )  # The ratio is a setting, not a weight.
+        # The ratio is a setting, not a weight.
+        warnings.simplefilter("error", UntrainedWeightsWarning)
         step = popgraph.compile(made, backend=backend, options=options()).static
     assert step is not None
     x = {"x": np.ones(COUNT, np.float32)}

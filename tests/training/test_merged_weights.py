@@ -135,9 +135,8 @@ def test_an_exported_network_trains_as_in_pytorch(
     session.weightsToHost()
     held = session.weights()
     for name, tensor in network.state_dict().items():
-        if name in held and (
-            mode == EVAL or "running_var" not in name
-        ):  # ONNX's variance is not Bessel-corrected.
+        # PyTorch's running variance is Bessel-corrected, ONNX's is not.
+        if name in held and (mode == EVAL or "running_var" not in name):
             np.testing.assert_allclose(held[name], tensor.numpy(), rtol=1e-3, atol=1e-5)
     trained = dict(network.named_parameters())
     missing = set(trained) - {*session.selection.trained}

@@ -112,7 +112,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
 
 
 def assert_whole(one: Drawn, backend: str) -> None:
-    """Compares with a training whose only options are those that change results: clip, schedule."""
+    """Compares with a training that keeps only the options that change results: clip, schedule."""
     given = dict(one.options)
     kept = {name: given[name] for name in ("clip", "schedule") if name in given}
     try:
