@@ -13,11 +13,11 @@ ROOT = Path(__file__).parent.parent
 KINDS = ("added", "changed", "fixed", "removed")
 NAME = re.compile(rf"[a-z0-9]+(-[a-z0-9]+)*\.({'|'.join(KINDS)})\.md")
 MOST_CHARACTERS = 400
-"""Two long sentences; a longer history belongs in the commit."""
+"""Characters of a note: about two long sentences."""
 
 
 def fragments(folder: Path) -> list[Path]:
-    """All files of the folder but its README, well named or not."""
+    """All files of the folder except its README."""
     return sorted(path for path in folder.iterdir() if path.name != "README.md")
 
 
@@ -46,7 +46,7 @@ def notes(paths: list[Path]) -> dict[str, list[str]]:
 
 
 def with_notes(changelog: str, release: str, day: date, lines: Mapping[str, list[str]]) -> str:
-    """The changelog with lines at the end of their sections in a release, which may be new."""
+    """The changelog with lines added to the sections of a release, which may be new."""
     head, *releases = re.split(r"^(?=## )", changelog, flags=re.MULTILINE)
     if not releases or not re.match(rf"## {re.escape(release)}(\s|$)", releases[0]):
         releases.insert(0, "\n")

@@ -225,7 +225,7 @@ def test_what_tests_make_on_their_way_is_counted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sampling, "COUNTED", defaultdict(Counter))
     monkeypatch.setattr(sampling, "WHOLE", False)
     monkeypatch.setattr(sampling, "DAY", None)
-    seen = [number for number in range(9) if sampling.is_looked_at("things", number, 3)]
+    seen = [number for number in range(9) if sampling.is_sampled("things", number, 3)]
     assert seen == [0, 4, 8]
     assert "adds 6 cases" in sampling.summary({}, sampling.COUNTED, {})
 
