@@ -166,7 +166,7 @@ def resizings(draw: st.DrawFn, dtypes: tuple[str, ...] = FLOATS) -> Resizing:
 
 
 def assert_as_expected(case: Resizing, found: Array) -> None:
-    """Compares type, shape, and values to the type's precision; cubic `a` is f32 in the reference."""
+    """Compares type, shape and values to the type's precision; the reference's `a` is f32."""
     wanted = case.expected()
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     mode, largest = dict(case.attributes)["mode"], np.abs(case.array().astype(np.float64)).max()

@@ -1,4 +1,4 @@
-"""Tests the fragments of changes/ and how they become release notes."""
+"""Tests the fragments of changes/ and their collection into release notes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_fragment_is_well_formed() -> None:
         ("slug.added.md", "long " * 100 + "."),
     ],
 )
-def test_what_is_wrong_with_a_fragment_is_found(tmp_path: Path, name: str, text: str) -> None:
+def test_malformed_fragments_are_found(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     assert problems(path)
@@ -73,7 +73,7 @@ def test_fragments_join_their_sections(tmp_path: Path) -> None:
 
 
 def test_the_changelog_has_the_sections_of_release_notes() -> None:
-    """Collecting nothing changes only the date, so every section is one that a fragment joins."""
+    """Collecting no fragments changes only the date, so every section is a known one."""
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     first = text.partition("\n## ")[2].partition("\n")[0]
     release = first.split()[0]
