@@ -27,7 +27,7 @@ WHOLE = (
     "tests/backends/test_c_executable.py",
     "tests/backends/test_c_expressions.py",
     "tests/test_accuracy.py",
-    "tests/test_scattered_rows.py",
+    "tests/test_scatter_rows.py",
     "tests/test_threads.py",
     "tests/popart/test_training.py",
     "tests/backends/test_control.py",

@@ -23,7 +23,7 @@ def test_affine_grids_are_those_of_pytorch(
     rank = len(size) - 2
     inputs = {"theta": normal((size[0], rank, rank + 1), "float64"), "size": np.array(size)}
     if aligned and 1 in size[2:]:
-        pytest.skip("PyTorch has the coordinate 0 where ONNX has -1: tests/test_size_one.py")
+        pytest.skip("PyTorch has the coordinate 0 where ONNX has -1: tests/test_coordinates.py")
     proto = model("AffineGrid", inputs, constants=held, align_corners=aligned)
     y = of_both(proto, inputs)["y"]
     wanted = torch.nn.functional.affine_grid(

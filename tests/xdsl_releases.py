@@ -17,7 +17,7 @@ TESTS = (
     "tests/dialects/test_text_fuzz.py",
     "tests/passes/test_cases.py",
     "tests/test_extend.py",
-    "tests/test_front_doors.py",
+    "tests/test_entry_points.py",
     "tests/test_nesting.py",
     "tests/test_package.py::test_stock_xdsl_opt_runs_its_own_passes_and_ours",
 )
