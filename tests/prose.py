@@ -211,7 +211,8 @@ def module_texts(path: str, source: str) -> Iterator[Text]:
         if (text := docstring(node)) is not None:
             yield Text(path, line, "docstring", text)
         elif isinstance(node, ast.FunctionDef):
-            node, last = node.args, node.body[0].lineno
+            last = node.body[0].lineno
+            node = node.args
         elif hasattr(node, "body"):
             continue
         if not calls.isdisjoint(range(line, last + 1)):
