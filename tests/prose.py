@@ -71,7 +71,7 @@ RULES: dict[str, str] = {
     "of which: two sentences": r"of (?:which|whom)\b",
     "is no: is not a": r"(?<!there )(?:is|are|was|were) no\b(?! (?:longer|more|less|fewer|larger"
     r"|smaller|better|worse|greater|slower|faster|later|earlier|different|wider)\b)"
-    r"|that (?:is|are) none\b",
+    r"|that (?:is|are) (?-i:none)\b",
     # A name stands for a value; "as it stands" is English, too.
     "stands: is, is stored": r"(?:stand|stands|stood)\b(?! (?:for|in for)\b)(?<!it stands)",
     "heed: apply, respect": r"heed(?:s|ed|ing)?\b",
@@ -85,13 +85,11 @@ RULES: dict[str, str] = {
     # A word can be one of a machine, of 64 bits.
     "in words: with a message": r"in its words\b|(?<!other )(?<!-)in words\b(?! of\b|-)",
     "goes on: continues": r"(?:go|goes|went|going) on\b(?! (?:the|a|an|its|one|this|that)\b)",
-    # A clause of degree ends in "that": "so small that it underflows".
-    "so many ...: name the number": r"so (?:many|much|few|long|large|small|short|often)\b"
-    r"(?![^.;:]{0,80}\bthat\b)(?! far\b)",
+    # A clause of degree ends in "that": "so many that they overflow".
+    "so many ...: name the number": r"so (?:many|much|long)\b(?![^.;:]{0,80}\bthat\b)",
     "beside each other: adjacent, contiguous": r"(?:beside|behind|under|above|below|next to|after) "
     r"(?:each other|one another)\b",
     "makes of it: turns it into, derives from it": r"(?:makes?|made|making) of (?:it|them|him)\b",
-    "all of it: all, the whole": r"all of it\b",
     "whom: two sentences": r"(?<!of )whom\b",
     "without further ado: nothing else to do": r"without further ado\b",
 }
@@ -99,7 +97,10 @@ START = re.compile(r"(?:What|How|Where|Which|Of|Those|Who|Whose|Whom|As|So|That)
 """First words of a docstring without a subject; `Where(...)` and `Where.` are the operation."""
 _RULES = {advice: re.compile(rf"\b(?:{rule})", re.IGNORECASE) for advice, rule in RULES.items()}
 _ANY = re.compile("|".join(rule.pattern for rule in _RULES.values()), re.IGNORECASE)
-_QUOTED = re.compile(r'``?[^`]+``?|"[^"\n]{1,60}"|<[^<>\n]{1,60}>|\]\([^)]*\)')
+_QUOTED = re.compile(
+    r'``?[^`]+``?|"[^"\n]{1,60}"|<[^<>\n]{1,60}>|\[[^]]+\]\(|(?<=\| )what [\w ]+ \|'
+)
+"""Code, quotes, links, and the titles of columns."""
 _SENTENCE = re.compile(r"(?<=[.!?:;])\s|\n\s*\n|\n(?:  |- |\* )")
 
 

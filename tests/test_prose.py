@@ -9,7 +9,7 @@ import pytest
 from tests import prose
 from tests.prose import Suspect, Text
 
-BUDGET = 2203
+BUDGET = 2173
 """
 Suspects in the whole tree. It only falls: lower it when the count has fallen.
 
@@ -74,7 +74,6 @@ def advice(text: str, kind: str = "docstring") -> str:
         ("Waits so many seconds.", "so many"),
         ("Rows lie beside each other.", "beside each other"),
         ("The pass and what the printer makes of it.", "makes of it"),
-        ("Reads the file, and prints all of it.", "all of it"),
         ("The caller, whom it serves.", "whom"),
         ("It works without further ado.", "without further ado"),
         ("Reads " + "a word and " * 16 + "ends.", "first sentence"),
@@ -99,7 +98,10 @@ def test_riddles_are_suspects(text: str, rule: str) -> None:
         "Rounds as those of NumPy do.",
         "In other words, a vector in words of 64 bits.",
         "The result goes on the stack.",
-        "Some are so small that they underflow; so far, none did.",
+        "Some are so many that they overflow; so few lanes would be empty.",
+        "Attributes that are None are omitted.",
+        "[What is trusted](environment.md#what-is-trusted) lists data.",
+        "| room | what it holds |",
         "Threads do not wait for each other.",
         'The message "what is told behind it" is quoted, and so is `what is`.',
         "y = map f(x); z = g(y)  ->  z = g(f(x))",
