@@ -76,8 +76,8 @@ def case(
     opsets += [helper.make_opsetid(domain, 1)] if domain else []
     graph = helper.make_graph([node], "g", infos, made)
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    told = ", ".join(f"{key}={value}" for key, value in attributes.items())
-    return Sample(f"{op}-{opset}({told})"[:80], model, arrays)
+    listed = ", ".join(f"{key}={value}" for key, value in attributes.items())
+    return Sample(f"{op}-{opset}({listed})"[:80], model, arrays)
 
 
 def elementwise() -> Cases:

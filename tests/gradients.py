@@ -191,9 +191,9 @@ class Wide:
         margin, slope = self.precision.margin((right, left), middle), (right + left) / 2
         if not np.isfinite(slope) or abs(right - left) > margin:
             return Slope.KINK
-        told = 0.0 if gradient is None else float(np.sum(gradient * direction))
-        if not abs(told - slope) <= margin:
-            says = "there is none" if gradient is None else f"it is {told}"
+        product = 0.0 if gradient is None else float(np.sum(gradient * direction))
+        if not abs(product - slope) <= margin:
+            says = "there is none" if gradient is None else f"it is {product}"
             raise WrongGradientError(f"the gradient of {name} is {slope}, but {says}")
         return Slope.ZERO if gradient is None or abs(slope) <= margin else Slope.YES
 

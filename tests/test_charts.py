@@ -43,7 +43,7 @@ def test_any_numbers_are_drawn(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "labels"),
     [
         ([0, 2.4], ["0.0", "0.5", "1.0", "1.5", "2.0", "2.5"]),
         ([1, 1000], ["0", "200", "400", "600", "800", "1000"]),
@@ -52,8 +52,8 @@ def test_any_numbers_are_drawn(values: list[float]) -> None:
         ([], ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
     ],
 )
-def test_tick_labels_are_rounded(values: list[float], told: list[str]) -> None:
-    assert [text for _, text in Axis.over(values, 5).marks] == told
+def test_tick_labels_are_rounded(values: list[float], labels: list[str]) -> None:
+    assert [text for _, text in Axis.over(values, 5).marks] == labels
 
 
 def test_many_points_become_few_means_and_gaps_stay_gaps() -> None:

@@ -298,7 +298,7 @@ def test_the_readme_has_the_figures_of_the_performance_page() -> None:
         readme = (ROOT / "README.md").read_text()
         rows = rf"\| {kind} \|(.*)\|\n.*\n\| times as fast \|(.*)\|"
         ((names, figures),) = re.findall(rows, readme)
-        told = dict(zip(names.split(" | "), figures.split(" | "), strict=True))
-        assert len(told) > 3
-        for name, figure in told.items():
+        quoted = dict(zip(names.split(" | "), figures.split(" | "), strict=True))
+        assert len(quoted) > 3
+        for name, figure in quoted.items():
             assert known[name.strip()] == figure.strip(), name

@@ -243,9 +243,9 @@ def test_the_environment_selects_extension_targets(site: Path) -> None:
     wrong = run(site, "-c", show, more={"POPGRAPH_MACHINE": "litle_core"})
     assert "there is no machine 'litle_core'" in wrong.stderr
     more = {"POPGRAPH_TARGET": "little_core"}
-    told = output(site, "-m", "popgraph", "doctor", more=more)
+    printed = output(site, "-m", "popgraph", "doctor", more=more)
     place = "entry point 'little_core' of 'popgraph.targets' in distribution popgraph-example 1.0"
-    assert place in told and re.search(r"vectors +little_core: 16 bytes, 16 registers", told)
+    assert place in printed and re.search(r"vectors +little_core: 16 bytes, 16 registers", printed)
 
 
 def test_operators_are_listed_with_their_distribution(site: Path, tmp_path: Path) -> None:
@@ -262,8 +262,8 @@ def test_operators_are_listed_with_their_distribution(site: Path, tmp_path: Path
         "from popgraph.extend import lowers\n"
         "lowers('Same', domain='com.mine')(lambda node: node[0])\n"
     )
-    told = output(site, "-m", "popgraph", "ops", "Same", "--load", str(script))
-    assert "com.mine.Same" in told and "own lowering, module mine" in told
+    printed = output(site, "-m", "popgraph", "ops", "Same", "--load", str(script))
+    assert "com.mine.Same" in printed and "own lowering, module mine" in printed
 
 
 def test_export_for_extension_targets(site: Path) -> None:
@@ -299,8 +299,8 @@ def test_export_takes_targets_and_passes_of_a_script(site: Path, tmp_path: Path)
     script = tmp_path / "far_core.py"
     script.write_text(FAR)
     asked = ("-m", "popgraph", "export", "net.onnx", "--dim", "N=2", "-o", "far_c", "--target")
-    told = output(site, *asked, "far_core", "--load", str(script), "--pass", "tell")
-    assert told.startswith("told\n")
+    printed = output(site, *asked, "far_core", "--load", str(script), "--pass", "tell")
+    assert printed.startswith("told\n")
     makefile = (site / "far_c/Makefile").read_text()
     assert "CC = far-gcc\n" in makefile and "\nARCH = -mcpu=far -mthumb\n" in makefile
     wrong = run(site, *asked, "near_core", "--load", str(script))

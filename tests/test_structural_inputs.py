@@ -394,9 +394,9 @@ def test_many_values_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
             run(x=X[0, :1], n=np.array([number]))
     with pytest.warns(
         ManyProgramsWarning, match=r"input 'n' decides .* 4 different values"
-    ) as told:
+    ) as warned:
         run(x=X[0, :1], n=np.array([4]))
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for number in range(5, 12):
@@ -421,9 +421,9 @@ def test_many_sizes_of_a_dimension_warn_once(monkeypatch: pytest.MonkeyPatch) ->
             call(size)
     with pytest.warns(
         ManyProgramsWarning, match=r"dimension length has had 4 sizes, from 3 to 9: a program"
-    ) as told:
+    ) as warned:
         call(7)
-    assert told[0].filename.endswith("test_structural_inputs.py") and len(told) == 1
+    assert warned[0].filename.endswith("test_structural_inputs.py") and len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for size in range(10, 15):

@@ -77,8 +77,8 @@ def main(folder: Path) -> int:
             continue
         for file in files:
             with tempfile.TemporaryDirectory() as place:
-                told = "; ".join(check(python, file, Path(place)))
-            print(f"Python {version}, {file.name}: {told}", flush=True)
+                summary = "; ".join(check(python, file, Path(place)))
+            print(f"Python {version}, {file.name}: {summary}", flush=True)
     return int(failed)
 
 

@@ -671,7 +671,7 @@ def test_operators_of_each_level() -> None:
     assert "tile.launch" in call("ops", "--level", "loops").stdout
 
 
-def test_doctor_names_the_compiler_and_the_machine() -> None:
+def test_doctor_names_the_compiler_and_packages() -> None:
     output = call("doctor").stdout
     assert "compiler used" in output
     assert "xdsl" in output

@@ -45,7 +45,7 @@ def info(text: str, folder: Path, *arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def told(text: str, folder: Path, *arguments: str) -> dict[str, Any]:
+def info_json(text: str, folder: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(info(text, folder, *arguments, "--json"))
 
 
@@ -59,11 +59,11 @@ def test_info_without_sizes_describes_the_file(tmp_path: Path) -> None:
         "operators 4: Add 2, MatMul 1, Relu 1",
         "cost not known: the shape of input 'x' is not known: f32[N, 4]: --dim N=4",
     ]
-    assert told(NET, tmp_path)["cost"] is None
+    assert info_json(NET, tmp_path)["cost"] is None
 
 
 def test_info_with_sizes_counts_multiply_adds_and_memory(tmp_path: Path) -> None:
-    cost = told(NET, tmp_path, "--dim", "N=7")["cost"]
+    cost = info_json(NET, tmp_path, "--dim", "N=7")["cost"]
     assert cost["multiply_adds"] == 7 * 4 * 3
     assert cost["weights"] >= 60 and cost["bytes_moved"] >= 4 * (28 + 15 + 21)
     assert cost["estimated_cycles"] > 0
@@ -77,7 +77,7 @@ def test_bench_counts_two_operations_for_each_multiply_add(tmp_path: Path) -> No
 
 
 def test_info_measures_on_request(tmp_path: Path) -> None:
-    time = told(NET, tmp_path, "--dim", "N=7", "--measure")["time"]
+    time = info_json(NET, tmp_path, "--dim", "N=7", "--measure")["time"]
     assert time["measured_ms"] > 0 and time["estimated_ms"] > 0 and time["threads"] == 1
     assert "measured" in info(NET, tmp_path, "--dim", "N=7", "--measure")
     info(NET, tmp_path, "--measure", code=1)
@@ -94,14 +94,14 @@ def test_rows_are_a_table_for_programs(tmp_path: Path) -> None:
 
 
 def test_host_steps_count_no_operations(tmp_path: Path) -> None:
-    found = told(HOST, tmp_path)
+    found = info_json(HOST, tmp_path)
     assert found["cost"]["multiply_adds"] == 5 * 4 * 4
     assert found["operators"] == {"MatMul": 1, "NonZero": 1}
 
 
 def test_structural_inputs_take_their_values(tmp_path: Path) -> None:
     assert "decides the structure" in info(SHAPED, tmp_path)
-    assert told(SHAPED, tmp_path, "--value", "shape=2,3")["cost"]["multiply_adds"] == 0
+    assert info_json(SHAPED, tmp_path, "--value", "shape=2,3")["cost"]["multiply_adds"] == 0
 
 
 @pytest.mark.parametrize("level", ["graphcore", "structured", "program"])

@@ -56,12 +56,12 @@ def test_without_a_pager_the_whole_text_is_printed(settings: dict[str, str]) -> 
 
 
 def test_files_get_texts_without_a_pager() -> None:
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", CODE, "passes"],
         capture_output=True,
         text=True,
         env={**os.environ, "PAGER": "sed s/^/|/", "LINES": "5"},
     )
-    assert told.returncode == 0, told.stderr
-    assert "spread-replicas" in told.stdout
-    assert "|" not in told.stdout
+    assert result.returncode == 0, result.stderr
+    assert "spread-replicas" in result.stdout
+    assert "|" not in result.stdout

@@ -62,9 +62,9 @@ def test_all_formats_have_the_same_numbers(tmp_path: Path) -> None:
     assert longest["kernel"] in result.output
     assert f"... and {len(calls) - 3} more calls" in result.output
     rows = list(csv.DictReader(files[2].read_text().splitlines()))
-    told = [(call["kernel"], call["microseconds"]) for call in calls]
-    told += [(one["name"], one["microseconds"]) for one in found["passes"]]
-    assert [(row["kernel"], float(row["microseconds"])) for row in rows] == told
+    measured = [(call["kernel"], call["microseconds"]) for call in calls]
+    measured += [(one["name"], one["microseconds"]) for one in found["passes"]]
+    assert [(row["kernel"], float(row["microseconds"])) for row in rows] == measured
     assert [row["kind"] for row in rows[len(calls) :]] == ["pass"] * len(found["passes"])
     spans = [one for one in json.loads(files[3].read_text())["traceEvents"] if one["ph"] == "X"]
     assert [one["name"] for one in spans if one["pid"] == PROGRAM] == [

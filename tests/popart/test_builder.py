@@ -448,9 +448,8 @@ def test_custom_op_infers_types_of_popart_operators() -> None:
     (y,) = builder.customOp("Detach", 1, "ai.graphcore", [a], {"pass_through_creation": 1}, 1)
     shape = builder.getTensorShape(a)
     assert builder.getTensorShape(builder.aiOnnx.relu([y])) == shape
-    builder.customOp(
-        "SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1
-    )  # Ranks that the operator does not accept.
+    # Ranks that the operator does not accept.
+    builder.customOp("SplineWeighting", 1, "ai.graphcore", [a] * 4, {}, 1)
 
 
 def test_lists_of_a_custom_operator_may_hold_numpy_integers() -> None:
@@ -572,7 +571,7 @@ def test_a_call_keeps_annotations_and_its_graph() -> None:
     assert {one.name for one in node.attribute} >= {"callee", "__ipu_number", "__pipeline_stage"}
 
 
-def test_an_annotation_is_written_once() -> None:
+def test_an_annotation_cannot_be_set_twice() -> None:
     builder = Builder()
     x = builder.addInputTensor("FLOAT", [2, 4])
     halves = builder.aiOnnx.split([x], 2, axis=1)

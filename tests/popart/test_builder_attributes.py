@@ -41,7 +41,7 @@ def test_an_attribute_is_of_one_kind(kind: str) -> None:
         assert caught.value.args[0] == f"Attribute mine is not {words}."
 
 
-def test_a_node_is_found_by_any_of_its_outputs() -> None:
+def test_nodes_are_identified_by_all_outputs() -> None:
     builder, y = one_node()
     halves = builder.aiOnnx.split([y], 2, axis=1)
     builder.addNodeAttribute("mine", 1, set(halves))
@@ -117,7 +117,7 @@ def test_a_context_ends_with_an_error() -> None:
     assert builder.getNameScope() == ""
 
 
-def test_serialization_of_a_matmul() -> None:
+def test_unknown_modes_of_matmul_serialization() -> None:
     builder, y = one_node()
     z = builder.aiOnnx.matmul([y, builder.addInputTensor("FLOAT", [4, 4])])
     with pytest.raises(popart_exception) as caught:

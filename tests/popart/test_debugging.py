@@ -37,7 +37,7 @@ def test_infos_have_numbers_and_values() -> None:
     assert one.getId() != other.getId()
 
 
-def test_empty_names() -> None:
+def test_names_without_effect() -> None:
     assert (NumIOTiles(), NumIOTiles(32)) == (0, 32)
     assert OutOfMemoryError().isSuccessful()
     assert repr(OutOfMemoryError()) == "popart.OutOfMemoryError: No memory_allocation_err raised"
@@ -118,7 +118,7 @@ def test_an_unwritable_file_raises_popart_s_error(tmp_path: Path) -> None:
         popart.closePoplarDebugInfo()
 
 
-def test_the_builder_lists_its_operator_sets() -> None:
+def test_type_hints_list_the_operator_sets_of_the_builder() -> None:
     versions = [getattr(popart, f"AiOnnxOpset{version}") for version in range(6, 12)]
     found = popart.Builder.__getattr__.__annotations__["return"]
     assert found == Union[(popart.AiGraphcoreOpset1, *versions)]

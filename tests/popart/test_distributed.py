@@ -119,5 +119,5 @@ def test_groups_that_processes_cannot_form() -> None:
         replication_of({"w": weight}, StepPlan(replicas=3, ranks=2), (), ["w"], None)
 
 
-def test_ranks_must_run_the_same_update() -> None:
+def test_the_period_of_an_update_counts_all_ranks() -> None:
     assert SGD(accumulation=12, ranks=3, at_once=2).period == 2

@@ -44,7 +44,9 @@ def test_executables_are_not_loaded(session: InferenceSession, tmp_path: Path) -
         session.loadExecutable(str(path))
 
 
-def test_weights_are_not_streamed_from_files(session: InferenceSession, tmp_path: Path) -> None:
+def test_external_locations_require_external_weights(
+    session: InferenceSession, tmp_path: Path
+) -> None:
     old, new = tmp_path / "old", str(tmp_path / "new")
     with pytest.raises(popart_exception, match="does not exist"):
         session.updateExternallySavedTensorLocations(str(old), new)

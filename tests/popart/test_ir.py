@@ -67,8 +67,8 @@ def test_constant_operators_that_popart_cannot_fold_are_logged(
     steep = builder.aiOnnx.sigmoid([builder.aiOnnx.constant(np.ones(2, np.float32))])
     y = builder.aiOnnx.sum([x, literal, of_weight, steep])
     inferred(builder, y)
-    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
-    for line, type_ in zip(told, ("Relu", "Sigmoid"), strict=True):
+    logged = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    for line, type_ in zip(logged, ("Relu", "Sigmoid"), strict=True):
         assert f"No ConstExpr implementation of {type_}. Consider implementing" in line
     inferred(builder, y, literal, steep, given=options(constantWeights=False))
     assert "ConstExpr" not in capsys.readouterr().err
@@ -81,14 +81,14 @@ def test_a_trace_lists_operators_that_are_never_computed(
     x = builder.addInputTensor("FLOAT", [2])
     popart.getLogger("ces").setLevel("TRACE")
     inferred(builder, builder.aiOnnx.relu([builder.aiOnnx.add([x, x])]))
-    told = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
-    assert len(told) == 1
-    assert told[0].endswith(
+    logged = [line for line in capsys.readouterr().err.splitlines() if "popart:ces" in line]
+    assert len(logged) == 1
+    assert logged[0].endswith(
         "No ConstExpr implementation of Relu, returning from constant folding early."
     )
 
 
-def test_unknown_transforms_are_errors(
+def test_unknown_transforms_are_logged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     builder = popart.Builder()
@@ -97,8 +97,8 @@ def test_unknown_transforms_are_errors(
     settings.customTransformApplierSettings = {"Last": ["Prune"]}
     settings._customTransformApplierSettings["Fwd0"] = ["Prune", "Mine"]
     inferred(builder, y, given=options(experimentalSettings=settings))
-    told = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
-    assert [line.partition(": ")[2] for line in told] == [
+    logged = [line for line in capsys.readouterr().err.splitlines() if "popart:transform" in line]
+    assert [line.partition(": ")[2] for line in logged] == [
         "Transform 'Mine' does not exist or is not allowed to be used.",
         "'Last' is not a valid customTransformApplierSettings option.",
     ]

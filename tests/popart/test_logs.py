@@ -108,7 +108,7 @@ def test_a_format_keeps_unknown_fields() -> None:
     assert Pattern("%^%Y %H:%M:%S.%e %L%$ %v").format(record) == "1970 00:00:00.012 W text"
 
 
-def test_names_of_a_model_are_not_format_strings(quiet: None) -> None:
+def test_user_texts_are_not_format_strings(quiet: None) -> None:
     popart.getLogger("session").setLevel("TRACE")
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])

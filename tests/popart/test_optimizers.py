@@ -228,8 +228,8 @@ REPLACEMENTS = [
 
 @pytest.mark.parametrize(("old", "new", "text"), REPLACEMENTS, ids=[r[2] for r in REPLACEMENTS])
 def test_invalid_replacements(old: popart.Optimizer, new: popart.Optimizer, text: str) -> None:
-    told = message(lambda: old.validate_replacement(new))
-    assert told == f"New optimizer is not a valid replacement. {text}"
+    error = message(lambda: old.validate_replacement(new))
+    assert error == f"New optimizer is not a valid replacement. {text}"
     old.validate_replacement(old)
 
 

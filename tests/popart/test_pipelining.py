@@ -291,8 +291,8 @@ def test_ipus_share_a_pipeline_by_cost(ratios: tuple[float, ...], last: int) -> 
     homes = {op["inputs"][1]["name"].removeprefix("Delayed___"): ipu_of(op) for op in products}
     ipus = tuple(int(homes[f"w{at}"]) for at in range(3))
     assert ipus == tuple(int(at >= last) for at in range(3))
-    told = Deep(ipus, ipus)
-    np.testing.assert_array_equal(shared.run(data), told.run(data))
+    assigned = Deep(ipus, ipus)
+    np.testing.assert_array_equal(shared.run(data), assigned.run(data))
 
 
 def shared_out(ipus: int, *, trains: bool) -> list[int]:

@@ -131,8 +131,8 @@ def test_the_summary_and_the_whole_report() -> None:
     whole = json.loads(session.getReport())
     assert whole["execution"]["steps"] == 1
     text = session.getSummaryReport(resetProfile=False)
-    told = ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches")
-    for words in (*told, "Model of 1 ipu2 with 4 tiles of 624 KiB", "cycles", "tile "):
+    expected = ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches")
+    for words in (*expected, "Model of 1 ipu2 with 4 tiles of 624 KiB", "cycles", "tile "):
         assert words in text
     assert "Execution: 1 steps" in session.getSummaryReport()
     assert "Execution: 0 steps" in session.getSummaryReport()

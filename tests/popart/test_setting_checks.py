@@ -346,7 +346,7 @@ def test_inputs_have_unique_names() -> None:
         popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, [y]))
 
 
-def test_connection_type_never_acquires_no_hardware() -> None:
+def test_hardware_is_not_acquired_with_connection_type_never() -> None:
     never = popart.DeviceConnectionType.Never
     manager = popart.DeviceManager()
     for acquire in (manager.acquireAvailableDevice, manager.tryAcquireAvailableDevice):

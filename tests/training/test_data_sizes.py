@@ -462,8 +462,8 @@ def test_gradients_of_random_chains_of_selections(
         ("nll(y, labels)", "mean"),
     ],
 )
-def test_means_over_selections_refuse_micro_batches(loss: str, reduction: str | None) -> None:
-    """Means over selected elements do not add up over micro-batches, so they are refused."""
+def test_means_over_selections_are_not_means_over_samples(loss: str, reduction: str | None) -> None:
+    """Means over selected elements of micro-batches do not add up: no reduction over samples."""
     text = f"""
 graph g(x: f32[N, 3], masked: bool[N]) -> (y: f32[N, 3]) {{
     weight w: f32[3, 3] = glorot_uniform

@@ -105,11 +105,11 @@ def test_the_command_has_a_no_dropout_option(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(TEXT.replace("(c, _) = Dropout(b, 0.5, true)", "c = b"))
     np.save(tmp_path / "x.npy", np.ones((64, 64), np.float32))
     arguments = ["train", f"{tmp_path}/net.pgraph", f"x={tmp_path}/x.npy", "--backend", "reference"]
-    told = CliRunner().invoke(app, arguments)
-    assert "Dropout without training_mode; --no-dropout turns it off" in told.output
+    reported = CliRunner().invoke(app, arguments)
+    assert "Dropout without training_mode; --no-dropout turns it off" in reported.output
     first, second = (CliRunner().invoke(app, [*arguments, "--no-dropout"]) for _ in range(2))
     assert "drops nothing" in first.output
-    losses = [one.stdout.splitlines()[-1].split()[-1] for one in (told, first, second)]
+    losses = [one.stdout.splitlines()[-1].split()[-1] for one in (reported, first, second)]
     assert losses[1] == losses[2] != losses[0]
 
 

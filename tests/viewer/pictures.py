@@ -160,8 +160,8 @@ def page(name: str, picture: Picture, folder: Path) -> Path:
     place = folder / f"{'-'.join(picture.model)}.html".replace("/", "-")
     if name == "view-training":
         place = folder / "training.html"
-        told = ("--epochs", 40, "--batch", 32, "--metric", "accuracy", "--validation", 0.2)
-        popgraph("train", EXAMPLES / model, *digits(folder), *told, "--report", place)
+        settings = ("--epochs", 40, "--batch", 32, "--metric", "accuracy", "--validation", 0.2)
+        popgraph("train", EXAMPLES / model, *digits(folder), *settings, "--report", place)
     elif not place.exists():
         if model == "hosted.pgraph":
             (folder / model).write_text(HOSTED)

@@ -321,7 +321,7 @@ def test_a_fused_kernel_is_one_box_of_the_flame_graph(tmp_path: Path) -> None:
 
 
 def test_a_loop_shows_the_times_of_its_iterations(tmp_path: Path) -> None:
-    path = tmp_path / "turns.pgraph"
+    path = tmp_path / "loop.pgraph"
     path.write_text(
         "opset 21\ngraph g(x: f32[5, 8, 8], w: f32[8, 8]) -> (h) {\n"
         "  h = loop row in x with h = w {\n    h = Tanh(h @ row)\n  }\n}\n"
@@ -331,7 +331,7 @@ def test_a_loop_shows_the_times_of_its_iterations(tmp_path: Path) -> None:
     assert [box.calls for box in kernels if box.name == "the loop itself"] == [1]
     assert [box.calls for box in kernels if "tanh" in box.name] == [5]
     ways = {box.name: [one.name for one in box.below] for box in boxes(root)}
-    assert ways["turns"] == ["h (body)", "Scan h"] and ways["Scan h"] == ["loop h"]
+    assert ways["loop"] == ["h (body)", "Scan h"] and ways["Scan h"] == ["loop h"]
     assert ways["MatMul + Tanh"] == ["mat_mul + tanh"]
 
 
@@ -396,7 +396,7 @@ def test_steps_are_one_graph_at_each_level(hosted: Document) -> None:
     assert {row["step"] for row in hosted.part("passes")["passes"]} == {1, 4, 5}
 
 
-def test_host_steps_of_unknown_sizes_are_shown(tmp_path: Path) -> None:
+def test_host_steps_require_known_input_sizes(tmp_path: Path) -> None:
     path = tmp_path / "open.pgraph"
     path.write_text("opset 21\ngraph g(x: f32[N]) -> (y) {\n  y = NonZero(x)\n}\n")
     viewed = popgraph.view(path).document

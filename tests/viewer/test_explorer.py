@@ -29,8 +29,11 @@ def test_every_level_is_a_graph_with_scopes_and_edges() -> None:
     written, core, _ = (graph["nodes"] for graph in graphs)
     convolution = written[1]
     assert convolution["label"] == "Conv" and convolution["namespace"] == "h"
-    told = {one["key"]: one["value"] for one in convolution["attrs"]}
-    assert told["written at"] == "digits_cnn.pgraph:13" and "kernel_shape" not in told["reads"]
+    attributes = {one["key"]: one["value"] for one in convolution["attrs"]}
+    assert (
+        attributes["written at"] == "digits_cnn.pgraph:13"
+        and "kernel_shape" not in attributes["reads"]
+    )
     assert {"key": "type", "value": "f32[1, 8, 8, 8]"} in convolution["outputsMetadata"][0]["attrs"]
     pool = next(node for node in core if node["label"] == "max_pool")
     assert {"key": "from", "value": "MaxPool h2"} in pool["attrs"]

@@ -224,13 +224,13 @@ def test_times_are_the_same_in_all_forms(measured: Path) -> None:
     with measured.with_suffix(".csv").open() as file:
         rows = list(csv.DictReader(file))
 
-    def told(box: dict[str, Any], above: str) -> Iterator[tuple[str, str, float, int]]:
+    def boxes_below(box: dict[str, Any], above: str) -> Iterator[tuple[str, str, float, int]]:
         yield above, box["name"], box["microseconds"], box["calls"]
         for inner in box["below"]:
-            yield from told(inner, box["name"])
+            yield from boxes_below(inner, box["name"])
 
     names = {row["number"]: row["name"] for row in rows} | {"": ""}
-    assert list(told(root, "")) == [
+    assert list(boxes_below(root, "")) == [
         (names[row["in"]], row["name"], float(row["microseconds"]), int(row["calls"]))
         for row in rows
     ]
