@@ -118,7 +118,7 @@ operators: $(READY)  ## run ONNX's tests, and measure gradients and types, for d
 	$(BIN)/python -m tests.operators build/conformance.json
 
 release-notes: $(READY)  ## move the fragments of changes/ into CHANGELOG.md, at a release
-	$(BIN)/python -m tests.release_notes
+	$(BIN)/towncrier build --yes --version "$$($(BIN)/python -c 'import popgraph; print(popgraph.__version__)')"
 
 sizes:  ## the largest files and functions
 	@$(PYTHON) tests/sizes.py

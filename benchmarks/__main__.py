@@ -1,5 +1,5 @@
 """
-Benchmarks all models and their peers, one process each, for docs/performance.md.
+Benchmarks all models and their peers, one process each, for the pages of performance in docs/.
 
     python benchmarks                          all tables, as Markdown
     python benchmarks inference resnet50 vgg19 --threads 1 2
@@ -41,6 +41,7 @@ from popgraph.support.tables import markdown_row, markdown_table
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs/performance.md"
+"""The page of machines with AVX-512; `page_of` finds the others."""
 STEPS = (
     *("mlp", "lenet", "resnet18", "alexnet", "transformer"),
     *(name for name in FROM_TORCH if name.startswith(("lstm", "gru"))),
@@ -297,21 +298,56 @@ def processor() -> str:
     return f"{facts.get('model name', platform.processor())} ({family})"
 
 
+def page_of(kind: str, target: str) -> Path:
+    """The page with the tables of a kind: operators and AVX2 have pages of their own."""
+    if kind == "ops":
+        return PAGE.with_name("performance-operators.md")
+    return PAGE if target == "avx512" else PAGE.with_name("performance-avx2.md")
+
+
+def without_empty_columns(text: str) -> str:
+    """The text, its tables without columns that hold only `-`."""
+    return re.sub(r"(?:^\|.*\n)+", lambda found: _filled(found[0]), text, flags=re.MULTILINE)
+
+
+def _filled(table: str) -> str:
+    heading, rule, *rows = (_cells(line) for line in table.splitlines())
+    whole = [cells for cells in rows if len(cells) == len(heading)]
+    kept = [
+        column
+        for column in range(len(heading))
+        if not whole or any(cells[column] != "-" for cells in whole)
+    ]
+    short = [
+        [cells[column] for column in kept] if len(cells) == len(heading) else cells
+        for cells in (heading, rule, *rows)
+    ]
+    return "".join(f"{markdown_row(cells)}\n" for cells in short)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
 def write(kind: str, text: str) -> None:
     """
     Writes the tables of a kind between its markers for this target, which are added if absent.
     """
     from popgraph.backends.c.build.target import host_target
 
-    place = f"{kind} with {host_target().name}"
+    target = host_target().name
+    place, path = f"{kind} with {target}", page_of(kind, target)
     begin, end = f"<!-- {place} -->\n", f"<!-- end of {place} -->\n"
-    page, heading = PAGE.read_text(), f"## {SECTIONS.get(kind, kind.capitalize())}\n"
+    page, title = path.read_text(), f"## {SECTIONS.get(kind, kind.capitalize())}\n"
+    if title not in page:
+        page = f"{page.rstrip()}\n\n{title}"
     if begin not in page:
-        page = page.replace(heading, f"{heading}\n{begin}{end}")
+        page = page.replace(title, f"{title}\n{begin}{end}")
     before, found, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
-    assert found and closed, f"{PAGE} has no place for {place}"
-    PAGE.write_text(f"{before}{begin}\n{text.strip()}\n\n{end}{after}")
+    assert found and closed, f"{path} has no position for {place}"
+    tables = without_empty_columns(f"{text.strip()}\n").strip()
+    path.write_text(f"{before}{begin}\n{tables}\n\n{end}{after}")
 
 
 def main() -> None:
@@ -328,7 +364,7 @@ def main() -> None:
     parser.add_argument("--accuracy", action="store_true", help="errors against double precision")
     parser.add_argument("--only", default="", metavar="REGEX", help="operators of such names")
     parser.add_argument("--json", metavar="FILE", help="all results of operators")
-    parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
+    parser.add_argument("--write", action="store_true", help="into the pages of docs/")
     arguments = parser.parse_args()
     for kind in [arguments.kind] if arguments.kind else list(KINDS):
         chosen = argparse.Namespace(**{**vars(arguments), "kind": kind})

@@ -108,8 +108,17 @@ def _text(given: str | Array | None) -> str:
     if given is None:
         return "-"
     if isinstance(given, np.ndarray):
-        return str(given.tolist()) if given.size <= 4 else f"{given.dtype}{list(given.shape)}"
+        return (
+            str(_short(given).tolist()) if given.size <= 4 else f"{given.dtype}{list(given.shape)}"
+        )
     return given.replace(" w", "").replace(" +", "")
+
+
+def _short(array: Array) -> Array:
+    """The numbers of an array, in f64 if they are floats, so that 0.02 in f32 prints as 0.02."""
+    if array.dtype.kind != "f":
+        return array
+    return np.array([float(str(one)) for one in array.ravel()]).reshape(array.shape)
 
 
 def _value(value: object) -> str:
@@ -892,12 +901,10 @@ Sequence operators compute nothing; TfIdfVectorizer has no case yet.
 
 INTEGERS = "exact, in floats; the machine's dot products of integers are not used yet"
 ROUNDING = (
-    "a division, and a conversion to bytes that holds for numbers of any size, as NumPy's does"
+    "a division, and a conversion to int8 that is correct for values of any size, as in NumPy"
 )
-LOOKED_UP = "rows of the tables are looked up in a pass of their own"
-ROUNDS = (
-    "goes over all of the tensor again in each of some rounds; a loop over rows would do it once"
-)
+LOOKED_UP = "looks up rows of the tables in a separate pass"
+ROUNDS = "passes over the whole tensor several times; a loop over rows would pass once"
 REASONS = {
     **dict.fromkeys(("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"), INTEGERS),
     **{
@@ -915,37 +922,37 @@ REASONS = {
         )
     },
     "CumSum": ROUNDS,
-    "Col2Im": "adds each element at a place that is looked up, one by one",
-    "MaxUnpool": "adds each element at a place that is looked up, one by one",
-    "GatherElements": "places are checked and looked up one by one",
-    "EyeLike": "copies a constant, which is read as well as written",
+    "Col2Im": "adds elements one by one at indices that are looked up",
+    "MaxUnpool": "adds elements one by one at indices that are looked up",
+    "GatherElements": "checks and looks up indices one by one",
+    "EyeLike": "copies a constant, which is read and written",
     "MaxRoiPool": "compares each element of an image with the bounds of each cell",
     "Multinomial": "draws by a generator that gives the same numbers on every machine",
     "Range": "counts in 64 bits, then converts",
-    "Tile": "each repetition is a loop of its own over a short row",
+    "Tile": "each repetition is a separate loop over a short row",
     "RotaryEmbedding": LOOKED_UP,
-    "ai.onnx.ml.LabelEncoder": "finds keys by halving, one after the other",
+    "ai.onnx.ml.LabelEncoder": "binary search for one key at a time",
     "Det": "each step of the elimination is a pass over all matrices, with a choice of pivots",
-    "Exp": "right to 0.9 units in the last place down to the smallest numbers: 17 instructions",
-    "Softmax": "its exponentials are right to 0.9 units in the last place: half of the time",
+    "Exp": "accurate to 0.9 units in the last place down to the smallest numbers: 17 instructions",
+    "Softmax": "exponentials accurate to 0.9 units in the last place: half of the time",
     "TopK": "more than 32,768 results are sorted by a heap",
-    f"{MICROSOFT}.QLinearConcat": "the pieces are in memory as floats between two passes",
-    f"{MICROSOFT}.CropAndResize": "looks four elements up for each one, and checks their places",
-    f"{MICROSOFT}.NhwcMaxPool": "maxima of bytes are taken one by one",
-    f"{MICROSOFT}.MoE": "computes all experts, and weighs those that are not chosen by 0",
-    f"{MICROSOFT}.QMoE": "computes all experts, and weighs those that are not chosen by 0",
+    f"{MICROSOFT}.QLinearConcat": "operands are in memory as floats between two passes",
+    f"{MICROSOFT}.CropAndResize": "looks up four elements for each result and checks their indices",
+    f"{MICROSOFT}.NhwcMaxPool": "computes maxima of bytes one by one",
+    f"{MICROSOFT}.MoE": "computes all experts, with weight 0 for experts that are not chosen",
+    f"{MICROSOFT}.QMoE": "computes all experts, with weight 0 for experts that are not chosen",
     f"{MICROSOFT}.MaxpoolWithMask": "the ends of windows are tensors between several passes",
     f"{MICROSOFT}.Unique": "Python computes it",
     f"{MICROSOFT}.RotaryEmbedding": LOOKED_UP,
-    f"{MICROSOFT}.GatherBlockQuantized": "bytes are taken apart in a pass of their own",
-    f"{MICROSOFT}.GatherPacked": "bytes are taken apart in several passes",
-    f"{MICROSOFT}.DynamicTimeWarping": "Python takes the places of the path out of those of a loop",
-    f"{MICROSOFT}.BifurcationDetector": "Python takes the tokens that are accepted",
-    f"{MICROSOFT}.LinearAttention": "each step of time calls kernels of its own",
-    f"{MICROSOFT}.CDist": "adds up squares of differences; a product of matrices loses digits",
+    f"{MICROSOFT}.GatherBlockQuantized": "unpacks bytes in a separate pass",
+    f"{MICROSOFT}.GatherPacked": "unpacks bytes in several passes",
+    f"{MICROSOFT}.DynamicTimeWarping": "Python extracts the path from the results of a loop",
+    f"{MICROSOFT}.BifurcationDetector": "Python extracts the accepted tokens",
+    f"{MICROSOFT}.LinearAttention": "each time step calls separate kernels",
+    f"{MICROSOFT}.CDist": "accumulates squared differences; a matmul would lose digits",
     f"{MICROSOFT}.NGramRepeatBlock": "each n-gram is compared with all of the vocabulary",
-    f"{MICROSOFT}.FusedMatMul": "a factor that varies is transposed into panels in each run",
-    f"{MICROSOFT}.TransposeMatMul": "a factor that varies is transposed into panels in each run",
+    f"{MICROSOFT}.FusedMatMul": "a varying operand is transposed into panels in each run",
+    f"{MICROSOFT}.TransposeMatMul": "a varying operand is transposed into panels in each run",
 }
 """
 Reasons why operators may take more than 1.25 times as long as with onnxruntime; cases may have

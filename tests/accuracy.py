@@ -167,17 +167,18 @@ def has_slope(function: Function, operands: Sequence[Array], at: int) -> Array:
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 TEXT = """# Accuracy of functions
 
-How far results may be from the exact ones, in units in the last place (ulp) of the result: a result
-that is rounded correctly is at most 0.5 away. In brackets is the largest that was found ({how}).
-Types of 16 bits were tried with every number that they have, the others with {kinds} numbers
-from all of their range, infinities, subnormals and NaN among them, and more where functions bend;
-functions of two numbers with as many pairs. `make accuracy` writes this page; the tests hold every
-function to its bound.
+The table bounds the error of each function, in units in the last place (ulp) of the result: a
+correctly rounded result has an error of at most 0.5. The largest measured error is in brackets
+({how}). `make accuracy` writes this page, and the tests check every bound.
 
-Functions of f16 and bf16 are computed in f32 and rounded once; those that ONNX defines by other
-functions are rounded after each of them. Sums of products of bf16 are made in f32; machines with
-AVX512-BF16 take factors, products and sums below 2^-126 for zeros in them. `erf` and `pow` of f64,
-and sines of arguments beyond a million, are those of the C library.
+- 16-bit types were measured with all of their numbers, the others with {kinds} numbers of
+  their whole range. These include infinities, subnormals and NaN, and more numbers where functions
+  bend. Functions of two numbers were measured with as many pairs.
+- Functions of f16 and bf16 are computed in f32 and rounded once. Functions that ONNX defines by
+  other functions are rounded after each of them.
+- bf16 products accumulate in f32. AVX512-BF16 flushes factors, products and sums below 2^-126
+  to zero.
+- `erf` and `pow` of f64, and sines of arguments beyond a million, come from the C library.
 
 | function | f16 | bf16 | f32 | f64 |
 | --- | --- | --- | --- | --- |
@@ -185,11 +186,11 @@ and sines of arguments beyond a million, are those of the C library.
 
 {notes}
 
-A gradient is finite wherever the exact slope is, at every finite operand at which the function
-itself does not overflow; but the slope of a power by its base may be infinite where the base is
-subnormal. At infinities, functions are what their limits are, but for what ONNX defines as a
-product or a quotient in which infinity meets zero or infinity: that is NaN (`Mish`, `Swish`,
-`HardSwish` and `Gelu` by erf of minus infinity, `Softsign` of both).
+A gradient is finite if the exact slope is, at every finite operand at which the function
+itself does not overflow. One exception: the slope of a power by a subnormal base may be infinite.
+At infinities, functions return their limits. ONNX defines some functions as a product or a quotient
+of infinity with zero or infinity, which is NaN: `Mish`, `Swish`, `HardSwish` and `Gelu` by erf of
+minus infinity, and `Softsign` of both.
 """
 
 

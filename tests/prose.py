@@ -29,7 +29,11 @@ LONGEST = 32
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring, comment, message or paragraph, on one line, and the line where it begins."""
+    """
+    A docstring, comment, message or paragraph, and the line where it begins.
+
+    Errors of PopART's interface are of the kind `quote`: PopART's own sentences may be long.
+    """
 
     path: str
     line: int
@@ -109,6 +113,7 @@ def first_sentence(text: Text) -> int:
     if text.text.startswith("|"):
         return 0
     first = _SENTENCE.split(_QUOTED.sub("X", text.text.strip()), maxsplit=1)[0]
+    first = re.sub(r"X(?:,? X)+", "X", first)  # A list of names is read at a glance.
     return 0 if "->" in first else len(re.findall(r"[A-Za-z][\w'-]*", first))
 
 
@@ -123,7 +128,7 @@ def judged(text: Text) -> Suspect | None:
     if _ANY.search(plain):
         advice += [rule for rule, pattern in _RULES.items() if pattern.search(plain)]
     words = first_sentence(text)
-    if words > LONGEST:
+    if words > LONGEST and text.kind != "quote":
         advice.append(f"{words} words in the first sentence")
     return Suspect(text, tuple(advice)) if advice else None
 
@@ -168,19 +173,20 @@ def said(node: ast.AST | None) -> Iterator[tuple[int, str]]:
             yield from said(part)
 
 
-def messages(statement: ast.AST) -> Iterator[tuple[int, str]]:
-    """The messages of errors, warnings and assertions, and the help of options."""
+def messages(statement: ast.AST) -> Iterator[tuple[str, int, str]]:
+    """The messages of errors, warnings and assertions, and the help of options, by kind."""
     if isinstance(statement, ast.Assert):
-        yield from said(statement.msg)
+        yield from (("message", *one) for one in said(statement.msg))
     for node in ast.walk(statement):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             read = CALLED.search(name)
+            kind = "quote" if name.startswith("popart_") else "message"
             for value in node.args if read else ():
-                yield from said(value)
+                yield from ((kind, *one) for one in said(value))
             for keyword in node.keywords:
                 if read or keyword.arg == "help":
-                    yield from said(keyword.value)
+                    yield from (("message", *one) for one in said(keyword.value))
 
 
 def docstring(statement: ast.AST) -> str | None:
@@ -217,7 +223,7 @@ def module_texts(path: str, source: str) -> Iterator[Text]:
         elif hasattr(node, "body"):
             continue
         if not calls.isdisjoint(range(line, last + 1)):
-            yield from (Text(path, at, "message", text) for at, text in messages(node))
+            yield from (Text(path, at, kind, text) for kind, at, text in messages(node))
     yield from (Text(path, line, "comment", text) for line, text in comments(source))
 
 

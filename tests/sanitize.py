@@ -32,7 +32,7 @@ WHOLE = (
     "tests/popart/test_training.py",
     "tests/backends/test_control.py",
     "tests/backends/test_control_fuzz.py::test_c_means_the_same",
-    "tests/passes/test_recurrent.py::test_layers_train_in_c",
+    "tests/passes/test_recurrent.py::test_recurrent_layers_train_in_c",
 )
 """
 Tests of every operation in every type, all kinds of kernels, whole programs, threads and training.

@@ -155,8 +155,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "round_cheaply": "canonicalize",
         "scale_sums": "canonicalize fold_constants intervals pack_words",
         "training": "",
-        "collectives_of_ranks": "",
-        "spread_replicas": "training collectives_of_ranks",
+        "spread_replicas": "training",
         "bucket_exchanges": "",
         "stages": "training",
         "recompute": "training",
@@ -177,7 +176,6 @@ ROOMS: dict[str, dict[str, str]] = {
         "reverse_cond": "dependence loop_draft reverse_mode",
         "reverse_loop": "dependence loop_draft residuals reverse_mode turn_sums",
         "autodiff": "dependence influence reverse_cond reverse_loop reverse_mode",
-        "differentiate": "autodiff dependence reverse_mode",
         "terms": "",
         "update_rules": "terms",
         "variables": "terms",
@@ -239,10 +237,15 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes/loops": {
         "editor": "",
         "marked": "",
-        "prefetching": "",
+        "indices": "",
+        "prefetching": "indices",
+        "interchanging": "editor indices marked",
         "unrolling": "editor marked",
+        "vectorizing": "editor indices",
         "prefetch_panels": "prefetching",
+        "interchange_loops": "interchanging",
         "unroll_loops": "unrolling",
+        "vectorize_loops": "vectorizing",
     },
     "viewer": {
         "marks": "",
@@ -518,7 +521,8 @@ def test_oracles_are_imported_by_name_in_two_modules() -> None:
 def test_imports_inside_functions_are_lazy_on_purpose() -> None:
     lazy = ("__main__.py", "cli/", "universe.py", "compat/", "backends/c/backend.py")
     lazy += ("dialects/registry.py", "passes/loops/prefetch_panels.py")
-    lazy += ("passes/loops/unroll_loops.py",)
+    lazy += ("passes/loops/unroll_loops.py", "passes/loops/vectorize_loops.py")
+    lazy += ("passes/loops/interchange_loops.py",)
     found = []
     for path in FILES:
         if name_of(path).endswith("__init__.py") or name_of(path).startswith(lazy):
@@ -548,14 +552,14 @@ NUMBERS = {
     "changes.py:MOST_ENTRIES": "the length of a text",
     "changes.py:SHOWN_DIGITS": "the length of a text",
     "changes.py:SHOWN_ENTRIES": "the length of a text",
-    "graphcore/canonicalize/operand_scales.py:MODERATE": "a share of the exponents of an f32",
+    "graphcore/canonicalize/scaling.py:MODERATE": "a share of the exponents of an f32",
     "graphcore/canonicalize/quantized.py:GREATEST": "a share of the exponents of an f32",
     "graphcore/canonicalize/quantized.py:SMALLEST": "a share of the exponents of an f32",
     "graphcore/canonicalize/powers.py:MOST_SEEN": "ends a search, whatever the machine",
     "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",
     "graphcore/canonicalize/shuffles.py:CHANNELS": "the number of an axis",
-    "graphcore/check_indices.py:BESIDE": "a few vectors of every machine, whatever its width",
+    "graphcore/check_indices.py:JOINED": "a few vectors of every machine, whatever its width",
     "graphcore/training/loss_scale.py:_LIMIT": "the exponents of an f32",
     "graphcore/training/loss_scale.py:_LIMITS": "those of a half",
     "graphcore/fold_depth.py:WINDOW": "that of Winograd's transforms",
@@ -583,7 +587,7 @@ NUMBERS = {
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
     "operators/complaints.py:MOST": "the range of a type",
     "operators/control.py:MOST_OUTPUTS": "how long somebody waits for a program",
-    "operators/context.py:TURN": "numbers of random states",
+    "operators/context.py:ITERATION_STEPS": "numbers of random states",
     "operators/losses.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
     "operators/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
     "operators/grids.py:CUBIC_A": "the operator's definition",

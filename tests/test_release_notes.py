@@ -1,32 +1,42 @@
-"""Tests the fragments of changes/ and their collection into release notes."""
+"""Tests the fragments of changes/ and the release notes that towncrier builds."""
 
 from __future__ import annotations
 
-from datetime import date
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.release_notes import KINDS, ROOT, fragments, notes, problems, with_notes
+import popgraph
 
-CHANGELOG = """# Changelog
+ROOT = Path(__file__).parent.parent
+KINDS = ("Added", "Changed", "Fixed", "Removed")
+CHARACTERS = 400
+"""Two long sentences; a longer history belongs in the commit."""
 
-## 0.2.0 (unreleased)
 
-### Added
+def fragments(folder: Path) -> list[Path]:
+    files = {"README.md", "template.md"}
+    return sorted(path for path in folder.iterdir() if path.name not in files)
 
-- A line.
 
-### Removed
-
-- An old line.
-
-## 0.1.0 (2026-01-01)
-
-### Added
-
-- The beginning.
-"""
+def problems(path: Path) -> list[str]:
+    """Defects of a fragment that towncrier lets pass; it checks the slug and the kind itself."""
+    text = path.read_text("utf-8").strip()
+    found = []
+    if not path.name.endswith(".md"):
+        found.append(f"{path.name}: name it SLUG.KIND.md")
+    if not text.endswith("."):
+        found.append(f"{path.name}: end the sentence with a full stop")
+    if re.search(r"^\s*$|^(#|[-*] )", text, re.MULTILINE):
+        found.append(f"{path.name}: write one paragraph without headings and lists")
+    if len(text) > CHARACTERS:
+        found.append(f"{path.name}: {len(text)} characters, of {CHARACTERS} at most")
+    return found
 
 
 def test_every_fragment_is_well_formed() -> None:
@@ -36,9 +46,6 @@ def test_every_fragment_is_well_formed() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("slug.md", "A sentence."),
-        ("slug.improved.md", "A sentence."),
-        ("Slug_name.added.md", "A sentence."),
         ("slug.added.txt", "A sentence."),
         ("slug.added.md", ""),
         ("slug.added.md", "No full stop"),
@@ -54,28 +61,59 @@ def test_malformed_fragments_are_found(tmp_path: Path, name: str, text: str) -> 
     assert problems(path)
 
 
-def test_fragments_join_their_sections(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# About")
-    (tmp_path / "one.added.md").write_text("A sentence\nof two lines.\n")
-    (tmp_path / "two.fixed.md").write_text("A mistake.\n")
-    day = date(2026, 2, 3)
-    found = notes(fragments(tmp_path))
-    joined = with_notes(CHANGELOG, "0.2.0", day, found)
-    assert joined == CHANGELOG.replace("unreleased", "2026-02-03").replace(
-        "- A line.\n", "- A line.\n- A sentence of two lines.\n\n### Fixed\n\n- A mistake.\n"
-    )
-    begun = with_notes(CHANGELOG, "0.3.0", day, found)
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with our configuration and changelog, and without fragments."""
+    pytest.importorskip("towncrier", reason="the extra `dev` brings it")
+    (tmp_path / "changes").mkdir()
+    for name in ("pyproject.toml", "CHANGELOG.md", "changes/README.md", "changes/template.md"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def build(project: Path, version: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["build", "--yes", "--version", version, "--date", "2026-02-03"]
+    command = [sys.executable, "-m", "towncrier", *arguments]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+def test_fragments_become_a_section_above_the_older_ones(project: Path) -> None:
+    """The folder is left with its README and its template."""
+    before = (project / "CHANGELOG.md").read_text("utf-8")
+    (project / "changes/one.added.md").write_text("A sentence\nof two lines.\n")
+    (project / "changes/two-words.added.md").write_text("Another one.\n")
+    (project / "changes/three.fixed.md").write_text("A mistake.\n")
+    done = build(project, "9.0.0")
+    assert done.returncode == 0, done.stderr
     section = (
-        "## 0.3.0 (2026-02-03)\n\n### Added\n\n- A sentence of two lines.\n\n"
+        "## 9.0.0\n\nReleased on 2026-02-03.\n\n"
+        "### Added\n\n- A sentence of two lines.\n- Another one.\n\n"
         "### Fixed\n\n- A mistake.\n\n"
     )
-    assert begun == CHANGELOG.replace("## 0.2.0", f"{section}## 0.2.0")
+    first = f"## {popgraph.__version__}\n"
+    after = (project / "CHANGELOG.md").read_text("utf-8")
+    assert after == before.replace(first, f"{section}{first}", 1)
+    assert not fragments(project / "changes")
+
+
+@pytest.mark.parametrize("name", ["slug.md", "slug.improved.md", "Slug_name.added.md", "a.txt"])
+def test_a_fragment_without_a_slug_or_a_kind_is_refused(project: Path, name: str) -> None:
+    (project / "changes" / name).write_text("A sentence.\n")
+    assert build(project, "9.0.0").returncode
+    assert (project / "changes" / name).exists()
+
+
+def test_a_version_gets_one_section(project: Path) -> None:
+    (project / "changes/one.added.md").write_text("A sentence.\n")
+    done = build(project, popgraph.__version__)
+    assert done.returncode and "already produced" in done.stderr
 
 
 def test_the_changelog_has_the_sections_of_release_notes() -> None:
-    """Collecting no fragments changes only the date, so every section is a known one."""
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    first = text.partition("\n## ")[2].partition("\n")[0]
-    release = first.split()[0]
-    again = with_notes(text, release, date(2026, 2, 3), {kind: [] for kind in KINDS})
-    assert again == text.replace(first, f"{release} (2026-02-03)", 1)
+    release = text.partition("\n## ")[2].partition("\n## ")[0]
+    assert release.split()[0] == popgraph.__version__
+    sections = re.findall(r"^### (.*)$", release, re.MULTILINE)
+    assert sections == [kind for kind in KINDS if kind in sections]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["towncrier"]
+    assert tuple(kind["name"] for kind in settings["type"]) == KINDS

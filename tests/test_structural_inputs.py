@@ -839,7 +839,7 @@ def test_structure_from_weights_requires_freezing() -> None:
     training = Training("l", SGD(), gradients=("x",))
     with pytest.raises(UnsupportedError, match="weights that may change: 's', 'v'") as caught:
         popgraph.compile(model, options=Options(training=training), backend="reference")
-    assert caught.value.hint == "freeze 's', 'v': what decides a structure is not trained"
+    assert caught.value.hint == "freeze 's', 'v': weights that decide a structure are not trained"
     frozen = replace(training, frozen=("s", "v"))
     step = popgraph.compile(model, options=Options(training=frozen), backend="reference")
     assert step(x=np.ones((4, 6), np.float32))["l"] == 6

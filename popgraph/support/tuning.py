@@ -28,9 +28,12 @@ class Tuning:
     """
     The thresholds of all decisions.
 
-    A field that ends in `_l1` or `_l2` is a fraction of that cache of the machine. Cycles are those
-    of the cost model; `Machine` says where its own figures were measured. Tests pass small
-    thresholds to reach each decision in small programs.
+    A field that ends in `_l1` or `_l2` is a fraction of that cache of the machine. Cycles are
+    estimates of the cost model; `Machine` says where its own figures were measured. Tests pass
+    small thresholds to reach each decision in small programs.
+
+    A short hash in a docstring is the commit with the measurement. Ratios of time compare a program
+    with the one before that commit.
 
     "Felt by" names the program that changes most if the value is halved or doubled, among the cases
     of `benchmarks/thresholds.json`: its machine and threads, and the ratios of its instructions and
@@ -100,6 +103,8 @@ class Tuning:
     least_skipped: float = 1 / 8
     """
     Share of multiplications with padding above which a convolution is split to skip them.
+
+    It is for dilated windows: a 3x3 window with padding 1 reaches it up to 10x10 results only.
     Unfelt by the benchmarks: they pad little; the fuzz reaches splits with small images.
     """
     least_piece: int = 8
@@ -116,7 +121,8 @@ class Tuning:
     """
     Input channels from which a 3-D convolution becomes 2-D convolutions.
 
-    Winograd then saves more than the copies along the depth cost.
+    Winograd then saves more than the copies along the depth cost: r3d_18 takes half of the time
+    (0cbf7ac4).
     Felt by operator/Conv#91 (avx2 x2): halved 0.34/0.36, doubled =.
     """
 
@@ -126,7 +132,8 @@ class Tuning:
     """
     Uses of an element up to which it is widened at each read, not once for all.
 
-    Each use costs a conversion; a widened copy costs a store and a load of 4 bytes.
+    Each use costs a conversion; a widened copy costs a store and a load of 4 bytes. A decoder of
+    float16 weights takes 0.35 of the time of float32 per token (83f6d851).
     ResNet-50 of bfloat16 weights (avx2 x2) is the same from 1 to 48; widening at every read gives
     1.00/0.66.
     Unfelt by the benchmarks: decoders read a weight once, or 128 times.
@@ -135,7 +142,8 @@ class Tuning:
     """
     Rows of quantized weights that share a scale, at least, for sums to be scaled by block.
 
-    Each block costs one multiply-add per result, 1/16 of its products.
+    Each block costs one multiply-add per result, 1/16 of its products. 4096 x 8192 weights of four
+    bits in blocks of 32 take 0.6 of the time of float32 (bbcdc690).
     decoder_1x2048_w4 (zen4 x2) is the same from 1 to 32; 128 costs 1.54/6.13.
     Unfelt by the benchmarks: their blocks have 32 rows; the fuzz uses blocks of 2.
     """
@@ -152,6 +160,8 @@ class Tuning:
     least_filled: float = 0.9
     """
     Share of filled lanes below which phases are separate, if their rows fill vectors.
+
+    4 phases of 3 channels fill 12 of 16 lanes; separate phases are 1.4 times as fast (595cc8fc).
     Felt by operator/ConvTranspose#92 (zen4 x2): halved 1.81/0.49, doubled =.
     """
 
@@ -159,16 +169,17 @@ class Tuning:
 
     least_channels: int = 8
     """
-    Channels from which they become the innermost axis.
+    Channels from which they become the innermost axis: half a vector of AVX-512.
 
-    Up to as many, one convolution computes all phases of a transposed one.
-
-    Half a vector of AVX-512.
+    Up to this number, one convolution computes all phases of a transposed one.
     Felt by training/lenet (avx2 x2): halved 1.00/1.00, doubled =.
     """
     least_row_share: float = 0.7
     """
     Share of filled lanes from which vectors run along rows of pixels.
+
+    64 channels to 3 with 9x9 windows are then 3.8 times as fast, one 3x3 convolution to 2 channels
+    1.1 to 2.4 times (595cc8fc).
     Felt by operator/ConvTranspose#92 (zen4 x2): halved =, doubled 1.81/0.49.
     """
     least_pixel_products: int = 16
@@ -183,14 +194,14 @@ class Tuning:
     """
     Multiplications from which a contraction is scheduled; smaller ones stay plain loops.
 
-    They take 130 cycles of AVX-512, the overhead of five register tiles.
+    They take 128 cycles of AVX-512, the overhead of five register tiles.
     Felt by inference/mtcnn_onet (zen4 x2): halved 1.00/1.00, doubled 1.00/1.00.
     """
     plain_cycles: float = 3.0
     """
-    Cycles per vector of products in a plain loop, twice those of a scalar product.
+    Cycles per vector of products in a plain loop: two loads, a multiply-add and a store.
 
-    Two loads, a multiply-add and a store.
+    A scalar product takes half as many.
     Felt by inference/squeezenet (avx2 x2): halved 1.07/1.18, doubled =.
     """
     least_packed_extent: int = 4
@@ -202,9 +213,9 @@ class Tuning:
     """
     cycles_along_sizes: float = 2.0
     """
-    Cost of vectors along a loop that ends at a size of the call, beside one that does not.
+    Cost factor of vectors along a loop that ends at a size of the call.
 
-    Of the sizes up to a bound, half of the lanes are filled on average.
+    On average over all sizes up to the bound, half of the lanes are filled.
     Unfelt by the benchmarks: none has sizes; tests run both sides with it.
     """
     near_contractions: int = 4
@@ -213,7 +224,7 @@ class Tuning:
 
     The gradients of a layer and its neighbour are this close; longer sharing keeps the panel
     alive, which recomputation is to avoid.
-    Unfelt by the benchmarks: none recomputes; the bound is for those that do.
+    Unfelt by the benchmarks: none recomputes.
     """
     most_vectors: int = 8
     """
@@ -230,7 +241,10 @@ class Tuning:
     """
     window_overlap: float = 1.5
     """
-    Slowdown of a step that reads elements that another row has read before.
+    Slowdown of a step that rereads elements of another row.
+
+    Compilers keep them in registers, which spills sums. With channels innermost instead, 3x3
+    convolutions reach 90 % of peak (3e997b3e).
     Felt by training/lenet (avx2 x2): halved 1.03/1.00, doubled =.
     """
     hidden_results: float = 1 / 8
@@ -241,6 +255,9 @@ class Tuning:
     panels_l2: float = 0.5
     """
     Share of L2 for packed panels that stay while rows stream through the rest.
+
+    With 1.0 for panels that were just packed, a training step of the transformer takes 1.09 times
+    as long (2c9581ab).
     Felt by training/transformer (avx2 x2): halved 1.00/1.00, doubled 1.00/1.00.
     """
     panel_l1: float = 1.0
@@ -283,11 +300,17 @@ class Tuning:
     prefetched_elements: int = 4 * 1024
     """
     Elements of a panel from which it is prefetched: hardware follows shorter ones.
+
+    From 16,384, layers of 7x7 pixels take 1.1 to 1.3 times as long, ResNet-50 1.02 and EfficientNet
+    1.04 times (84bda096).
     Felt by inference/squeezenet (avx2 x2): halved =, doubled 1.00/1.00.
     """
     chunk_sums_l2: float = 1 / 16
     """
-    Share of L2 for sums that wait while all rows meet one chunk of a panel.
+    Share of L2 for sums of all rows while these read a panel chunk by chunk.
+
+    Chunks and prefetches together make VGG-19 and AlexNet 1.08 times as fast, the encoder of 12x768
+    1.04 times (9122259e).
     Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled =.
     """
     k_outer_totals_l2: float = 0.5
@@ -350,6 +373,8 @@ class Tuning:
     winograd_overlap: float = 0.35
     """
     Share of the shorter of products and loads of weights that the other hides.
+
+    Zen 4: with it, ResNet-18 is 1.19 times as fast, GoogLeNet 1.07 and ResNet-50 1.05 (a51b9c54).
     Felt by inference/squeezenet (avx2 x2): halved =, doubled 1.01/1.02.
     """
     winograd_output_cycles: PerTile = PerTile(30.0, 90.0)
@@ -377,13 +402,17 @@ class Tuning:
     least_shared_blocks: int = 4
     """
     Blocks of tiles below which threads share panels of weights instead of blocks.
+
+    Weights are then read once: 512 to 512 channels at 28x28 take 0.3 of the time of a direct
+    convolution (a2ae98a1).
     Felt by inference/mtcnn_rnet (zen4 x1): halved 0.96/0.98, doubled =.
     """
     late_tile_cycles: PerTile = PerTile(1.2, 1.75)
     """
     Cycles per byte of transformed tiles beyond L2, written and read once.
 
-    The taps of a tile go to 16 or 36 distant rows: hardware prefetches 16 of them, not 36.
+    The taps of a tile go to 16 or 36 distant rows: hardware prefetches 16 of them, not 36. Tiles
+    within L2 cost nothing: DenseNet's 3x3 convolutions take 0.7 of the time (76e7b95a).
     Felt by training/resnet18 (zen4 x1): halved 0.91/0.95, doubled 1.11/1.04.
     """
     late_sum_cycles: PerTile = PerTile(0.5, 1.0)
@@ -394,6 +423,8 @@ class Tuning:
     gradient_utilization: float = 0.8
     """
     Share of peak of the products of Winograd's gradient of weights.
+
+    A training step of ResNet-18 takes 0.86 of the time with these transforms (3aad5025).
     Felt by training/resnet18 (zen4 x1): halved 1.11/1.04, doubled =.
     """
     gradient_back_cycles: float = 2.0
@@ -466,6 +497,8 @@ class Tuning:
     attention_block_l2: float = 1 / 2
     """
     Share of L2 for one block of long rows of scores with its copy.
+
+    12 heads of 4,096 tokens take 13 MB instead of 818, and 0.78 of the time (3af919ce).
     Unfelt by the benchmarks: a bound of local memory for long contexts.
     """
     row_buffer_l1: float = 0.5
@@ -507,11 +540,15 @@ class Tuning:
     channel_image_l2: float = 0.75
     """
     Share of L2 for the image of the channels that two fused operations compute at a time.
+
+    EfficientNet-Lite0 takes 0.93 of the time with this fusion (c9d5c535).
     Unfelt by the benchmarks: a bound of local memory, which tests reach.
     """
     line_buffer_l2: float = 0.25
     """
     Share of L2 for a line buffer, which replaces whole images that are too large.
+
+    EfficientNet-Lite0 takes another 0.96 of the time with it (e596092a).
     Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled =.
     """
     most_buffered_rows: int = 4
@@ -532,6 +569,8 @@ class Tuning:
     repeated_rows: int = 14
     """
     Rows of a split image per row that two splits both compute: at most 7 % repeated work.
+
+    EfficientNet-Lite0 with two threads takes 0.90 of the time with such splits (3726deca).
     Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled 1.00/0.99.
     """
     uneven_channels: float = 1.15
@@ -541,7 +580,7 @@ class Tuning:
     """
     reread_l2: float = 1.0
     """
-    Share of L2 for what each group of channels reads again.
+    Share of L2 for operands that each group of channels reads again.
     Felt by inference/efficientnet_lite0 (zen4 x2): halved 1.00/1.00, doubled =.
     """
 
@@ -573,7 +612,8 @@ class Tuning:
     """
     Size of a constant operand, in L2, above which iterations read it forwards and backwards.
 
-    Boustrophedon order finds the last chunk of the previous iteration in L2.
+    Boustrophedon order finds the last chunk of the previous iteration in L2: an LSTM of 512 units
+    and batch 1 is 1.17 times as fast (dabc8de9).
     Only the order of memory accesses differs, which the counts do not see.
     Felt by inference/lstm_1x64x512 (avx2 x1): halved 1.00/1.00, doubled 1.00/1.00.
     """
@@ -584,7 +624,10 @@ class Tuning:
     """
     chunk_reread_l2: float = 0.5
     """
-    Share of L2 for what a chunk touches and the next chunk reads again.
+    Share of L2 for data of a chunk that the next chunk reads again.
+
+    Chunks that reread large weights cost: without them, ResNet-50 with two threads takes 0.94 of
+    the time (9d597b0b).
     Felt by inference/encoder_4x256 (zen4 x2): halved 0.98/0.89, doubled =.
     """
     products_per_touch: int = 8

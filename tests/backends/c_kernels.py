@@ -1,4 +1,4 @@
-"""Builds small kernels for tests: one loop over elements, one operation in it."""
+"""Builds small kernels for tests: a loop over elements that applies one operation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make(
     result: Attribute,
     properties: Mapping[str, Attribute] | None = None,
 ) -> SSAValue:
-    """One operation by name; not verified, because vectors of booleans are not in xDSL's rules."""
+    """Creates an operation by name, unverified: xDSL's verifiers reject vectors of booleans."""
     op = OPERATIONS[name].create(
         operands=operands, result_types=[result], properties=dict(properties or {})
     )
@@ -53,7 +53,7 @@ def make(
 
 
 def function(name: str, types: Sequence[Attribute], body: Callable[..., None]) -> func.FuncOp:
-    """A kernel: `body(chunk, *memories)` emits its operations."""
+    """A kernel whose operations `body(chunk, *memories)` emits."""
     block = Block(arg_types=[INDEX, *types])
     with ImplicitBuilder(block):
         body(*block.args)

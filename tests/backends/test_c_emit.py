@@ -1,4 +1,4 @@
-"""Tests that emitted C builds with a plain compiler and gives the same results."""
+"""Tests that emitted C builds with a plain compiler and computes what the executable does."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ int main(void) {
 """
 
 
-def test_a_c_program_uses_it(tmp_path: Path) -> None:
+def test_a_c_program_calls_emitted_c(tmp_path: Path) -> None:
     files = emit(module(), WeightStore())
     headers = [
         "conversions.h",
@@ -109,9 +109,7 @@ def test_a_c_program_uses_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 1000])
-def test_it_computes_what_the_executable_computes(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_split_steps_compute_the_same(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printer, "MOST_CALLS", most)
     made = build(module(), WeightStore(), threads=2)
     x = np.array([10, 20, 30, 40], np.float32)
@@ -141,8 +139,8 @@ def test_a_missing_program_is_named() -> None:
         sources(module(), "train")
 
 
-def test_the_pool_is_there_for_those_who_use_it() -> None:
-    """One thread needs nothing of the system: no signals, no pthread."""
+def test_only_threaded_programs_contain_the_thread_pool() -> None:
+    """A program for one thread uses neither pthread nor signals."""
     alone, several = sources(module(), threads=1), sources(module(), threads=2)
     assert "pool.h" in several
     assert "serial.h" not in several
@@ -150,7 +148,7 @@ def test_the_pool_is_there_for_those_who_use_it() -> None:
     assert not re.search("pthread|sigfillset", "".join(alone.values()))
 
 
-def test_the_build_line_says_what_popgraph_compiles_with() -> None:
+def test_the_build_line_names_compiler_and_flags() -> None:
     alone, several = header(module(), threads=1), header(module(), threads=2)
     (compiler,) = (one for one in [next(candidates())] if not probe(one).reason)
     flags = probe(compiler).flags
@@ -163,8 +161,8 @@ def test_the_build_line_says_what_popgraph_compiles_with() -> None:
 ROWS = "graph rows(x: f32[N, 6]) -> y {\n weight w: f32[6, 9] = he_normal\n y = Relu(x @ w)\n}"
 
 
-def test_a_description_names_sizes(tmp_path: Path) -> None:
-    """A program for many sizes is called as the description says."""
+def test_the_description_of_a_program_names_its_sizes(tmp_path: Path) -> None:
+    """A program for many sizes runs when called as program.json describes."""
     (tmp_path / "rows.pgraph").write_text(ROWS)
     arguments = ["emit", tmp_path / "rows.pgraph", "-o", tmp_path / "c", "--dim", "N=..8"]
     result = CliRunner().invoke(app, list(map(str, arguments)))

@@ -1,4 +1,4 @@
-"""Tests compiled programs: memory, variables, chunks, threads, input errors."""
+"""Tests compiled programs: memory, variables, chunks, threads, errors of inputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def chunked_exp() -> ModuleOp:
 
 
 def counter() -> ModuleOp:
-    """A variable that grows by x, and y = x + its new value."""
+    """Each run computes total += x and y = total + x; total is a variable."""
     memory = MemRefType(f32, [2])
 
     def add(_: SSAValue, a: SSAValue, b: SSAValue, y: SSAValue) -> None:
@@ -72,7 +72,7 @@ def counter() -> ModuleOp:
 X = np.linspace(-3, 3, CHUNKS * SIZE).astype(np.float32)
 
 
-def test_the_signature_is_the_programs() -> None:
+def test_the_signature_of_an_executable() -> None:
     made = build(counter(), WeightStore())
     assert {name: (d.name, s) for name, (d, s) in made.inputs.items()} == {"x": ("f32", (2,))}
     assert {name: (d.name, s) for name, (d, s) in made.outputs.items()} == {"y": ("f32", (2,))}
@@ -109,7 +109,7 @@ def test_outputs_belong_to_the_caller() -> None:
     ("inputs", "message"),
     [
         ({}, "input 'x' is missing"),
-        ({"x": np.zeros(3, np.float32)}, "input 'x' has shape 3, the model wants 2"),
+        ({"x": np.zeros(3, np.float32)}, "input 'x' must have the shape 2, not 3"),
         ({"x": np.zeros(2, complex)}, "input 'x' holds complex128, the model wants float32"),
         ({"x": np.zeros(2, "M8[s]")}, "input 'x' holds datetime64[s], the model wants float32"),
         ({"x": ["a", "b"]}, "input 'x' holds <U1, the model wants float32"),
@@ -124,17 +124,17 @@ def test_wrong_inputs_are_refused_and_change_nothing(inputs: dict, message: str)
         made.run(inputs)
     assert caught.value.what == message
     assert made.read("total").tolist() == [10.0, 20.0]
-    made.run({"x": np.zeros(2, np.float32)})  # the lock is free again
+    made.run({"x": np.zeros(2, np.float32)})  # The refused call has released the lock.
 
 
-def test_strided_inputs_are_taken_as_they_read() -> None:
+def test_strided_inputs_are_read_in_index_order() -> None:
     made = build(counter(), WeightStore())
     x = np.arange(8, dtype=np.float32)[1::4]
     assert made.run({"x": x})["y"].tolist() == [12.0, 30.0]
 
 
 def large() -> ModuleOp:
-    """y = exp(x) of so many elements that nothing is copied."""
+    """y = exp(x) of arrays so large that the executable does not copy them."""
     size = LARGE // 4
 
     def compute(values: list[SSAValue]) -> SSAValue:
@@ -144,7 +144,7 @@ def large() -> ModuleOp:
     return kernels.program([(made, ["x"], "y")])
 
 
-def test_large_arrays_are_read_and_made_where_they_are() -> None:
+def test_large_arrays_are_not_copied() -> None:
     executable = kernels.executable(large())
     size = LARGE // 4
     plain = np.linspace(-3, 3, size, dtype=np.float32)
@@ -168,7 +168,7 @@ def test_large_arrays_are_read_and_made_where_they_are() -> None:
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "u4", "bool", "c128"])
 def test_addresses_and_new_arrays_of_any_type(kind: str) -> None:
-    """Buffers of NumPy's own types tell where they are, those of other types do not."""
+    """Types outside of NumPy have no buffer interface, so their address is found another way."""
     dtype = dtypes.BY_NAME[kind].numpy
     array, where = fresh_array((3, 2), dtype, 6 * dtype.itemsize)
     assert array.dtype == dtype and array.shape == (3, 2)
@@ -195,7 +195,7 @@ def test_a_missing_program_is_named() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3, 8])
-def test_threads_give_the_same_bits(threads: int) -> None:
+def test_results_do_not_depend_on_the_thread_count(threads: int) -> None:
     module = chunked_exp()
     wanted = build(module, WeightStore()).run({"x": X})["y"]
     np.testing.assert_allclose(wanted, np.exp(X), rtol=1e-6)
@@ -204,7 +204,7 @@ def test_threads_give_the_same_bits(threads: int) -> None:
         np.testing.assert_array_equal(made.run({"x": X})["y"], wanted)
 
 
-def test_more_chunks_than_one_range_holds() -> None:
+def test_more_chunks_than_fit_in_16_bits() -> None:
     count = 70_000
 
     def body(chunk: SSAValue, y: SSAValue) -> None:
@@ -251,7 +251,7 @@ def test_several_executables_share_the_pool_of_a_library() -> None:
     assert not wrong
 
 
-def test_the_pool_survives_a_fork() -> None:
+def test_the_thread_pool_survives_a_fork() -> None:
     made = build(chunked_exp(), WeightStore(), threads=2)
     wanted = made.run({"x": X})["y"]
     child = os.fork()
@@ -271,7 +271,7 @@ def test_the_pool_survives_a_fork() -> None:
 
 
 def test_constants_in_any_order_of_memory() -> None:
-    """A constant may come as a view of a file: not aligned, not contiguous, not writable."""
+    """Constants may be views of files: unaligned, strided, read-only."""
     memory = MemRefType(f32, [2000])
     raw = np.zeros(8001, np.uint8)
     odd = raw[1:].view(np.float32)

@@ -1,4 +1,4 @@
-"""Tests that exported C builds without a warning, and computes what the reference does."""
+"""Tests that exported C builds without a warning and computes what the reference does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ZIG = f"{sys.executable} -m ziglang cc"
 
 
 def exported(folder: Path, *options: object, text: str = NETWORK) -> Path:
-    """The folder of exported C."""
+    """Exports a model; returns the folder of C."""
     model = folder / "net.pgraph"
     model.write_text(text)
     arguments = ["export", model, "-o", folder / "c", *options]
@@ -54,7 +54,7 @@ def exported(folder: Path, *options: object, text: str = NETWORK) -> Path:
 
 
 def made(folder: Path, goal: str = "check", **variables: str) -> str:
-    """What make prints; every warning is an error."""
+    """The output of `make`, in which every warning is an error."""
     flags = [f"{name}={value}" for name, value in variables.items()]
     makefile = (folder / "Makefile").read_text().replace("-Wextra", "-Wextra -Werror")
     (folder / "Makefile").write_text(makefile)
@@ -64,18 +64,16 @@ def made(folder: Path, goal: str = "check", **variables: str) -> str:
 
 
 @pytest.mark.parametrize("weights", ["incbin", "array", "file"])
-def test_it_runs_its_test_vector(weights: str, tmp_path: Path) -> None:
+def test_exported_c_passes_its_test_vector(weights: str, tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=2", "--weights", weights)
-    told = made(folder)
-    assert "good" in told
-    assert "y: " in told
-    assert "best: 0 of the largest apart" in told
+    printed = made(folder)
+    assert "good" in printed
+    assert "y: " in printed
+    assert "best: 0 of the largest apart" in printed
 
 
 @pytest.mark.parametrize("compiler", ["cc", ZIG], ids=["cc", "zig"])
-def test_it_is_clean_under_gcc_and_clang_with_threads_and_without_malloc(
-    compiler: str, tmp_path: Path
-) -> None:
+def test_exported_c_has_no_warnings_under_gcc_and_clang(compiler: str, tmp_path: Path) -> None:
     if compiler == ZIG:
         pytest.importorskip("ziglang", reason="ziglang is not installed")
     folder = exported(tmp_path, "--dim", "N=1", "--threads", "2", "--no-malloc", "--name", "net")
@@ -88,7 +86,7 @@ def test_it_is_clean_under_gcc_and_clang_with_threads_and_without_malloc(
     [["--dim", "N=2"], ["--dim", "N=1", "--weights", "array", "--threads", "2"]],
     ids=["incbin", "array and threads"],
 )
-def test_cmake_builds_and_checks_it(options: list[str], tmp_path: Path) -> None:
+def test_cmake_builds_and_checks_exported_c(options: list[str], tmp_path: Path) -> None:
     if shutil.which("cmake") is None:
         pytest.skip("cmake is not installed")
     folder = exported(tmp_path, *options)
@@ -154,8 +152,8 @@ int main(void) {
 
 
 @pytest.mark.parametrize("compiler", ["cc", ZIG], ids=["cc", "zig"])
-def test_a_step_of_training_is_that_of_python(compiler: str, tmp_path: Path) -> None:
-    """Losses and weights of four steps, with a state that is kept and put back."""
+def test_an_exported_training_step_is_that_of_the_trainer(compiler: str, tmp_path: Path) -> None:
+    """Losses and weights of four steps agree, with a state that is saved and loaded in between."""
     if compiler == ZIG:
         pytest.importorskip("ziglang", reason="ziglang is not installed")
     folder = exported(tmp_path, "--train", "--dim", "N=2", "--indices", "error", text=TRAINED)
@@ -181,7 +179,7 @@ def test_a_step_of_training_is_that_of_python(compiler: str, tmp_path: Path) -> 
         assert abs(onnx.numpy_helper.to_array(one).reshape(-1)[0] - kept[one.name]) < 1e-5
 
 
-def test_what_is_not_trained_has_no_step(tmp_path: Path) -> None:
+def test_models_without_training_are_not_exported_with_a_step(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(NETWORK)
     arguments = ["export", tmp_path / "net.pgraph", "-o", tmp_path / "c", "--train"]
     result = CliRunner().invoke(app, list(map(str, arguments)))
@@ -189,7 +187,7 @@ def test_what_is_not_trained_has_no_step(tmp_path: Path) -> None:
     assert "does not say how the model is trained" in result.stderr
 
 
-def test_a_result_that_is_wrong_is_told(tmp_path: Path) -> None:
+def test_the_check_reports_wrong_results(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=1", "--weights", "file")
     made(folder, "check_model")
     weights = np.fromfile(folder / "model_weights.bin", np.float32)
@@ -200,7 +198,7 @@ def test_a_result_that_is_wrong_is_told(tmp_path: Path) -> None:
     assert "BAD" in done.stdout
 
 
-def test_one_thread_needs_nothing_of_the_system(tmp_path: Path) -> None:
+def test_single_threaded_c_needs_no_operating_system(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=1", "--no-malloc")
     made(folder, "model.o", ARCH="-fno-pie")
     listed = subprocess.run(["nm", "model.o"], cwd=folder, capture_output=True, text=True)
@@ -235,14 +233,14 @@ int main() {
 """
 
 
-def test_cpp_calls_it_and_hears_of_indices_and_of_alignment(tmp_path: Path) -> None:
+def test_cpp_calls_exported_c_and_gets_its_errors(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--indices", "error", "-i", indices(tmp_path), text=LOOKUP)
     made(folder, "libmodel.a")
     (folder / "user.cpp").write_text(CALLER.replace("y[0], y[3]", "0.0, 0.0"))
     command = ["c++", "-Wall", "-Wextra", "-pedantic", "-Werror", "user.cpp", "libmodel.a"]
     subprocess.run([*command, "-lm", "-o", "user"], cwd=folder, check=True)
-    told = subprocess.run(["./user"], cwd=folder, capture_output=True, text=True, check=True)
-    assert told.stdout == "0 2 x f32\n1 0 0\n"
+    ran = subprocess.run(["./user"], cwd=folder, capture_output=True, text=True, check=True)
+    assert ran.stdout == "0 2 x f32\n1 0 0\n"
 
 
 RETURNED = """
@@ -256,7 +254,7 @@ graph returned(x: f32[N, 40], b: f32[40]) -> (same, y, z, flat) {
     flat = Reshape(y, [-1, 20])
 }
 """
-"""Values that no row decides are computed up to the bound, in memory of their own."""
+"""Values without a row dimension are computed up to the bound, in memory of their own."""
 TURNED = """
 opset 21
 
@@ -360,7 +358,7 @@ int main(int count, char **texts) {
 
 
 def built(folder: Path, source: str) -> Path:
-    """A program that calls exported C; every warning is an error."""
+    """Builds a program that calls exported C; every warning is an error."""
     made(folder, "libmodel.a")
     (folder / "user.c").write_text(source)
     command = ["cc", "-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "user.c"]
@@ -370,8 +368,8 @@ def built(folder: Path, source: str) -> Path:
     return folder / "user"
 
 
-def made_up(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
-    """The numbers that GUARDED gives an input; rows of M have the layout of its bound."""
+def filled_input(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
+    """The input that GUARDED fills in; rows of M are laid out as at its bound."""
     shape = [numbers[dim] if isinstance(dim, str) else int(dim or 0) for dim in spec.shape or ()]
     memory = [M if dim == "M" else size for dim, size in zip(spec.shape or (), shape, strict=True)]
     flat = (np.arange(np.prod(memory)) * 37 % 23 - 11) / 8
@@ -382,15 +380,15 @@ def made_up(spec: TensorSpec, numbers: Mapping[str, int]) -> Array:
 @pytest.mark.skipif(sys.platform == "win32", reason="the caller protects memory by mprotect")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", SIZED)
-def test_one_program_for_every_size(name: str, threads: int, tmp_path: Path) -> None:
-    """Nothing after the rows of a call is read or written: its memory ends there."""
+def test_exported_c_runs_every_size(name: str, threads: int, tmp_path: Path) -> None:
+    """Guard pages end the memory of each array, so accesses past the rows of a call trap."""
     text = SIZED[name]
     names = ["M", "N"] if name == "turned" else ["N"]
     dims = [word for one in names for word in ("--dim", f"{one}=..{BOUNDS[one]}")]
     folder = exported(tmp_path, *dims, "--threads", threads, text=text)
-    told = made(folder)
-    assert told.count("N = ") == 3
-    assert "good" in told
+    printed = made(folder)
+    assert printed.count("N = ") == 3
+    assert "good" in printed
     user = built(folder, GUARDED)
     run = popgraph.compile(text, backend="reference")
     for size in (1, 2, 5, 8, N):
@@ -398,8 +396,8 @@ def test_one_program_for_every_size(name: str, threads: int, tmp_path: Path) -> 
         words = [str(numbers[one]) for one in names]
         done = subprocess.run([str(user), *words], capture_output=True)
         assert done.returncode == 0, done.stderr
-        wanted = run({spec.name: made_up(spec, numbers) for spec in run.inputs.values()})
-        if name == "turned":  # The one output with rows of the bound.
+        wanted = run({spec.name: filled_input(spec, numbers) for spec in run.inputs.values()})
+        if name == "turned":  # The only output whose memory has the layout of the bound.
             rows = np.zeros((4, M, 8), np.float32)
             rows[:, : numbers["M"]] = wanted["y"]
             wanted["y"] = rows
@@ -408,7 +406,7 @@ def test_one_program_for_every_size(name: str, threads: int, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the caller protects memory by mprotect")
-def test_sizes_out_of_range_do_nothing(tmp_path: Path) -> None:
+def test_sizes_out_of_range_are_refused(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=..9", text=CONVOLUTIONS)
     source = GUARDED.replace("= model_run(", "= (sizes.N = SIZE, model_run)(")
     for size in ("0", "-3", "10", "INT64_MAX", "INT64_MIN"):
@@ -418,7 +416,7 @@ def test_sizes_out_of_range_do_nothing(tmp_path: Path) -> None:
         assert not any(done.stdout)
 
 
-def test_the_check_finds_loops_that_end_elsewhere(tmp_path: Path) -> None:
+def test_the_check_finds_loops_with_wrong_ends(tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=..9", text=CONVOLUTIONS)
     source = (folder / "model.c").read_text()
     assert source.count("&sizes->N;") == 1
@@ -446,7 +444,7 @@ def test_a_static_program_has_no_sizes(tmp_path: Path) -> None:
         )
 
 
-def test_what_is_no_program_for_every_size_is_refused(tmp_path: Path) -> None:
+def test_models_that_cannot_run_every_size_are_refused(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text("graph reversed(x: f32[N, 4]) -> y {\n y = x[::-1]\n}")
     for command in ("export", "emit"):
         arguments = [command, tmp_path / "net.pgraph", "-o", tmp_path / "c", "--dim", "N=..8"]
@@ -464,25 +462,27 @@ def indices(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        (["--name", "int"], "'int' cannot begin the names of C functions"),
-        (["--name", "main"], "'main' cannot begin the names of C functions"),
+        (["--name", "int"], "'int' cannot be the prefix of C functions"),
+        (["--name", "main"], "'main' cannot be the prefix of C functions"),
         (["--target", "pdp11"], "there is no target 'pdp11'"),
         ([], "--dim"),
     ],
 )
-def test_what_cannot_be_exported_is_said(options: list[str], told: str, tmp_path: Path) -> None:
+def test_wrong_options_of_export_are_refused(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
     (tmp_path / "net.pgraph").write_text(NETWORK)
     dims = ["--dim", "N=1"] if options else []
     arguments = ["export", str(tmp_path / "net.pgraph"), "-o", str(tmp_path / "c"), *dims, *options]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
-    assert told in result.output
+    assert message in result.output
     assert not (tmp_path / "c").exists()
 
 
-def test_members_are_words_of_c_and_all_different() -> None:
+def test_struct_members_are_unique_c_identifiers() -> None:
     labels = ["a/b", "a b", "int", "3", "", "x"]
     names = ["a_b", "a_b_2", "tensor_int", "tensor_3", "tensor", "x"]
     assert list(members(labels).values()) == names

@@ -22,7 +22,7 @@ from tests.sampling import share
 from tests.test_node_cases import Part, batches, parts, together
 
 SHARES = 40
-"""A run takes every fortieth case, `make test-all` all of them."""
+"""A run takes every 40th case, `make test-all` all of them."""
 WARNINGS = "-std=c11 -Wall -Wextra -pedantic -Werror"
 COMPILERS = {
     "gcc": {
@@ -36,11 +36,11 @@ COMPILERS = {
         "CFLAGS": f"{WARNINGS} -O1",
     },
 }
-"""What make is told; zig's Clang brings no address sanitizer."""
+"""Variables of `make`. Zig's clang has no address sanitizer."""
 
 
-def wrong_in(place: Path, batch: Sequence[Part], told: Mapping[str, str]) -> list[str]:
-    """What make says of one model of many cases, if that is not good."""
+def wrong_in(place: Path, batch: Sequence[Part], variables: Mapping[str, str]) -> list[str]:
+    """The output of `make check` for one model of many cases if it fails."""
     model, given = together(batch)
     module, compilation = compiler.load(model)
     options = compiler.for_this_machine(Options(measured=()))
@@ -53,7 +53,7 @@ def wrong_in(place: Path, batch: Sequence[Part], told: Mapping[str, str]) -> lis
     place.mkdir()
     for name, content in made.files.items():
         (place / name).write_bytes(b"".join(content))
-    flags = [f"{name}={value}" for name, value in told.items()]
+    flags = [f"{name}={value}" for name, value in variables.items()]
     done = subprocess.run(["make", "check", *flags], cwd=place, capture_output=True, text=True)
     return [] if done.returncode == 0 else [done.stdout[-2000:] + done.stderr[-2000:]]
 

@@ -1,4 +1,4 @@
-"""Tests that C exported for other machines builds there, and computes the same where it can run."""
+"""Tests that C exported for other machines builds, and computes the same where an emulator is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLAGS = {"x86-64-v2": "sse4_2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 
 
 def runner(name: str, folder: Path) -> str | None:
-    """What runs programs of a target here; None if nothing does."""
+    """The command that runs programs of a target on this machine, if there is one."""
     if name in FLAGS:
         cpuinfo = Path("/proc/cpuinfo")
         here = platform.machine() == "x86_64" and cpuinfo.exists()
@@ -46,14 +46,14 @@ def runner(name: str, folder: Path) -> str | None:
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
-def test_it_builds_and_computes_the_same(name: str, tmp_path: Path) -> None:
+def test_exported_c_for_other_targets(name: str, tmp_path: Path) -> None:
     folder = exported(tmp_path, "--dim", "N=1", "--target", name)
     zig = target_of(name).zig
     compiler = {"CC": f"{ZIG} {' '.join(zig[:2])}", "ARCH": " ".join(zig[2:])}
     assert f"make CC='zig cc {' '.join(zig[:2])}'" in (folder / "Makefile").read_text()
     made(folder, "model.o", **compiler)
     made(folder, "model_weights.o", **compiler)
-    if name == "armv7e-m":  # The main program is for a processor that has Linux.
+    if name == "armv7e-m":  # armv7e-m has no operating system, but the check program needs Linux.
         compiler = {"CC": f"{ZIG} -target arm-linux-musleabihf", "ARCH": ""}
     made(folder, "check_model", **compiler)
     runs = runner(name, tmp_path)

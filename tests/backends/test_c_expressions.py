@@ -63,7 +63,7 @@ def values_of(type_: Attribute) -> np.ndarray:
 
 
 def operands(type_: Attribute, count: int) -> list[np.ndarray]:
-    """All combinations, repeated to a whole number of vectors."""
+    """All combinations of values, repeated to a multiple of 16 for vectors."""
     values = values_of(type_)
     if count == 3:
         values = values[::2]
@@ -73,7 +73,7 @@ def operands(type_: Attribute, count: int) -> list[np.ndarray]:
 
 
 def wide(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """Halves are computed in f32 and rounded once."""
+    """Computes halves in f32 and rounds once."""
 
     def computed(*arrays: np.ndarray) -> np.ndarray:
         dtype = arrays[0].dtype
@@ -119,7 +119,7 @@ erf = np.vectorize(lambda x: math.erf(float(x)), otypes=[np.float64])
 
 
 def exactly(record: Scalar) -> Callable[..., np.ndarray]:
-    """The function of a record, where it has to be exact in types wider than f32, too."""
+    """The meaning of a scalar record, exact also in types wider than f32."""
     found = {"fma": fused, "erf": lambda x: erf(x).astype(x.dtype)}.get(record.name, record.numpy)
     assert found is not None
     return found
@@ -134,13 +134,13 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     },
     "vector.fma": (3, fused),
 }
-"""How many operands an operation has, and what it is."""
+"""Number of operands, and NumPy meaning, of each operation."""
 
 ULPS = {
     **{op: 0 if record.ulps in (EXACT, ROUNDED) else 4 for op, record in FUNCTIONS.items()},
     **dict.fromkeys(("math.fma", "vector.fma"), 1),
 }
-"""How far from NumPy's own rounding an operation may be; the others are exact."""
+"""Largest distance from NumPy's own rounding in ulp. Unlisted operations are exact."""
 
 INT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     "arith.addi": (2, np.add),
@@ -211,7 +211,7 @@ def cmpi(predicate: str) -> Callable[..., np.ndarray]:
 
 @dataclass(frozen=True)
 class Case:
-    """One operation on one element type, alone or in vectors."""
+    """An operation on one element type, on scalars or vectors."""
 
     op: str
     type: Attribute
@@ -258,7 +258,7 @@ def all_cases() -> list[Case]:
 CASES = all_cases()
 
 
-def test_every_row_has_a_case() -> None:
+def test_every_row_of_the_expression_tables_has_a_case() -> None:
     tried = {(case.op, case.type) for case in CASES}
     for table, type_ in ((rows.FLOAT, F32), (rows.INT, I32), (rows.BOOL, I1)):
         assert {(op, type_) for op in table} <= tried
@@ -269,7 +269,7 @@ def test_every_row_has_a_case() -> None:
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, np.ndarray]:
-    """All cases in one program, compiled once."""
+    """The results of all cases, from one program that is compiled once."""
     functions, inputs = [], {}
     for case in CASES:
         arrays = operands(case.type, case.arity)
@@ -288,7 +288,7 @@ def results() -> dict[str, np.ndarray]:
 
 
 def assert_close(found: np.ndarray, wanted: np.ndarray, ulps: int) -> None:
-    """Equal, NaN to NaN and zero to zero of any sign, or `ulps` units in the last place away."""
+    """Checks equality up to `ulps`; NaN equals NaN, and zeros of either sign are equal."""
     assert found.dtype == wanted.dtype
     if wanted.dtype.kind in "biu":
         np.testing.assert_array_equal(found, wanted)
@@ -311,7 +311,7 @@ def test_operation(case: Case, results: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("divisor", [3, -3, 0, -1])
 @pytest.mark.parametrize("name", sorted(rows.INT_AND_NUMBER))
-def test_division_by_a_number(name: str, divisor: int) -> None:
+def test_integer_division_by_a_constant(name: str, divisor: int) -> None:
     def compute(operands: Sequence[SSAValue]) -> SSAValue:
         number = arith.ConstantOp(IntegerAttr(divisor, I32)).result
         return kernels.make(name, [operands[0], number], I32)
@@ -359,7 +359,7 @@ CONVERSIONS: list[tuple[str, Attribute, Attribute, Callable[..., np.ndarray]]] =
 
 
 def conversion_values(op: str, source: Attribute) -> np.ndarray:
-    """Those that are special; of floats that become integers, first whole vectors that fit."""
+    """Special values; for float to integer, first whole vectors of values in range."""
     values = values_of(source)
     if op in ("arith.fptosi", "arith.fptoui"):
         fits = np.array([0.0, -0.0, 0.25, 0.999, 1.5, 2.5, 3.0, 100.0, 126.9])
@@ -431,10 +431,10 @@ EVERY_HALF = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
 @pytest.mark.parametrize("lanes", [None, 16])
 @pytest.mark.parametrize("half", [F16, BF16], ids=str)
 @pytest.mark.parametrize("wide", [F32, F64], ids=str)
-def test_halves_come_and_go_to_the_last_bit(
+def test_conversions_of_halves_are_exact(
     half: Attribute, wide: Attribute, lanes: int | None
 ) -> None:
-    """Every half; and on the way back everything between two halves, ties among it."""
+    """All 65536 halves; on the way back, values between two halves, with ties."""
     halves = EVERY_HALF.view(kernels.numpy_type(half))
     with np.errstate(all="ignore"):
         exact = halves.astype(kernels.numpy_type(wide))
@@ -456,7 +456,7 @@ def test_halves_come_and_go_to_the_last_bit(
 
 
 def wide_bits(halves: np.ndarray) -> np.ndarray:
-    """Bits of f16 as bits of f32: a NaN keeps its payload and is quiet."""
+    """Converts bits of f16 to bits of f32: a NaN keeps its payload and becomes quiet."""
     exact = halves.view(np.float16).astype(np.float32).view(np.uint32)
     payload = halves.astype(np.uint32) & 0x3FF
     nan = (halves & 0x8000).astype(np.uint32) << 16 | 0x7FC00000 | payload << 13
@@ -464,7 +464,9 @@ def wide_bits(halves: np.ndarray) -> np.ndarray:
 
 
 def half_bits(wide: np.ndarray) -> np.ndarray:
-    """Bits of f32 as bits of f16: a NaN keeps the top of its payload and is quiet."""
+    """
+    Converts bits of f32 to bits of f16: a NaN keeps its highest payload bits and becomes quiet.
+    """
     exact = wide.view(np.float32).astype(np.float16).view(np.uint16)
     nan = (wide >> 16 & 0x8000) | 0x7E00 | (wide >> 13 & 0x3FF)
     return np.where((wide & 0x7FFFFFFF) > 0x7F800000, nan, exact).astype(np.uint16)
@@ -472,10 +474,10 @@ def half_bits(wide: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("target", ["native", "sse2"])
 @pytest.mark.parametrize("lanes", [None, 4, 8, 16])
-def test_every_machine_gives_halves_the_same_bits(
+def test_conversions_of_halves_are_the_same_on_every_machine(
     lanes: int | None, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With instructions of the machine and without: every half, and f32 of all kinds."""
+    """Every half, and f32 of all kinds, with and without the machine's conversion instructions."""
     monkeypatch.setenv("POPGRAPH_TARGET", target)
     near = wide_bits(EVERY_HALF)[:, None] + np.array([0, 1, 0xFFF, 0x1000, 0x1001], np.uint32)
     bits = np.concatenate([near.ravel(), EVERY_KIND.view(np.uint32)])
@@ -545,7 +547,7 @@ def test_index_arithmetic(op: str) -> None:
 
 
 EVERY_KIND = np.arange(0, 1 << 32, 65_521, np.uint64).astype(np.uint32).view(np.float32)
-"""Bit patterns from all of f32: subnormals, infinities and NaNs, too."""
+"""Every 65521st bit pattern of f32, with subnormals, infinities and NaNs."""
 UNIFORM = np.random.default_rng(0).uniform(-1, 1, 1 << 16)
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 1.0, -1.0, 709.79, -745.2, 1e300])
 DOUBLES = np.random.default_rng(1).integers(0, 1 << 64, 1 << 14, np.uint64).view(np.float64)
@@ -565,12 +567,12 @@ RANGES = {
     "math.sinh": 90 * UNIFORM,
     "math.sqrt": np.abs(1e30 * UNIFORM),
 }
-"""Where functions are tried besides small numbers and all kinds of bits, if not up to 100."""
+"""Inputs with a range other than +-100; small values and EVERY_KIND are always tried."""
 STRICTER = {"math.tanh": (1, 3), "math.exp": (1, 1), "math.erf": (1, 1), "math.atan": (1, 1)}
 """
-Units in the last place from the correctly rounded result, in f32 and f64, that are met here.
+Bounds in ulp from the correctly rounded result, in f32 and f64, that are tighter than the records.
 
-Those of the others are what the record allows of the exact one, and the half that rounding adds.
+Other functions have the bound of their record, and half an ulp for rounding.
 """
 ACCURACY = [
     op
@@ -599,7 +601,8 @@ def test_accuracy_against_the_correctly_rounded_result(
 
     made = kernels.elementwise("function", [type_], type_, x.size, compute, lanes)
     found = kernels.executable(kernels.program([(made, ["x"], "y")])).run({"x": x})["y"]
-    # Roots are right in f64 (and rounded twice they would not be); there is one erf only.
+    # No wider oracle: sqrt is correctly rounded in f64 (rounding twice would not be), and erf comes
+    # from math.erf.
     done = type_ == F32 or op in ("math.sqrt", "math.erf")
     wider = np.float64 if done else np.longdouble
     with np.errstate(all="ignore"):
@@ -637,7 +640,7 @@ def test_powers_are_within_one_unit_in_the_last_place(lanes: int | None) -> None
 @pytest.mark.parametrize("lanes", [None, 16])
 @pytest.mark.parametrize("type_", [F32, F64], ids=str)
 def test_remainders_are_exact(type_: Attribute, lanes: int | None) -> None:
-    """However large the quotient is, and where it is all but whole."""
+    """Also for huge quotients, and for quotients that are nearly integers."""
     kinds = EVERY_KIND if type_ == F32 else DOUBLES
     whole = np.round(1e5 * UNIFORM)
     times = np.nextafter((whole * 3e4).astype(kinds.dtype), kinds.dtype.type(0))
@@ -665,7 +668,7 @@ def test_remainders_are_exact(type_: Attribute, lanes: int | None) -> None:
 
 @pytest.mark.parametrize("lanes", [None, 8, 16])
 @pytest.mark.parametrize("type_", [I32, I64], ids=str)
-def test_random_words(type_: Attribute, lanes: int | None) -> None:
+def test_threefry(type_: Attribute, lanes: int | None) -> None:
     rng = np.random.default_rng(3)
     key, counter = rng.integers(-(2**63), 2**63, (2, 64))
     counter[:16] = np.arange(16)
@@ -685,7 +688,7 @@ def test_random_words(type_: Attribute, lanes: int | None) -> None:
 @pytest.mark.parametrize("lanes", [None, 16])
 @pytest.mark.parametrize("op", ["arith.maximumf", "arith.minimumf"])
 @pytest.mark.parametrize("type_", FLOATS, ids=str)
-def test_bounds_that_are_constants(
+def test_extremes_with_a_constant(
     type_: Attribute, op: str, lanes: int | None, bound: float
 ) -> None:
     def compute(values: list[SSAValue]) -> SSAValue:
@@ -705,7 +708,7 @@ def test_bounds_that_are_constants(
 @pytest.mark.parametrize("lanes", [None, 2, 4, 8, 16])
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_dot(words: Words, lanes: int | None) -> None:
-    """Every vector width has an instruction of its own, or none: all give the same sums."""
+    """Vector widths have their own instruction, or the portable form; all give the same sums."""
 
     def compute(values: list[SSAValue]) -> SSAValue:
         type_ = values[2].type
@@ -737,8 +740,8 @@ def test_dot(words: Words, lanes: int | None) -> None:
 
 @pytest.mark.parametrize("lanes", [None, 4, 8, 16])
 @pytest.mark.parametrize("bounds", [(0.0, 255.0), (-128.0, 127.0), (5.0, -5.0), (-1e10, 1e10)])
-def test_clamped_floats_as_integers(bounds: tuple[float, float], lanes: int | None) -> None:
-    """`min (x > low ? x : low), high` needs no check of its ends before it is an integer."""
+def test_conversion_of_clamped_floats(bounds: tuple[float, float], lanes: int | None) -> None:
+    """`min (x > low ? x : low), high` cannot overflow, so its conversion needs no range check."""
     low, high = bounds
 
     def number(value: float) -> SSAValue:

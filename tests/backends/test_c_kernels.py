@@ -1,4 +1,4 @@
-"""Tests C code of loops, branches, local memory and vectors."""
+"""Tests the C of loops, branches, local memory and vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.backends.c_kernels import INDEX, index
 
 
 def run(types: list[Attribute], body: object, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    """A program of one kernel whose last memory is the output."""
+    """Runs one kernel whose last memory is the output."""
     op = kernels.function("kernel", types, body)  # type: ignore[arg-type]
     module = kernels.program([(op, list(inputs), "y")])
     module.verify()
@@ -43,7 +43,7 @@ def run(types: list[Attribute], body: object, inputs: dict[str, np.ndarray]) -> 
 
 
 def test_carried_values_are_assigned_together() -> None:
-    """Fibonacci: (a, b) -> (b, a + b) goes wrong when b is overwritten too early."""
+    """Fibonacci: (a, b) -> (b, a + b) is wrong if b is overwritten before it is read."""
     i64 = IntegerType(64)
 
     def body(_: SSAValue, y: SSAValue) -> None:
@@ -75,8 +75,8 @@ def test_three_carried_values_rotate() -> None:
 
 
 @pytest.mark.parametrize("width", [8, 16])
-def test_no_counter_has_the_name_of_a_type(width: int) -> None:
-    """Inside many loops, numbers of 8 and 16 bits still have types."""
+def test_loop_counters_do_not_clash_with_type_names(width: int) -> None:
+    """Counters of deeply nested loops would reach `i8` and `i16`, the names of integer types."""
     kind = IntegerType(width)
 
     def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
@@ -98,7 +98,7 @@ def test_no_counter_has_the_name_of_a_type(width: int) -> None:
     assert run([memory, memory], body, {"x": x}).tolist() == [10]
 
 
-def test_a_loop_without_turns_gives_its_initial_values() -> None:
+def test_a_loop_without_iterations_gives_its_initial_values() -> None:
     def body(_: SSAValue, y: SSAValue) -> None:
         step = Block(arg_types=[INDEX, f32])
         with ImplicitBuilder(step):
@@ -110,7 +110,7 @@ def test_a_loop_without_turns_gives_its_initial_values() -> None:
     assert run([MemRefType(f32, [1])], body, {}).tolist() == [5.0]
 
 
-def test_branches_give_values_and_have_effects() -> None:
+def test_branches_with_results_and_with_stores() -> None:
     def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
             element = memref.LoadOp.get(x, [i])
@@ -176,7 +176,7 @@ CONSTANTS = [0.0, -0.0, 0.1, -2.5, 1e-45, 3.4028234663852886e38, float("inf"), -
 
 
 @pytest.mark.parametrize("type_", [f32, f64], ids=str)
-def test_constants_arrive_to_the_last_bit(type_: Attribute) -> None:
+def test_float_constants_are_exact(type_: Attribute) -> None:
     dtype = kernels.numpy_type(type_)
     values = np.array([*CONSTANTS, np.nan], np.float32).astype(dtype)
 
@@ -191,7 +191,7 @@ def test_constants_arrive_to_the_last_bit(type_: Attribute) -> None:
 
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
-def test_whole_constants_arrive(width: int) -> None:
+def test_integer_constants_are_exact(width: int) -> None:
     type_ = IntegerType(width)
     values = [0, 1, -1, (1 << width - 1) - 1, -(1 << width - 1)]
 
@@ -239,7 +239,7 @@ def test_a_shuffle_picks_lanes_of_two_vectors(
     assert found.tolist() == [at if at < 4 else at - 2 for at in picks]
 
 
-def test_a_gcc_that_cannot_say_which_builtins_it_has_compiles_everything(
+def test_a_gcc_without_has_builtin_compiles_shuffles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiler = next(toolchain.candidates())
@@ -249,7 +249,7 @@ def test_a_gcc_that_cannot_say_which_builtins_it_has_compiles_everything(
     test_a_shuffle_picks_lanes_of_two_vectors(f32, [1, 7, 4, 0])
 
 
-def test_a_prefetch_changes_nothing_even_behind_the_end() -> None:
+def test_a_prefetch_beyond_the_end_has_no_effect() -> None:
     def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
         for place in (0, 2, 10**9):
             PrefetchOp(x, index(place))
@@ -272,7 +272,7 @@ def test_broadcasting_keeps_the_sign_of_zero() -> None:
     assert np.signbit(found).all()
 
 
-def test_any_byte_but_zero_is_true() -> None:
+def test_any_nonzero_byte_is_true() -> None:
     def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
         kernels.loop(3, 1, lambda i: memref.StoreOp.get(memref.LoadOp.get(x, [i]), y, [i]))
 
@@ -298,7 +298,7 @@ ROWS, VECTORS, LANES, DEPTH = 14, 2, 16, 64
 
 
 def test_micro_kernel_with_28_accumulators() -> None:
-    """A matrix product that lives in registers: PERF figures come from this very shape."""
+    """A GEMM micro-kernel in registers: the shape of the figures in PERF.md."""
     lanes = VectorType(f32, [LANES])
 
     def body(_: SSAValue, a: SSAValue, b: SSAValue, y: SSAValue) -> None:
@@ -332,8 +332,8 @@ def test_micro_kernel_with_28_accumulators() -> None:
     assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
 
 
-def test_what_several_products_take_is_kept_in_a_register() -> None:
-    """What one product takes is not: it comes with the product."""
+def test_operands_of_several_products_are_kept_in_a_register() -> None:
+    """Operands of a single FMA stay in memory, as an operand of the instruction."""
     lanes = VectorType(f32, [4])
 
     def sums_of_products(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
@@ -349,7 +349,7 @@ def test_what_several_products_take_is_kept_in_a_register() -> None:
 
 @pytest.mark.parametrize("name", [row.name for row in dtypes.DTYPES])
 def test_every_element_type_can_be_moved(name: str) -> None:
-    """Also those without arithmetic in C; by the kernel that plan-memory copies with."""
+    """Types without arithmetic in C, too; with the copy kernel of plan-memory."""
     row = dtypes.BY_NAME[name]
     memory = MemRefType(element_types.to_ir(row), [16])
     module = kernels.program([(copy_function("copy", memory), ["x"], "y")])

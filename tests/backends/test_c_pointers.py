@@ -1,4 +1,4 @@
-"""What stands a number behind an index is reached from one pointer, if that is inside of memory."""
+"""Tests shared pointers in C: indices that differ by constants use one pointer, if in bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZE = 8
 def printed_and_run(
     body: Callable[[SSAValue, SSAValue], None], size: int = SIZE
 ) -> tuple[str, Array]:
-    """The C of a kernel from `x` to `y`, and what it makes of 1, 2, 3 ..."""
+    """The C of a kernel from `x` to `y`, and `y` for x = 1, 2, 3, ..."""
     types = [MemRefType(f32, [SIZE]), MemRefType(f32, [SIZE])]
     function = kernels.function("places", types, lambda _, x, y: body(x, y))
     text = print_kernel(function).text
@@ -34,15 +34,15 @@ def moved(x: SSAValue, source: SSAValue, y: SSAValue, target: SSAValue) -> None:
     memref.StoreOp.get(memref.LoadOp.get(x, [source]), y, [target])
 
 
-def behind(base: SSAValue, number: int) -> SSAValue:
+def plus(base: SSAValue, number: int) -> SSAValue:
     return arith.AddiOp(base, index(number)).result
 
 
-def test_what_differs_by_numbers_is_reached_from_one_pointer() -> None:
+def test_indices_that_differ_by_constants_share_a_pointer() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
             for number in range(4):
-                moved(x, behind(i, number), y, behind(i, 3 - number))
+                moved(x, plus(i, number), y, plus(i, 3 - number))
 
         kernels.loop(SIZE, 4, one)
 
@@ -52,11 +52,11 @@ def test_what_differs_by_numbers_is_reached_from_one_pointer() -> None:
     assert found.tolist() == [4, 3, 2, 1, 8, 7, 6, 5]
 
 
-def test_no_pointer_stands_before_the_memory() -> None:
+def test_no_shared_pointer_points_before_its_memory() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
             turned = arith.MuliOp(i, index(-1)).result
-            moved(x, behind(turned, SIZE - 1), y, i)
+            moved(x, plus(turned, SIZE - 1), y, i)
 
         kernels.loop(SIZE, 1, one)
 
@@ -65,13 +65,13 @@ def test_no_pointer_stands_before_the_memory() -> None:
     assert found.tolist() == [8, 7, 6, 5, 4, 3, 2, 1]
 
 
-def test_no_pointer_is_made_for_what_a_condition_may_leave_out() -> None:
+def test_conditional_accesses_share_no_pointer() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
             far = arith.MuliOp(i, index(4)).result
             block = Block()
             with ImplicitBuilder(block):
-                moved(x, behind(far, 1), y, i)
+                moved(x, plus(far, 1), y, i)
                 scf.YieldOp()
             scf.IfOp(arith.CmpiOp(i, index(2), "slt"), [], [block])
 
@@ -82,10 +82,10 @@ def test_no_pointer_is_made_for_what_a_condition_may_leave_out() -> None:
     assert found[:2].tolist() == [2, 6]
 
 
-def test_a_sum_that_stands_elsewhere_too_is_printed_as_well() -> None:
+def test_an_index_with_other_uses_is_printed_too() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
-            place = behind(i, 1)
+            place = plus(i, 1)
             PrefetchOp(x, place)
             moved(x, place, y, i)
 
@@ -96,13 +96,13 @@ def test_a_sum_that_stands_elsewhere_too_is_printed_as_well() -> None:
     assert found[:-1].tolist() == [2, 3, 4, 5, 6, 7, 8]
 
 
-def test_memory_that_comes_later_than_an_index_is_indexed() -> None:
+def test_memory_allocated_after_an_index_has_no_shared_pointer() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def outer(i: SSAValue) -> None:
             def inner(j: SSAValue) -> None:
                 local = memref.AllocaOp.get(f32, shape=[4]).memref
-                moved(x, i, local, behind(j, 1))
-                moved(local, behind(j, 1), y, i)
+                moved(x, i, local, plus(j, 1))
+                moved(local, plus(j, 1), y, i)
 
             kernels.loop(1, 1, inner)
 
@@ -112,7 +112,7 @@ def test_memory_that_comes_later_than_an_index_is_indexed() -> None:
     assert found.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_what_a_number_divides_is_divided_without_a_question() -> None:
+def test_division_by_a_constant_needs_no_check() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
             moved(x, arith.DivSIOp(i, index(3)).result, y, i)
@@ -124,7 +124,7 @@ def test_what_a_number_divides_is_divided_without_a_question() -> None:
     assert found.tolist() == [1, 1, 1, 2, 2, 2, 3, 3]
 
 
-def test_zero_divides_to_zero_and_minus_one_changes_the_sign() -> None:
+def test_division_by_zero_and_by_minus_one() -> None:
     def body(x: SSAValue, y: SSAValue) -> None:
         def one(i: SSAValue) -> None:
             nothing = arith.RemSIOp(arith.DivSIOp(i, index(0)).result, index(-1)).result

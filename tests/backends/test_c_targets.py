@@ -166,9 +166,9 @@ MORE = {
     "integers": INTEGERS,
     "quantized": QUANTIZED,
 }
-"""These, too, where all is tried (`make targets`)."""
+"""Further graphs, tried where all cases run (`make targets`)."""
 LEAST = {"f16": 4e-3, "bf16": 4e-2}
-"""How far results may be apart, where it is not that of f32."""
+"""Tolerances of results narrower than f32."""
 
 
 @pytest.fixture(params=GRAPHS | MORE if WHOLE else GRAPHS)
@@ -209,7 +209,7 @@ def check(path: Path, found: dict[str, Array]) -> None:
 
 
 def has(flag: str) -> bool:
-    """Whether this machine runs such code."""
+    """Whether this machine has a CPU feature."""
     try:
         return flag in Path("/proc/cpuinfo").read_text().split()
     except OSError:
@@ -223,7 +223,7 @@ TARGETS = [
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_narrower_code_computes_the_same(
+def test_every_vector_width_computes_the_same(
     name: str, graph: Path, cache: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POPGRAPH_TARGET", name)
@@ -247,7 +247,7 @@ f32x8 tanh_of_lanes(f32x8 x) {
 
 
 def tuned(machine: str, text: str) -> str:
-    """The instructions of a text that is compiled as for this machine."""
+    """The assembly of C that is compiled and tuned for a machine."""
     compiler = Compiler(("cc", f"-mtune={machine}"), f"tuned for {machine}", "avx2")
     asked = probe(compiler)
     if asked.reason:
@@ -258,8 +258,8 @@ def tuned(machine: str, text: str) -> str:
     return done.output
 
 
-def test_lanes_are_whole_vectors_where_a_machine_prefers_halves() -> None:
-    """Halves wait for one another in memory: a function of all lanes takes 1.5 times as long."""
+def test_functions_on_lanes_use_whole_vectors() -> None:
+    """Two halves of a vector go through memory: a function on all lanes takes 1.5 times as long."""
     code = tuned("znver1", LANES)
     assert re.search(r"mul\w*ps.*%ymm", code)
     assert not re.search(r"mul\w*ps.*%xmm", code)
@@ -276,24 +276,24 @@ POWERS = LANES.replace("f32x8 tanh_of_lanes", "f32x8 cubes_of_lanes").replace(
 )
 
 
-def test_functions_that_are_called_twice_run_on_vectors() -> None:
-    """A call would compute the lanes one by one."""
+def test_functions_with_two_calls_are_vectorized() -> None:
+    """A call would compute one lane after the other."""
     code = tuned("haswell", POWERS)
     assert "popgraph_powf" not in code
     assert re.search(r"fmadd\w*pd.*%ymm", code)
 
 
-def test_choices_of_a_function_are_one_mask_each() -> None:
-    """Those of the logarithm: subnormals, zero, infinity, and what has no logarithm."""
+def test_special_cases_of_log_are_one_mask_each() -> None:
+    """One mask each for subnormals, zero, infinity and arguments without a logarithm."""
     code = tuned("haswell", LANES.replace("popgraph_tanhf", "popgraph_logf"))
-    assert len(re.findall(r"\tvcmp\w*ps", code)) <= 5, "one of them is for whole numbers, too"
+    assert len(re.findall(r"\tvcmp\w*ps", code)) <= 5, "one of them is for integers, too"
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has such arithmetic")
 @pytest.mark.parametrize("standard", ["-std=c11", "-std=gnu11"])
 @pytest.mark.parametrize("arithmetic", ["387", "both", "sse"])
-def test_arithmetic_that_is_not_rounded_is_refused(arithmetic: str, standard: str) -> None:
-    """Functions that take numbers apart would be wrong, silently."""
+def test_x87_arithmetic_is_refused(arithmetic: str, standard: str) -> None:
+    """Functions that split floats by bits would silently give wrong results."""
     compiler = Compiler(("cc", f"-mfpmath={arithmetic}"), arithmetic, "sse2")
     if probe(compiler).reason:
         pytest.skip(f"cc cannot be asked for it: {probe(compiler).reason}")
@@ -330,8 +330,8 @@ void window(i64 terms, const f32x8 *w, const f32x8 *x, f32x8 *sum) {
 
 
 @pytest.mark.parametrize("machine", ["generic", "haswell", "znver3"])
-def test_products_are_fused_and_read_vectors_once_for_any_machine(machine: str) -> None:
-    """As Zen was described to GCC 12, sums of 4 x 3 vectors took 1.4 times as long."""
+def test_contractions_use_fma_and_load_vectors_once(machine: str) -> None:
+    """With GCC 12's own cost tables of Zen, GEMM of 4 x 3 vectors took 1.4 times as long."""
     rows, window = tuned(machine, PRODUCTS).split("window:")
     assert len(re.findall(r"vfmadd\w+\s+%ymm\d+, %ymm", rows)) == 3
     assert not re.search(r"vfmadd\w+\s+\S*\(", rows)
@@ -343,16 +343,16 @@ def test_an_unknown_target_is_refused(cache: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("POPGRAPH_TARGET", "itanium")
     with pytest.raises(BackendError, match="there is no target 'itanium'") as caught:
         host_target()
-    assert caught.value.hint == "POPGRAPH_TARGET may be native, avx512, avx2, sse2, neon"
+    assert caught.value.hint == "set POPGRAPH_TARGET to native, avx512, avx2, sse2, neon"
 
 
 @pytest.mark.parametrize(
     ("name", "wanted"), [("avx512", (64, 32)), ("avx2", (32, 16)), ("neon", (16, 32))]
 )
-def test_a_target_has_its_vectors_whatever_compiler_there_is(
+def test_vectors_of_a_named_target_need_no_compiler(
     name: str, wanted: tuple[int, int], cache: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Code that is emitted is compiled elsewhere."""
+    """Emitted code is compiled elsewhere, so no working compiler is needed."""
     monkeypatch.setenv("POPGRAPH_TARGET", name)
     monkeypatch.setenv("CC", "/bin/false")
     found = host_target()
@@ -368,16 +368,16 @@ def test_a_target_has_its_vectors_whatever_compiler_there_is(
 
 
 @pytest.mark.skipif(platform.machine() == "aarch64", reason="this machine has NEON")
-def test_a_compiler_for_another_machine_does_not_work(
+def test_a_compiler_for_another_machine_is_refused(
     cache: None, monkeypatch: pytest.MonkeyPatch, graph: Path
 ) -> None:
     monkeypatch.setenv("POPGRAPH_TARGET", "neon")
     monkeypatch.setenv("CC", "cc")
-    with pytest.raises(BackendError, match=r"cc \(it does not make code for neon\)"):
+    with pytest.raises(BackendError, match=r"cc \(it does not compile for neon\)"):
         popgraph.compile(graph)
 
 
-# NEON: compiled by a cross compiler, and run where QEMU is
+# NEON: cross-compiled, and run under QEMU or Unicorn
 
 DRIVER = """
 #include <stdint.h>
@@ -406,7 +406,7 @@ LINES
 def driver(
     path: Path, folder: Path, words: Sequence[str] = ()
 ) -> dict[str, tuple[Path, np.dtype[np.generic], list[int]]]:
-    """A program for NEON in `folder`, with its data; where it will write its outputs."""
+    """Writes a NEON program and its data to `folder`; returns the paths of its outputs."""
     module, compilation = compiler.load(path)
     options = Options(machine=replace(MACHINES["neon"], words=tuple(words)))
     compiler.lower(module, compilation, options)
@@ -444,11 +444,11 @@ CROSS = {
     "aarch64, gcc": (["aarch64-linux-gnu-gcc"], "aarch64"),
     "arm, gcc": (["arm-linux-gnueabihf-gcc", "-march=armv7-a", "-mfpu=neon-vfpv4"], "arm"),
 }
-"""Compilers for another machine, and QEMU's name of it."""
+"""Cross compilers, each with QEMU's name of the machine."""
 
 
 def run_there(binary: Path, machine: str) -> None:
-    """Runs a program of another machine, in its folder: by QEMU or Unicorn, if it is not this."""
+    """Runs a program of another machine in its folder: directly, by QEMU or by Unicorn."""
     emulator = shutil.which(f"qemu-{machine}")
     if platform.machine() == machine or emulator is not None:
         command = [str(binary)] if emulator is None else [emulator, str(binary)]
@@ -463,9 +463,7 @@ def run_there(binary: Path, machine: str) -> None:
 
 
 @pytest.mark.parametrize("cross", CROSS)
-def test_neon_code_computes_the_same_where_it_can_be_run(
-    cross: str, few_graphs: Path, tmp_path: Path
-) -> None:
+def test_neon_code_computes_the_same(cross: str, few_graphs: Path, tmp_path: Path) -> None:
     compiler, machine = CROSS[cross]
     if compiler[0] == sys.executable and importlib.util.find_spec("ziglang") is None:
         pytest.skip("ziglang is not installed")
@@ -475,8 +473,8 @@ def test_neon_code_computes_the_same_where_it_can_be_run(
 
 
 @needs_zig
-def test_words_of_arm(tmp_path: Path) -> None:
-    """Bytes are multiplied by its instruction, and give the same numbers."""
+def test_packed_bytes_use_the_dot_product_of_arm(tmp_path: Path) -> None:
+    """ARM's dot product instruction multiplies bytes, with the same result."""
     compiler = [*ZIG_NEON, "-mcpu=generic+dotprod"]
     run_driver(written("quantized", tmp_path), tmp_path, compiler, "aarch64", DOTPROD)
     command = [*compiler, *FLAGS, "-S", "kernels.c", "-o", "kernels.s"]
@@ -487,7 +485,7 @@ def test_words_of_arm(tmp_path: Path) -> None:
 def run_driver(
     path: Path, folder: Path, compiler: Sequence[str], machine: str, words: Sequence[str] = ()
 ) -> None:
-    """Compiles a graph for another machine, runs it there, and checks what it gives."""
+    """Cross-compiles a graph, runs it, and compares its outputs with the reference."""
     outputs = driver(path, folder, words)
     sources = ["user.c", "program.c", "kernels.c"]
     command = [*compiler, *FLAGS, "-static", *sources, "-lm", "-o", "user"]

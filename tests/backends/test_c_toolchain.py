@@ -23,8 +23,7 @@ from popgraph.backends.c.build_program import build
 from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
-from popgraph.backends.c.run.elf import machine_of
-from popgraph.backends.c.run.library import load
+from popgraph.backends.c.run.library import load, machine_of
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import BackendError, UnsupportedError
 
@@ -48,7 +47,7 @@ def doubles() -> bool:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
+    """The folder of an empty cache."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -64,7 +63,7 @@ def libraries(folder: Path) -> list[Path]:
 
 
 def test_one_build_leaves_one_library(cache: Path) -> None:
-    """And the object of its kernel, for other programs that have it."""
+    """The kernel's object is kept as well, for other programs with this kernel."""
     assert doubles()
     files = [path for path in cache.rglob("*") if path.is_file()]
     objects = [path for path in files if path.is_relative_to(cache / "objects")]
@@ -83,7 +82,9 @@ def test_a_second_process_needs_no_compiler(cache: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_hit_runs_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_library_needs_no_compiler_run(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert doubles()
 
     def refuse(*_: object, **__: object) -> None:
@@ -113,7 +114,7 @@ def test_an_empty_path_has_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPa
         doubles()
 
 
-def test_a_compiler_that_fails_is_quoted(
+def test_the_message_of_a_failing_compiler_is_quoted(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", script(tmp_path / "mycc", "echo the licence is gone >&2; exit 3"))
@@ -138,7 +139,7 @@ def test_refused_c_names_the_kernel_and_its_origin(cache: Path) -> None:
     assert not libraries(cache)
 
 
-def test_what_c_cannot_do_is_said_with_the_kernels_origin() -> None:
+def test_unsupported_operations_name_the_kernel_and_its_origin() -> None:
     def body(_: SSAValue, x: SSAValue) -> None:
         element = memref.LoadOp.get(x, [kernels.index(0)])
         kernels.make("math.cbrt", [element.res], f32)
@@ -164,7 +165,7 @@ def test_broken_link_is_reported(
 def test_a_cache_that_cannot_be_written_warns_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file where the directory should be: nobody, root included, can write below it."""
+    """A file in place of the folder: not even root can write below it."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "file" / "cache"))
     with pytest.warns(RuntimeWarning, match="cannot be written") as caught:
@@ -181,7 +182,7 @@ def test_a_read_only_cache_is_still_read(cache: Path, monkeypatch: pytest.Monkey
         assert doubles()
 
 
-def test_a_damaged_library_says_what_to_do(cache: Path) -> None:
+def test_a_damaged_library_names_its_path(cache: Path) -> None:
     unit = Unit("int damaged_library;\n")
     path = compiling.library([unit])
     path.write_bytes(b"not a library")
@@ -191,7 +192,10 @@ def test_a_damaged_library_says_what_to_do(cache: Path) -> None:
 
 
 def elf(width: int, order: int, machine: int) -> bytes:
-    """The head of a library: 1 or 2 for 32 or 64 bits and for little- or big-endian."""
+    """
+    The head of an ELF file: `width` 1 or 2 for 32 or 64 bits, `order` 1 or 2 for little or big
+    endian.
+    """
     number = machine.to_bytes(2, "little" if order == 1 else "big")
     return b"\x7fELF" + bytes([width, order, 1]) + bytes(9) + bytes(2) + number + bytes(100)
 
@@ -206,18 +210,18 @@ def elf(width: int, order: int, machine: int) -> bytes:
         ((2, 1, 4711), "machine 4711 of ELF"),
     ],
 )
-def test_a_library_for_another_machine_is_called_that(
+def test_a_library_for_another_machine_is_refused(
     tmp_path: Path, head: tuple[int, int, int], name: str
 ) -> None:
     (tmp_path / "library.so").write_bytes(elf(*head))
     if machine_of(Path("/proc/self/exe")) in ("", name):
         pytest.skip("this machine is one of those, or has no /proc")
-    with pytest.raises(BackendError, match=f"the compiled library is for {name}, and") as caught:
+    with pytest.raises(BackendError, match=f"the compiled library is for {name}, but") as caught:
         load(tmp_path / "library.so", "main")
     assert "POPGRAPH_TARGET" in caught.value.hint and "delete" not in caught.value.hint
 
 
-def test_many_builds_at_once(cache: Path) -> None:
+def test_concurrent_builds(cache: Path) -> None:
     code = "import tests.backends.test_c_toolchain as t; assert t.doubles()"
     root = Path(__file__).parents[2]
 
@@ -248,9 +252,7 @@ def test_zig_is_a_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
-def test_zig_is_found_where_no_other_compiler_is(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zig_is_found_without_other_compilers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setenv("PATH", "")
     assert [compiler.command[-2:] for compiler in toolchain.candidates()] == [("ziglang", "cc")]
@@ -286,11 +288,11 @@ def test_targets_follow_the_compilers_macros(macros: str, wanted: tuple[int, int
         ("#define __ARM_NEON 1\n#define __ARM_FEATURE_DOTPROD 1\n", ("i8i8",)),
     ],
 )
-def test_words_follow_the_compilers_macros(macros: str, words: tuple[str, ...]) -> None:
+def test_packed_words_follow_the_compilers_macros(macros: str, words: tuple[str, ...]) -> None:
     assert target.from_macros(macros).words == words
 
 
-def test_the_target_is_remembered(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_target_is_cached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = target.host_target()
     toolchain.probe.cache_clear()
     monkeypatch.setenv("CC", "/bin/false")
@@ -306,7 +308,7 @@ def test_without_a_compiler_the_target_is_the_baseline(
 
 @pytest.mark.parametrize(("count", "groups"), [(1, 1), (3, 1), (12, 2), (60, 3), (900, 8)])
 def test_kernels_are_compiled_in_groups(count: int, groups: int) -> None:
-    """Each kernel once, no group much longer than another; a few kernels need few compilers."""
+    """Groups have nearly equal lengths; a few kernels need few compiler runs."""
     kernels = [
         Kernel(f"k{number}", f"kernel_k{number}", "x" * 2500, "", "") for number in range(count)
     ]

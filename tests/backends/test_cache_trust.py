@@ -29,7 +29,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache, and a process that knows nothing of caches."""
+    """An empty cache, in a process that has not checked any cache yet."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The runs of compilers that made libraries."""
+    """Arguments of all compiler runs that linked a library."""
     seen: list[object] = []
     run = toolchain.Compiler.run
 
@@ -65,7 +65,7 @@ def compute() -> Array:
     return found
 
 
-def told(act: Callable[[], object]) -> list[str]:
+def warnings_of(act: Callable[[], object]) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         act()
@@ -76,81 +76,79 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_folders_are_for_this_user_alone(cache: Path, compilers: list[object]) -> None:
+def test_cache_folders_are_private(cache: Path, compilers: list[object]) -> None:
     before = os.umask(0)
     try:
-        assert not told(compute)
+        assert not warnings_of(compute)
     finally:
         os.umask(before)
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (cache, *cache.rglob("*"))}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o644}
-    assert not told(compute) and len(compilers) == 1, "and are used again"
+    assert not warnings_of(compute) and len(compilers) == 1, "and are used again"
 
 
 @pytest.mark.parametrize("above", [False, True])
-def test_a_cache_that_others_may_write_is_not_used(
+def test_a_cache_writable_by_others_is_not_used(
     cache: Path, compilers: list[object], above: bool
 ) -> None:
-    """Nor one whose folder others may put another one in the place of."""
+    """Neither is a cache whose parent folder others can rename."""
     compute()
     before = content(cache)
     folder = cache.parent if above else cache
     folder.chmod(0o777)
     trust.forget()
-    (message,) = told(lambda: (compute(), compute()))
+    (message,) = warnings_of(lambda: (compute(), compute()))
     assert message.startswith(f"{cache} is not used: others may write")
     assert len(compilers) == 2 and content(cache) == before
     folder.chmod(0o1777 if above else 0o700)
     compute()
-    assert len(compilers) == 2, "a sticky folder is like /tmp: others cannot rename what is ours"
+    assert len(compilers) == 2, "a sticky folder is like /tmp: others cannot rename our folder"
 
 
-def test_a_cache_of_somebody_else_is_not_looked_into(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_of_another_user_is_not_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compute()
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    (message,) = told(lambda: (cache_folder.readable_caches(), cache_folder.readable_caches()))
+    (message,) = warnings_of(
+        lambda: (cache_folder.readable_caches(), cache_folder.readable_caches())
+    )
     assert message.startswith(f"{cache} is not used: it belongs to user {owner}, ")
     with warnings.catch_warnings():
         assert cache not in cache_folder.readable_caches()
 
 
 @AS_ROOT
-def test_a_cache_of_somebody_else_is_not_used(cache: Path, compilers: list[object]) -> None:
+def test_a_cache_of_another_user_is_not_used(cache: Path, compilers: list[object]) -> None:
     compute()
     before = content(cache)
     os.chown(cache, 1234, 1234)
-    (message,) = told(lambda: (compute(), compute()))
+    (message,) = warnings_of(lambda: (compute(), compute()))
     assert message.startswith(f"{cache} is not used: it belongs to user 1234, ")
     assert content(cache) == before and len(compilers) == 2
 
 
 @AS_ROOT
-def test_a_cache_of_root_is_used_by_others_if_they_say_so(
+def test_a_cache_of_root_is_used_on_request(
     cache: Path, compilers: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute()
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     monkeypatch.setenv(trust.SHARED, "1")
-    assert not told(compute) and len(compilers) == 1
+    assert not warnings_of(compute) and len(compilers) == 1
     (cache / "kernels").chmod(0o777)
     trust.forget()
-    assert any("others may write" in text for text in told(compute))
+    assert any("others may write" in text for text in warnings_of(compute))
 
 
 @AS_ROOT
-def test_a_file_that_somebody_else_put_there_is_not_run(
-    cache: Path, compilers: list[object]
-) -> None:
-    """It is sealed as it should be: a seal tells damage, not who made it."""
+def test_a_library_of_another_user_is_not_run(cache: Path, compilers: list[object]) -> None:
+    """A valid seal does not help: seals detect damage, not authors."""
     compute()
     (library,) = cache.rglob("*.so")
     planted = library.read_bytes()
     os.chown(library, 65534, 65534)
-    messages = told(compute)
+    messages = warnings_of(compute)
     assert len(compilers) == 2 and len(messages) == 1
     assert messages[0].startswith(f"{library} is not used: it belongs to user 65534")
     assert library.stat().st_uid == os.geteuid(), "it was replaced"
@@ -164,7 +162,7 @@ KINDS = ("decisions", "kernels", "kernel_texts", "objects", "programs", "targets
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_nothing_is_read_that_others_may_write(cache: Path, kind: str, what: str) -> None:
+def test_files_writable_by_others_are_not_read(cache: Path, kind: str, what: str) -> None:
     compute()
     for path in (cache / kind).rglob("*"):
         if path.is_dir() == (what == "folder"):
@@ -172,23 +170,23 @@ def test_nothing_is_read_that_others_may_write(cache: Path, kind: str, what: str
     trust.forget()
     for path in (cache / kind).rglob("*"):
         if path.is_file():
-            assert told(lambda path=path: cache_files.is_sealed(path))  # type: ignore[misc]
+            assert warnings_of(lambda path=path: cache_files.is_sealed(path))  # type: ignore[misc]
             assert not cache_files.is_sealed(path)
     compute()
 
 
-# Caches of no use
+# Unusable caches
 
 
-def test_a_cache_may_be_a_plain_file(cache: Path) -> None:
+def test_a_plain_file_as_cache(cache: Path) -> None:
     cache.write_text("not a folder")
-    (message,) = told(lambda: (compute(), compute()))
-    assert message.startswith(f"{cache} cannot be written (it is no folder): ")
+    (message,) = warnings_of(lambda: (compute(), compute()))
+    assert message.startswith(f"{cache} cannot be written (it is not a folder): ")
     assert cache.read_text() == "not a folder"
 
 
 def limited(size: int, below: Path | None) -> Any:
-    """A way of writing that finds a disk full after so many bytes, if the file is below a path."""
+    """A `stage` that hits a full disk after `size` bytes, for paths below `below` or all paths."""
     stage = writing.stage
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -203,17 +201,15 @@ def limited(size: int, below: Path | None) -> Any:
     return write
 
 
-def test_where_the_cache_has_no_room_programs_are_compiled_without_one(
+def test_a_full_cache_disk_is_reported_and_not_used(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "stage", limited(200, cache))
-    (message,) = told(lambda: (compute(), compute()))
+    (message,) = warnings_of(lambda: (compute(), compute()))
     assert message.startswith(f"{cache} cannot be written (File too large): ")
 
 
-def test_where_there_is_no_room_at_all_this_is_said(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_temporary_disk_is_an_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "stage", limited(50, None))
     with (
         pytest.warns(RuntimeWarning, match="cannot be written"),
@@ -222,7 +218,7 @@ def test_where_there_is_no_room_at_all_this_is_said(
         compute()
 
 
-def test_a_compiler_that_finds_no_room_is_understood(cache: Path) -> None:
+def test_a_compiler_on_a_full_disk_is_an_error(cache: Path) -> None:
     code = (
         "import resource, tests.backends.test_cache_trust as t\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
@@ -233,4 +229,4 @@ def test_a_compiler_that_finds_no_room_is_understood(cache: Path) -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
     )
     assert "BackendError: there is no place for compiled code: " in done.stderr
-    assert "mistake in PopGraph" not in done.stderr
+    assert "bug in PopGraph" not in done.stderr

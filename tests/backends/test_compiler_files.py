@@ -1,4 +1,4 @@
-"""Tests that the identity of a compiler changes with the files behind its command."""
+"""Tests that the identity of a compiler changes with the files of its command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.backends.c.build.compiler_files import identity
+from popgraph.backends.c.build.toolchain import identity
 
 
 def program(path: Path, text: str) -> Path:
@@ -20,7 +20,7 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A path with a compiler, a wrapper, and links by which the wrapper is called."""
+    """A search path with a compiler, a wrapper, and a link to the wrapper."""
     program(tmp_path / "bin" / "gcc", "version 1")
     program(tmp_path / "bin" / "ccache", "a wrapper")
     (tmp_path / "links").mkdir()
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("command", ["gcc", "ccache gcc", "ccache gcc -m64", "gcc through a link"])
-def test_another_compiler_is_another_identity(
+def test_a_changed_compiler_has_another_identity(
     folder: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     if command == "gcc through a link":
@@ -46,7 +46,9 @@ def test_another_compiler_is_another_identity(
     assert identity([*command.split(), "-O1"]) != second
 
 
-def test_a_module_is_what_lies_in_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identity_of_a_module_covers_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program(folder / "zigzag" / "zig", "version 1")
     (folder / "zigzag" / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(folder))
@@ -57,6 +59,6 @@ def test_a_module_is_what_lies_in_its_folder(folder: Path, monkeypatch: pytest.M
     assert identity(command) != first
 
 
-def test_what_is_not_there_has_an_identity_too(folder: Path) -> None:
+def test_missing_commands_have_an_identity(folder: Path) -> None:
     assert identity(["/nowhere/cc"]) != identity(["/nowhere/else"])
     assert identity(["python", "-m", "nowhere.at.all"])

@@ -1,4 +1,4 @@
-"""Tests branches and loops at every level and in C: their rows, turns, memory and text."""
+"""Tests branches and loops at every level and in C: rows, trip counts, memory and text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBER, TRUTH, ROW, ROWS = "tensor<i64>", "tensor<i1>", "tensor<3xf32>", "tensor
 
 
 def graph(body: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    """A main graph of named inputs and outputs, given their types."""
+    """A main graph with these inputs and outputs, each a name and a type."""
     names = ", ".join(f'#pg.bytes<"{name}">' for name in inputs)
     arguments = ", ".join(f"%{name} : {type_}" for name, type_ in inputs.items())
     made = ", ".join(f'#pg.bytes<"{name}">' for name in outputs)
@@ -60,7 +60,7 @@ SUMS = """
   pg.yield %b, %a : tensor<3xf32>, tensor<3xf32>
 }}
 """
-"""c' = (c + x[i]) * w, and the sums of all turns."""
+"""c' = (c + x[i]) * w, and the sums of all iterations as rows."""
 
 
 def sums(trips: int, reverse: bool = False) -> str:
@@ -93,7 +93,7 @@ COUNTING = graph(
     {"x": ROWS, "go": TRUTH, "limit": NUMBER, "top": "tensor<f32>"},
     {"n": NUMBER, "last": ROW, "all": ROWS},
 )
-"""Sums rows until one is `top` at least, or there were `limit`."""
+"""Sums rows until the maximum reaches `top`, for at most `limit` iterations."""
 
 COLLATZ = graph(
     """
@@ -129,13 +129,13 @@ COLLATZ = graph(
     {"start": NUMBER},
     {"last": NUMBER, "steps": NUMBER},
 )
-"""A branch in a loop without a bound."""
+"""The Collatz sequence: a branch in a loop without a bound."""
 
 SIZE = 48
 
 
 def products(compilation: Compilation) -> str:
-    """Two loops, one in the other, of products with one constant matrix, which is packed once."""
+    """Two nested loops that multiply by one constant matrix, which is packed once."""
     matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / 8
     literal = compilation.weights.attribute(matrix)
     type_ = f"tensor<4x{SIZE}xf32>"
@@ -169,7 +169,7 @@ def parsed(text: str, compilation: Compilation) -> ModuleOp:
 def at_every_level(
     module: ModuleOp, compilation: Compilation, inputs: Mapping[str, Array]
 ) -> list[dict[str, Array]]:
-    """What the module gives at each level in the reference, and in C."""
+    """Outputs of the module at each level in the reference, and in C."""
     found = []
     options = for_this_machine(Options())
     for level in LEVELS[1:]:
@@ -243,7 +243,7 @@ def test_constants_of_bodies_are_packed_when_the_program_is_loaded() -> None:
     assert_all(found, found[0])
     lowered = lower(module.clone(), compilation, for_this_machine(Options()))
     text = str(lowered)
-    assert text.count("tile.prepare_program") == 2, "each caller has memory for what it calls"
+    assert text.count("tile.prepare_program") == 2, "each caller has memory for its callee"
     assert "tile.loop" in text
 
 
@@ -267,7 +267,7 @@ RNN = graph(
 HOISTED = "hoist-invariants"
 
 
-def test_work_on_captured_values_is_done_before_the_loop() -> None:
+def test_work_on_captured_values_is_hoisted_out_of_the_loop() -> None:
     compilation = Compilation()
     module = parsed(RNN, compilation)
     random = np.random.default_rng(0)
@@ -286,8 +286,10 @@ def test_work_on_captured_values_is_done_before_the_loop() -> None:
     assert "exp" in body, "the claim can fail"
 
 
-def test_a_constant_that_is_packed_outside_and_read_in_a_body_stays() -> None:
-    """What only `prepare` reads is let go when the program is loaded."""
+def test_a_constant_packed_outside_and_read_in_a_body_is_kept() -> None:
+    """
+    Constants that only `prepare` reads are freed once the program is loaded; this one must stay.
+    """
     compilation = Compilation()
     matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / 8
     literal = compilation.weights.attribute(matrix)
@@ -312,7 +314,7 @@ def test_a_constant_that_is_packed_outside_and_read_in_a_body_stays() -> None:
 
 
 class WithoutLast:
-    """Nobody has the last chunk of a loop."""
+    """A bug: drops the last chunk of a loop."""
 
     @staticmethod
     def of(parts: Iterable[Part], *, alternating: bool) -> CutAttr:
@@ -323,10 +325,10 @@ class WithoutLast:
 @pytest.mark.parametrize("trips", [1, 2, 5])
 @pytest.mark.parametrize("reverse", ["", "reverse"])
 @pytest.mark.parametrize("careless", [False, True])
-def test_turns_alternate_in_what_they_read(
+def test_iterations_alternate_the_order_of_chunks(
     trips: int, reverse: str, careless: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks run backwards in every other turn: the same bits as in one piece."""
+    """Boustrophedon order: odd iterations run chunks backwards, with the same bits."""
     compilation = Compilation()
     random = np.random.default_rng(trips)
     matrix = random.standard_normal((64, 320)).astype(np.float32) / 8
@@ -368,7 +370,7 @@ def test_turns_alternate_in_what_they_read(
     np.testing.assert_allclose(found[0]["rows"][-1 if not reverse else 0][:, :64], found[0]["y"])
 
 
-def test_work_and_memory_are_told() -> None:
+def test_work_and_memory_of_loops_are_counted() -> None:
     compilation = Compilation()
     module = parsed(products(compilation), compilation)
     lowered = lower(module, compilation, for_this_machine(Options()))
@@ -410,7 +412,7 @@ def test_wrong_loops_are_refused(wrong: tuple[str, str], message: str) -> None:
         parse_ir(text.replace(*wrong), Compilation())
 
 
-def test_emitted_c_says_what_its_functions_are_and_what_is_compiled_does_not() -> None:
+def test_emitted_c_has_comments_and_compiled_c_has_none() -> None:
     text = """opset 18
 graph net(x: f32[4]) -> y {
     y = Loop(5, true, x, body=graph turn(i: i64, going: bool, h: f32[4]) -> (on, next) {
@@ -437,15 +439,15 @@ graph net(x: f32[4]) -> y {
 
 
 @pytest.mark.parametrize("name", ["*/ int x; /*", "/*", "line\\", "é\n", "*/*/"])
-def test_no_name_ends_its_comment(name: str) -> None:
+def test_names_cannot_end_comments_in_c(name: str) -> None:
     made = comment(name)
     assert made.startswith("/* ") and made.endswith(" */")
     assert "*/" not in made[3:-2] and "/*" not in made[3:] and "\\" not in made
     assert made.isprintable() and made.isascii()
 
 
-def test_notes_on_operations_are_no_names() -> None:
-    """A note says on which stage of a pipeline an operation is, for example."""
+def test_notes_on_operations_are_not_part_of_their_names() -> None:
+    """A note is, for example, the pipeline stage of an operation."""
     place = FileLineColLoc(StringAttr("net.pgraph"), IntAttr(3), IntAttr(1))
     named = NameLoc(StringAttr("MatMul:0"), place)
     assert source(noted(named, ["stage 1", "more"])) == source(named) == "MatMul:0  net.pgraph:3"

@@ -26,19 +26,19 @@ from tests.passes.test_fuzz import SMALL
 from tests.passes.test_reverse_loop import THREE
 
 TOLERANCE = 1e-9
-"""Products of all rows at once add in another order."""
+"""One matmul for all rows adds in another order than one per row."""
 
 
 @pytest.fixture(autouse=True)
-def silent() -> Iterator[None]:
-    """Random numbers overflow."""
+def no_overflow_warnings() -> Iterator[None]:
+    """Random graphs overflow, which NumPy warns of."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def planned(module: ModuleOp, compilation: Compilation) -> ModuleOp:
-    """The program, for small vectors and with every decision that small tensors allow."""
+    """The program for small vectors, with every decision that small tensors allow."""
     target = sharing_all(32, 32, SMALL)
     options = Options(machine=target.machine, tuning=target.tuning, threads=2, measured=())
     lowered = lower(module.clone(), compilation, options)
@@ -49,7 +49,7 @@ def planned(module: ModuleOp, compilation: Compilation) -> ModuleOp:
 def assert_planned(
     module: ModuleOp, compilation: Compilation, inputs: dict[str, Array], *, in_c: bool
 ) -> None:
-    """The planned program gives what the graph does, twice; in NumPy or in C."""
+    """The planned program computes what the graph does, in two runs; in NumPy or in C."""
     expected, _ = evaluate(module, inputs, compilation.weights)
     lowered = planned(module, compilation)
     executable = build_c(lowered, compilation.weights, threads=2) if in_c else None
@@ -69,7 +69,7 @@ def check_graph(graph: ControlGraph, *, in_c: bool) -> None:
 
 
 def check_gradients(drawn: Drawn, *, in_c: bool) -> None:
-    """Gradients are loops and branches, too."""
+    """Gradients contain loops and branches, too."""
     program = Program(
         {}, THREE, lambda values: {"loss": drawn.build([values[name] for name in "abc"], True)}
     )

@@ -12,11 +12,11 @@ from popgraph.support.errors import PopgraphError
 from tests.passes.control_mutants import CONTROL_MUTANTS, Planted
 
 FOUND = (AssertionError, PopgraphError, KeyError, ValueError)
-"""What a bug ends in."""
+"""Errors that a bug may raise."""
 
 
 def drawn_until_found(planted: Planted) -> int:
-    """How many are drawn until one breaks the claim; all of them if none does."""
+    """Number of examples drawn until one breaks the claim."""
     count = 0
 
     @settings(
@@ -39,5 +39,5 @@ def drawn_until_found(planted: Planted) -> int:
 
 
 @pytest.mark.parametrize("planted", CONTROL_MUTANTS, ids=str)
-def test_a_bug_is_found(planted: Planted) -> None:
+def test_planted_bugs_of_control_flow_are_found(planted: Planted) -> None:
     assert drawn_until_found(planted) <= planted.hunt.most

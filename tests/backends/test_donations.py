@@ -1,4 +1,4 @@
-"""Tests of donated inputs: outputs made in the memory of the caller's arrays."""
+"""Tests donated inputs: outputs computed in the memory of the caller's arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.compiler import lower
 from popgraph.passes.base import Compilation
-from popgraph.passes.program import in_place
+from popgraph.passes.program import plan_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.testing import Network, Node, build_network, networks
@@ -27,7 +27,7 @@ Inputs = dict[str, Array]
 
 
 def updating(op: str, length: int | str = 64, **attributes: Any) -> bytes:
-    """A model of one step of a decoder: a row of a cache is written, and rows are mixed."""
+    """A decoder step: writes a row of a cache, then attends to all rows."""
     cache, row = ["B", 2, length, 8], ["B", 2, 1, 8]
     if isinstance(length, int):
         cache[0] = row[0] = 1
@@ -61,7 +61,7 @@ def empty(length: int = 64) -> Array:
 
 @pytest.mark.parametrize("length", [64, 4096])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_cache_stays_where_it_is(length: int, threads: int) -> None:
+def test_a_donated_cache_is_updated_in_place(length: int, threads: int) -> None:
     run = popgraph.compile(updating("ScatterElements", length, axis=2), threads=threads)
     assert run.donations == {"past": "present"}
     cache, copied = empty(length), empty(length)
@@ -75,7 +75,7 @@ def test_a_cache_stays_where_it_is(length: int, threads: int) -> None:
             np.testing.assert_array_equal(made[name], array, name)
 
 
-def test_what_is_not_donated_stays_as_it_is() -> None:
+def test_inputs_that_are_not_donated_are_unchanged() -> None:
     run = popgraph.compile(updating("ScatterElements", axis=2))
     cache = empty()
     run({"past": cache, **step(0)}, donate=["past"])
@@ -105,10 +105,10 @@ def read_only() -> Array:
     [
         ("past", empty, "donate is 'past', not a list of names\n  try: donate=['past']"),
         (["pats"], empty, "no input 'pats' to donate\n  try: its inputs are 'past', 'at'"),
-        (["q"], empty, "input 'q' cannot be donated: no output is computed over it\n  try: one"),
+        (["q"], empty, "input 'q' cannot be donated: no output overwrites it\n  try: an output"),
         (["past"], read_only, "input 'past' cannot be donated: the array is read-only"),
         (["past"], lambda: empty()[..., ::-1], "cannot be donated: the array is not contiguous"),
-        (["past"], lambda: empty().tolist(), "cannot be donated: a list is no NumPy array"),
+        (["past"], lambda: empty().tolist(), "cannot be donated: a list is not a NumPy array"),
         (["past"], lambda: empty().astype(float), "it holds float64, the model wants float32"),
     ],
 )
@@ -120,15 +120,15 @@ def test_an_error_says_why_an_input_cannot_be_donated(
         run({"past": past(), **step(0)}, donate=donate)
 
 
-def test_memory_of_two_inputs_is_not_donated() -> None:
+def test_memory_shared_by_two_inputs_cannot_be_donated() -> None:
     run = popgraph.compile(updating("ScatterElements", axis=2))
     cache = empty()
     inputs = {"past": cache, **step(0), "q": cache[:, :, 5:6]}
-    with pytest.raises(RunError, match="input 'q' is in the same memory"):
+    with pytest.raises(RunError, match="it shares memory with input 'q'"):
         run(inputs, donate=["past"])
 
 
-def test_one_output_is_not_made_in_two_inputs() -> None:
+def test_an_output_takes_one_donated_input_only() -> None:
     value = helper.make_tensor_value_info
     real = onnx.TensorProto.FLOAT
     graph = helper.make_graph(
@@ -139,20 +139,20 @@ def test_one_output_is_not_made_in_two_inputs() -> None:
     )
     run = popgraph.compile(helper.make_model(graph, ir_version=9).SerializeToString())
     a, b = np.ones(4, np.float32), np.full(4, 2, np.float32)
-    with pytest.raises(RunError, match="output 'y' can be made in one donated input only"):
+    with pytest.raises(RunError, match="output 'y' can overwrite only one donated input"):
         run(a=a, b=b, donate=["a", "b"])
     assert run(a=a, b=b, donate=["b"])["y"] is b
     np.testing.assert_array_equal(b, np.full(4, 3))
 
 
-def test_numpy_donates_nothing() -> None:
+def test_the_reference_backend_accepts_no_donation() -> None:
     run = popgraph.compile(updating("ScatterElements", axis=2), backend="reference")
     assert run.donations == {}
     with pytest.raises(RunError, match="the reference backend computes nothing in place"):
         run({"past": empty(), **step(0)}, donate=["past"])
 
 
-def test_an_array_is_no_list_of_names() -> None:
+def test_donate_takes_names_not_arrays() -> None:
     run = popgraph.compile(updating("ScatterElements", axis=2))
     with pytest.raises(RunError, match="donate is an array, not a list of names"):
         run(past=empty(), donate=np.zeros(3), **step(0))
@@ -167,7 +167,7 @@ def program(network: Network) -> Executable:
 
 
 def check_donations(network: Network) -> None:
-    """Whichever input is donated, all outputs are those without it."""
+    """Donating any single input leaves all outputs unchanged."""
     made = program(network)
     draw = np.random.default_rng(0)
     inputs = {name: draw.standard_normal(shape) for name, (_, shape) in made.inputs.items()}
@@ -185,13 +185,13 @@ def test_fuzz_donations(network: Network) -> None:
     check_donations(network)
 
 
-def test_what_is_read_again_is_not_donated() -> None:
+def test_inputs_with_later_readers_are_not_donated() -> None:
     nodes = (Node("Relu", (0,)), Node("MatMul", (0, 1)))
     assert program(Network(((4, 4),), nodes, "f64", (1, 2))).donations == {}
 
 
-def test_the_fuzz_finds_what_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_place.InPlace, "replaces", lambda self, old, new: True)
+def test_the_fuzz_of_donations_finds_later_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_memory.InPlace, "replaces", lambda self, old, new: True)
     search = settings(database=None, phases=[Phase.generate])
     with pytest.raises((AssertionError, ExceptionGroup)):
         search(given(networks(dtype="f64"))(check_donations))()

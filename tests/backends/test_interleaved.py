@@ -1,4 +1,4 @@
-"""Tests that tensors whose elements stand in turn are interleaved, on vectors and at their ends."""
+"""Tests the interleaving of tensors that are concatenated along a last axis of size 1."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from popgraph.passes.options import Options
 from popgraph.support.machine import PRESETS
 
 COUNTS = (1, 2, 3, 8, 9)
-"""How many are interleaved: none, some, as many as at most, and one more."""
+"""Tensors to interleave: one, two, three, the most that is vectorized, and one more."""
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i8", "?", "bfloat16"])
 @pytest.mark.parametrize("rows", [1, 3, 21, 12345])
-def test_stacks_along_a_last_axis(rows: int, dtype: str, threads: int) -> None:
+def test_concatenation_along_a_last_axis(rows: int, dtype: str, threads: int) -> None:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     names = [f"x{at}" for at in range(max(COUNTS))]
     made = helper.make_graph(
@@ -42,7 +42,7 @@ def test_stacks_along_a_last_axis(rows: int, dtype: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "woven"), [(2, True), (8, True), (9, False)])
-def test_vectors_of_few_tensors_are_interleaved(count: int, woven: bool) -> None:
+def test_interleaving_of_few_tensors_is_vectorized(count: int, woven: bool) -> None:
     inputs = ", ".join(f"x{at}: f32[64, 1]" for at in range(count))
     names = ", ".join(f"x{at}" for at in range(count))
     text = f"graph g({inputs}) -> y {{ y = Concat({names}, axis=1) }}"

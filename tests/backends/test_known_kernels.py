@@ -1,4 +1,4 @@
-"""Tests that kernels and schedules of operations that other programs have are known."""
+"""Tests the reuse of kernels and schedules of earlier programs through the cache."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.schedule import schedule_contractions
 from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.schedule_contractions import (
+    candidate_text,
     choose_schedules,
-    read_candidate,
-    spelled_candidate,
+    parse_candidate,
 )
 from popgraph.passes.structured.to_loops import emitters
 from popgraph.passes.structured.to_loops.emit.emitter import Emitter
@@ -46,7 +46,7 @@ X = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache that is used, whoever edits this package at the moment."""
+    """An empty cache that stays valid while the package is edited."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
@@ -56,7 +56,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The operations whose loops are written."""
+    """Names of the operations whose loops are emitted."""
     found: list[str] = []
     emitter_of = emitters.emitter_of
 
@@ -69,7 +69,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def printed(layers: int, known: KernelCache | None, options: Options = AVX2) -> list[str]:
-    """The C of a network; new kernels are kept in the cache."""
+    """The C of a network; new kernels are added to the cache."""
     module, compilation = compiler.load(network(layers))
     compilation.kernels = known
     compiler.lower(module, compilation, options)
@@ -81,8 +81,8 @@ def printed(layers: int, known: KernelCache | None, options: Options = AVX2) -> 
     return [unit.text for unit in units]
 
 
-def test_kernels_of_a_smaller_network_are_known(written: list[str]) -> None:
-    """Three layers of five are; the C of the program is the same, byte by byte."""
+def test_kernels_of_a_smaller_network_are_reused(written: list[str]) -> None:
+    """The kernels of three of five layers are reused; the C is the same to the byte."""
     plain, whole = printed(5, None), len(written)
     alone, of_three = printed(3, kernel_cache()), len(written) - whole
     assert 0 < of_three < whole
@@ -106,7 +106,7 @@ def test_another_target_has_other_kernels(other: Options, written: list[str]) ->
     assert len(written) == 2 * count
 
 
-def test_another_version_of_the_package_writes_its_own(
+def test_another_version_of_the_package_has_other_kernels(
     written: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed(2, kernel_cache())
@@ -116,7 +116,7 @@ def test_another_version_of_the_package_writes_its_own(
     assert len(written) == 2 * count
 
 
-def test_what_a_cache_holds_computes_the_same(written: list[str]) -> None:
+def test_cached_kernels_compute_the_same(written: list[str]) -> None:
     popgraph.compile(network(3))
     written.clear()
     (found,) = popgraph.compile(network(4))(x=X).values()
@@ -125,7 +125,7 @@ def test_what_a_cache_holds_computes_the_same(written: list[str]) -> None:
     np.testing.assert_allclose(found, checked, rtol=1e-5, atol=1e-5)
 
 
-def test_who_watches_passes_sees_all_loops(
+def test_dumps_of_passes_show_all_loops(
     tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     popgraph.compile(network(2))
@@ -137,15 +137,15 @@ def test_who_watches_passes_sees_all_loops(
     assert "vector.fma" in after.read_text() or "scf.for" in after.read_text()
 
 
-def test_passes_from_outside_may_change_kernels(written: list[str]) -> None:
-    """Neither do they get kernels without loops, nor are theirs kept for others."""
+def test_custom_passes_may_change_kernels(written: list[str]) -> None:
+    """A custom pass gets kernels with their loops, and changed kernels are not cached."""
     popgraph.compile(network(2))
     written.clear()
     popgraph.compile(network(2), options=Options(passes=("cse after structured-to-loops",)))
     assert written
 
 
-def test_a_damaged_text_is_written_again(cache: Path, written: list[str]) -> None:
+def test_a_damaged_kernel_text_is_replaced(cache: Path, written: list[str]) -> None:
     expected = printed(2, kernel_cache())
     for path in (cache / "kernel_texts").glob("*/*"):
         cache_files.write_sealed(path, b'{"kernel": {}}')
@@ -156,8 +156,8 @@ def test_a_damaged_text_is_written_again(cache: Path, written: list[str]) -> Non
     assert len(written) == 2 * count
 
 
-def test_keys_have_every_bit_of_numbers() -> None:
-    """IR prints some numbers alike, and equality takes zeros for the same."""
+def test_kernel_keys_distinguish_every_bit_of_floats() -> None:
+    """Printed IR merges some floats, and attribute equality merges zeros of both signs."""
     odd, nan = 0.1 + 2**-50, unpack("<d", bytes.fromhex("010000000000f07f"))[0]
     numbers = [0.0, -0.0, 0.1, odd, float("inf"), float("nan"), nan]
     found = [spelled(FloatAttr(number, f64)) for number in numbers]
@@ -168,7 +168,7 @@ def test_keys_have_every_bit_of_numbers() -> None:
 
 
 def convolutions() -> bytes:
-    """Windows of 3x3, which move by one and by two, and of 1x1."""
+    """Windows of 3x3 with strides one and two, and of 1x1."""
     builder = popgraph.Builder()
     value, channels = builder.addInputTensor("FLOAT", [1, 32, 28, 28], "x"), 32
     rng = np.random.default_rng(0)
@@ -186,7 +186,7 @@ def convolutions() -> bytes:
 
 @pytest.fixture
 def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The contractions whose schedules are compared by the cost model."""
+    """Contractions whose schedules the cost model compares."""
     found: list[str] = []
 
     def noted(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
@@ -200,7 +200,7 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def decided(options: Options = AVX2, known: KnownKernels | None = None) -> str:
-    """Convolutions, as the passes up to the schedules leave them."""
+    """Convolutions after all passes that choose schedules."""
     module, compilation = compiler.load(convolutions())
     compilation.kernels = known
     compiler.lower(module, compilation, options, until="schedule-contractions")
@@ -208,7 +208,7 @@ def decided(options: Options = AVX2, known: KnownKernels | None = None) -> str:
 
 
 def kept(options: Options = AVX2) -> str:
-    """The same with the decisions of the cache, which keeps the new ones."""
+    """Convolutions with the decisions of the cache, which keeps new ones."""
     known = kernel_cache()
     assert known is not None
     text = decided(options, known)
@@ -216,7 +216,7 @@ def kept(options: Options = AVX2) -> str:
     return text
 
 
-def test_decisions_of_earlier_programs_are_those_that_are_made_anew(estimated: list[str]) -> None:
+def test_cached_schedules_are_the_computed_ones(estimated: list[str]) -> None:
     afresh = decided()
     assert "tile.winograd" in afresh and " schedule " in afresh and "tile.pack" in afresh
     estimated.clear()
@@ -233,22 +233,22 @@ def test_decisions_of_earlier_programs_are_those_that_are_made_anew(estimated: l
     ],
     ids=["machine", "tuning"],
 )
-def test_another_target_decides_anew(other: Options, estimated: list[str]) -> None:
+def test_another_target_has_other_schedules(other: Options, estimated: list[str]) -> None:
     kept()
     estimated.clear()
     assert kept(other) == decided(other)
     assert estimated
 
 
-def test_every_candidate_is_read_as_it_was_written() -> None:
-    """A decision that was read is the decision: loops, layouts, vectors, cycles."""
+def test_schedule_candidates_are_read_back() -> None:
+    """A candidate read back has the same loops, layouts, vectors and cycles."""
     checked = 0
 
     def check(op: tile.ReduceOp, found: Sequence[Candidate]) -> None:
         nonlocal checked
         for candidate in found:
-            text = spelled_candidate(op, candidate, AVX2.target)
-            assert read_candidate(op, text, AVX2.target) == candidate
+            text = candidate_text(op, candidate, AVX2.target)
+            assert parse_candidate(op, text, AVX2.target) == candidate
             checked += 1
 
     module, compilation = compiler.load(convolutions())
@@ -257,7 +257,7 @@ def test_every_candidate_is_read_as_it_was_written() -> None:
     assert checked > 20
 
 
-def test_damaged_decisions_are_made_again(cache: Path, estimated: list[str]) -> None:
+def test_damaged_schedules_are_replaced(cache: Path, estimated: list[str]) -> None:
     expected = kept()
     (path,) = (cache / "decisions").glob("*/*")
     rows = json.loads(cache_files.read_sealed(path))
@@ -269,7 +269,7 @@ def test_damaged_decisions_are_made_again(cache: Path, estimated: list[str]) -> 
         assert kept() == expected and not estimated
 
 
-def test_the_latest_decisions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_schedules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_kernels, "MOST_DECISIONS", 2)
     for key in "abc":
         first = kernel_cache()

@@ -1,4 +1,4 @@
-"""Tests the comparison of two modules: what one may lack that the other has."""
+"""Tests the comparison of two modules: which variables may be missing from the second."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CHANGED = "%y = graphcore.add %w, %x : (tensor<f32>, tensor<f32>) -> tensor<f32>
 UPDATED = 'pg.update <"w">, %y : tensor<f32>'
 
 
-def test_a_variable_that_stays_as_it_was_may_be_missing() -> None:
+def test_a_constant_variable_may_be_missing() -> None:
     before, compilation = module(READ)
     after, _ = module()
     assert_same_meaning(before, after, compilation.weights)
 
 
-def test_a_variable_that_changes_may_not() -> None:
+def test_an_updated_variable_may_not_be_missing() -> None:
     before, compilation = module(READ, CHANGED, UPDATED)
     for lines in ([], [READ]):
         after, _ = module(*lines)
@@ -41,7 +41,7 @@ def test_a_variable_that_changes_may_not() -> None:
             assert_same_meaning(before, after, compilation.weights)
 
 
-def test_a_variable_that_is_there_begins_as_it_did() -> None:
+def test_the_initial_value_of_a_variable_is_compared() -> None:
     before, compilation = module(READ)
     after, _ = module(READ.replace(ONE, ZERO))
     with pytest.raises(AssertionError, match="variable w"):

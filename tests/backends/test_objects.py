@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of all kernels that a compiler gets to see, as long as the test runs."""
+    """Names of all kernels that are compiled during the test."""
     seen: list[str] = []
     run = toolchain.Compiler.run
 
@@ -41,7 +41,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def network(layers: int) -> bytes:
-    """Dense layers, each of another width; the first ones of a longer network are the same."""
+    """
+    Dense layers of different widths; a longer network begins with the layers of a shorter one.
+    """
     builder = popgraph.Builder()
     value = builder.addInputTensor("FLOAT", [4, 8], "x")
     rng = np.random.default_rng(0)
@@ -60,7 +62,7 @@ def run(layers: int) -> np.ndarray:
     return np.asarray(found)
 
 
-def test_what_two_networks_share_is_compiled_once(cache: Path, compiled: list[str]) -> None:
+def test_kernels_of_two_networks_are_compiled_once(cache: Path, compiled: list[str]) -> None:
     run(3)
     first = set(compiled)
     assert len(first) >= 3 and len(first) == len(compiled)
@@ -84,7 +86,7 @@ def test_damaged_objects_are_compiled_again(cache: Path, compiled: list[str]) ->
     assert set(compiled) == first
 
 
-def test_objects_are_for_their_circumstances(tmp_path: Path) -> None:
+def test_objects_are_kept_by_key(tmp_path: Path) -> None:
     kernel = Kernel("k", "kernel_k", "void kernel_k(void) {}\n", "void kernel_k(void)", "")
     unit = kernel_unit([kernel])
     (tmp_path / "unit.o").write_bytes(b"object")
@@ -92,21 +94,21 @@ def test_objects_are_for_their_circumstances(tmp_path: Path) -> None:
     here.keep(unit, tmp_path / "unit.o")
     assert here.lacking([unit])[0] == [] and len(here.lacking([unit])[1]) == 1
     assert there.lacking([unit]) == ([unit], [])
-    here.forget(here.lacking([unit])[1])
+    here.remove(here.lacking([unit])[1])
     assert here.lacking([unit]) == ([unit], [])
 
 
 def test_equal_kernels_are_one_function() -> None:
-    """They may have different names in the IR."""
+    """Their names in the IR may differ."""
     text = "void kernel_k(void) {}\n"
     twice = [Kernel(name, "kernel_k", text, "void kernel_k(void)", "") for name in ("a", "b")]
     assert kernel_unit(twice).text.count("void kernel_k") == 1
 
 
-def test_some_builds_look_whether_the_cache_is_full(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the first of a process, and when many have added to it."""
+def test_some_builds_trim_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The first build of a process does, and every build that completes cache_files.EVERY of them.
+    """
     monkeypatch.setattr(objects, "LIMIT", 0)
     kept, file = Objects([cache], "key"), cache / "objects/ab/abc"
     removed = []

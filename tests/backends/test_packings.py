@@ -1,4 +1,4 @@
-"""Tests what programs of one model share: packed weights, in memory and in the cache."""
+"""Tests packed weights that programs of one model share, in memory and in the cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LENGTHS = 16, 32, 48
 
 
 def model(seed: int = 0) -> bytes:
-    """Two products of rows, of which nobody knows how many there are."""
+    """Two matmuls with a number of rows that is unknown until a call."""
     rng = np.random.default_rng(seed)
     weights = [
         numpy_helper.from_array(rng.standard_normal((WIDTH, WIDTH), np.float32) / 16, name)
@@ -64,7 +64,7 @@ def expected(x: Array, seed: int = 0) -> Array:
 
 
 def check(run: popgraph.Runner, count: int) -> CExecutable:
-    """The program for so many rows, which computes what it should."""
+    """The program for `count` rows, after a check of its result."""
     x = rows(count)
     np.testing.assert_allclose(run(x=x)["y"], expected(x), rtol=1e-4, atol=1e-4)
     assert run.open is not None
@@ -84,7 +84,7 @@ def sizes(cache: Path) -> list[int]:
     return sorted(file.stat().st_size for file in cache.glob("*/*"))
 
 
-def test_lengths_share_what_is_packed_alike() -> None:
+def test_lengths_share_packed_weights() -> None:
     run = popgraph.compile(model())
     programs = [check(run, count) for count in LENGTHS]
     seen = dict[str, Array]()
@@ -96,7 +96,7 @@ def test_lengths_share_what_is_packed_alike() -> None:
         check(run, count)
 
 
-def test_what_no_program_holds_is_gone() -> None:
+def test_unused_shared_arrays_are_freed() -> None:
     shared, array = SharedArrays(), np.zeros(4)
     assert shared.share("key", array) is array
     assert shared.share("key", np.ones(4)) is array and shared.get("key") is array
@@ -105,7 +105,7 @@ def test_what_no_program_holds_is_gone() -> None:
     assert shared.get("key") is None
 
 
-def test_the_cache_has_packed_weights_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_stores_packed_weights_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = popgraph.compile(model())
     programs = [check(run, count) for count in LENGTHS]
     keys = {key: array.size for program in programs for key, array in program.packings.items()}
@@ -120,7 +120,7 @@ def test_the_cache_has_packed_weights_once(cache: Path, monkeypatch: pytest.Monk
         check(again, count)
 
 
-def test_without_the_file_that_has_its_weights_a_program_is_made_again(cache: Path) -> None:
+def test_a_program_without_its_packed_weights_is_compiled_again(cache: Path) -> None:
     run = popgraph.compile(model())
     for count in LENGTHS:
         check(run, count)
@@ -136,7 +136,7 @@ def test_without_the_file_that_has_its_weights_a_program_is_made_again(cache: Pa
         check(damaged, count)
 
 
-def test_a_file_that_went_while_programs_lived_is_not_named(cache: Path) -> None:
+def test_a_deleted_cache_file_is_not_referenced(cache: Path) -> None:
     run = popgraph.compile(model())
     check(run, LENGTHS[0])
     for file in cache.glob("*/*"):
@@ -145,7 +145,7 @@ def test_a_file_that_went_while_programs_lived_is_not_named(cache: Path) -> None
     assert sizes(cache)[0] > sum(array.size for array in whole.packings.values())
 
 
-def test_other_weights_are_packed_anew() -> None:
+def test_other_weights_are_packed_separately() -> None:
     first = check(popgraph.compile(model()), LENGTHS[0])
     run = popgraph.compile(model(seed=1))
     x = rows(LENGTHS[0])
@@ -157,18 +157,18 @@ def test_other_weights_are_packed_anew() -> None:
 
 
 PIECE = 16
-"""Floats: as many bytes as pieces are aligned to."""
+"""Floats in 64 bytes, the alignment of pieces."""
 PIECES = 4
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a program prepares, and what its step reads; numbers of pieces."""
+    """The pieces that a program prepares, and the pieces that its step reads, by number."""
 
     fills: Sequence[tuple[bool, int, int]]
-    """Whether a constant is doubled, its number or the earlier piece's, and into which piece."""
+    """Whether the source is a constant or an earlier piece, its number, and the piece to fill."""
     reads: Sequence[tuple[int, int]]
-    """The first piece, and how many."""
+    """The first piece, and the number of pieces."""
 
     @property
     def text(self) -> str:
@@ -224,7 +224,7 @@ def doubling(count: int) -> str:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    """Every piece is filled, some again, some from pieces before them."""
+    """Programs that fill every piece, some twice, from constants or from earlier pieces."""
     fills: list[tuple[bool, int, int]] = []
     for target in [*range(PIECES), *draw(st.lists(st.integers(0, PIECES - 1), max_size=2))]:
         known = sorted({piece for *_, piece in fills} - {target})
@@ -237,7 +237,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 @given(st.lists(plans(), min_size=2, max_size=3))
-def test_programs_that_share_compute_what_each_computes_alone(drawn: list[Plan]) -> None:
+def test_programs_with_shared_packings_compute_the_same(drawn: list[Plan]) -> None:
     store = WeightStore()
     held = []
     for plan in drawn:
@@ -253,14 +253,14 @@ def test_programs_that_share_compute_what_each_computes_alone(drawn: list[Plan])
 
 
 @given(plans())
-def test_what_is_not_shared_has_memory_of_its_own(plan: Plan) -> None:
+def test_unshared_pieces_have_memory_of_their_own(plan: Plan) -> None:
     module = plan.module()
     program = find_program(module, "main")
     layout = Layout(program, sharing.packings(program, print_kernels(module), "gcc"))
     pieces = dict[int, int]()
     for op in program.walk():
         if isinstance(op, BufferOp) and op.space.data == "persistent":
-            number, begin = layout.place(op)
+            number, begin = layout.locate(op)
             if layout.table.slots[number] == PERSISTENT:
                 assert 0 <= begin <= layout.table.persistent - size(op.results[0].type)
                 assert pieces.setdefault(begin, op.offset.value.data) == op.offset.value.data
@@ -275,7 +275,7 @@ def shared_pieces(plan: Plan) -> list[int]:
 ALONE = (True, 0, 0), (True, 1, 1), (True, 2, 2), (True, 0, 3)
 
 
-def test_a_packing_is_filled_once_from_constants_and_read_by_itself() -> None:
+def test_only_pieces_filled_once_from_constants_are_shared() -> None:
     each = [(piece, 1) for piece in range(PIECES)]
     assert shared_pieces(Plan(ALONE, each)) == [0, 1, 2, 3]
     assert shared_pieces(Plan(ALONE, [*each, (1, 2)])) == [0, 3]
@@ -284,7 +284,7 @@ def test_a_packing_is_filled_once_from_constants_and_read_by_itself() -> None:
 
 
 @pytest.mark.parametrize("part", ["kernel", "number", "compiled", "constant", "nothing"])
-def test_a_key_is_of_all_that_decides_what_is_packed(part: str) -> None:
+def test_packing_keys_cover_all_inputs_of_a_packing(part: str) -> None:
     def key(text: str, compiled: str, *numbers: int) -> str:
         module = parse_ir(text, Compilation())
         program = find_program(module, "main")

@@ -1,4 +1,4 @@
-"""Tests poison mode: reads of unwritten memory show as NaN."""
+"""Tests poison mode: reads of unwritten memory give NaN."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ graph padded(x: f32[1, 3, 12, 12]) -> (y) {
     y = Conv(Relu(Conv(x, w)), v, pads=[1, 1, 1, 1])
 }
 """
-"""The second convolution reads the halo that the first one clears."""
+"""The second convolution reads a halo that the first one clears."""
 
 
 WITHOUT = {"f4e2m1", "f6e2m3", "f6e3m2", "f8e4m3fnuz", "f8e5m2fnuz"}
-"""Types that have no NaN, or have it in place of a negative zero."""
+"""Float types without NaN, or with NaN in place of negative zero."""
 
 
 @pytest.fixture
@@ -40,8 +40,11 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SWITCH, "1")
 
 
-def forgetful(size: int) -> ModuleOp:
-    """All of y but its last element is twice what nobody wrote, which becomes zero then."""
+def reading_unwritten(size: int) -> ModuleOp:
+    """
+    Reads uninitialized scratch memory, doubles it into all of y but its last element, then clears
+    it.
+    """
     memory = MemRefType(f32, [size])
 
     def doubled(_: SSAValue, source: SSAValue, target: SSAValue) -> None:
@@ -71,13 +74,15 @@ def forgetful(size: int) -> ModuleOp:
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("size", [5, LARGE])
 def test_arena_and_outputs_are_poisoned_before_every_run(size: int) -> None:
-    made = executable(forgetful(size))
+    made = executable(reading_unwritten(size))
     for _ in range(3):
         assert np.isnan(made.run({})["y"]).all()
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_a_halo_that_nobody_clears_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_halo_that_is_not_cleared_gives_nan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "padded.pgraph"
     path.write_text(PADDED)
     x = np.ones((1, 3, 12, 12), np.float32)
@@ -90,7 +95,7 @@ def test_a_halo_that_nobody_clears_shows(tmp_path: Path, monkeypatch: pytest.Mon
     assert np.isnan(wrong).any()
 
 
-def test_poison_is_nan_in_every_float_type_that_has_one() -> None:
+def test_poison_is_nan_in_every_float_type_with_nan() -> None:
     for dtype in dtypes.BY_NAME.values():
         memory = np.zeros(1, dtype.numpy)
         fill_with_poison(memory)
@@ -98,9 +103,9 @@ def test_poison_is_nan_in_every_float_type_that_has_one() -> None:
             assert np.isnan(memory.astype(np.float64)), dtype.name
 
 
-def test_without_the_mode_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same kernels then, on the same memory from run to run."""
+def test_memory_is_not_poisoned_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without poison, the second run reads the zeros that the first one left."""
     monkeypatch.setenv(SWITCH, "0")
-    made = executable(forgetful(5))
+    made = executable(reading_unwritten(5))
     made.run({})
     assert made.run({})["y"][:-1].tolist() == [0.0] * 4

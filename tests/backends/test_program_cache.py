@@ -60,7 +60,7 @@ np.save(sys.argv[3], run({"x": np.load(sys.argv[2])})["y"])
 
 
 def model(seed: int = 0) -> bytes:
-    """Convolution and scaling that passes combine, a product, a weight that stays as it is."""
+    """A convolution with a batch norm to fold, a matmul, and a weight that is not packed."""
     rng = np.random.default_rng(seed)
     shapes = {"w": (16, 3, 3, 3), "m": (1024, 8), "t": (2, 8, 40)}
     shapes |= dict.fromkeys(("scale", "bias", "mean", "variance"), (16,))
@@ -91,14 +91,14 @@ def model(seed: int = 0) -> bytes:
 
 @dataclass
 class Passes:
-    """How often a module was lowered."""
+    """Number of times that a module was lowered."""
 
     runs: int = 0
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache that is used, whoever edits this package at the moment."""
+    """An empty cache that stays valid while the package is edited."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
@@ -136,10 +136,10 @@ def program(cache: Path) -> Path:
     ],
     ids=["tuning", "machine"],
 )
-def test_another_machine_or_tuning_makes_another_program(
+def test_machine_and_tuning_are_part_of_the_program_key(
     other: Options, cache: Path, passes: Passes, tmp_path: Path
 ) -> None:
-    """Neither the cache of programs nor that of files takes one for the other."""
+    """Neither the program cache nor the shortcuts confuse them."""
     (tmp_path / "model.onnx").write_bytes(model())
     plain = replace(other, machine=PRESETS["zen3"], tuning=Tuning())
     for runs, options in ((1, plain), (1, plain), (2, other), (2, other)):
@@ -186,20 +186,20 @@ def test_each_number_of_threads_has_a_program(cache: Path, passes: Passes) -> No
     assert passes.runs == 2
 
 
-def test_other_weights_are_another_program(cache: Path, passes: Passes) -> None:
+def test_weights_are_part_of_the_program_key(cache: Path, passes: Passes) -> None:
     first = compute(model())
     assert not np.array_equal(first, compute(model(seed=1)))
     assert passes.runs == 2
 
 
-def test_other_options_are_another_program(cache: Path, passes: Passes) -> None:
+def test_options_are_part_of_the_program_key(cache: Path, passes: Passes) -> None:
     compute(model())
     compute(model(), options=Options(disabled=frozenset({"fuse-epilogue"})))
     compute(model(), options=Options(extra_outputs=("c",)))
     assert passes.runs == 3
 
 
-def test_another_version_makes_its_own_programs(
+def test_the_package_version_is_part_of_the_program_key(
     cache: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute(model())
@@ -208,7 +208,7 @@ def test_another_version_makes_its_own_programs(
     assert passes.runs == 2
 
 
-def test_another_compiler_makes_its_own_library(
+def test_the_compiler_is_part_of_the_program_key(
     cache: Path, passes: Passes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute(model())
@@ -222,20 +222,20 @@ def test_another_compiler_makes_its_own_library(
 
 
 @pytest.mark.parametrize("place", [0.0, 0.001, 0.5, 0.9999])
-def test_a_damaged_program_is_made_again(cache: Path, passes: Passes, place: float) -> None:
+def test_a_damaged_program_is_replaced(cache: Path, passes: Passes, place: float) -> None:
     expected = compute(model())
     file = program(cache)
     content = bytearray(file.read_bytes())
     content[int(place * len(content))] ^= 0x10
     file.write_bytes(content)
     assert np.array_equal(compute(model()), expected)
-    assert passes.runs == 2, "what is damaged is not used"
+    assert passes.runs == 2, "the damaged program is not used"
     assert np.array_equal(compute(model()), expected)
     assert passes.runs == 2, "and has been replaced"
 
 
 @pytest.mark.parametrize("left", [0, 10, 1000, -1])
-def test_half_a_program_is_made_again(cache: Path, passes: Passes, left: int) -> None:
+def test_a_truncated_program_is_replaced(cache: Path, passes: Passes, left: int) -> None:
     expected = compute(model())
     file = program(cache)
     file.write_bytes(file.read_bytes()[:left])
@@ -255,7 +255,7 @@ def test_a_program_under_a_wrong_name_is_not_used(cache: Path, passes: Passes) -
     assert passes.runs == runs + 1
 
 
-def test_without_its_library_a_program_is_made_again(cache: Path, passes: Passes) -> None:
+def test_a_program_without_its_library_is_replaced(cache: Path, passes: Passes) -> None:
     expected = compute(model())
     for file in cache.rglob("*.so"):
         file.unlink()
@@ -281,7 +281,7 @@ def test_a_cache_that_cannot_be_written_is_read(
     ("name", "value"),
     [("POPGRAPH_DEBUG", "1"), ("POPGRAPH_CHECK", "1"), (program_cache.SWITCH, "0")],
 )
-def test_who_wants_to_see_passes_sees_them(
+def test_debugging_variables_bypass_the_program_cache(
     cache: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     compute(model())
@@ -300,7 +300,7 @@ def test_weights_that_are_variables_are_not_stored_again(cache: Path) -> None:
 
 
 class Foreign(Pass):
-    """A pass that this package does not have."""
+    """A custom pass."""
 
     name = "foreign"
 
@@ -308,7 +308,7 @@ class Foreign(Pass):
         """Nothing."""
 
 
-def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_passes_and_new_files_have_no_program_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program_cache.SWITCH, "1")
     module, _ = compiler.load(model())
     sources = program_key.sources.__wrapped__
@@ -325,7 +325,7 @@ def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installation of this package that was there long before this process began."""
+    """An installation of this package that is older than the process."""
     (tmp_path / "package/pgraph/__pycache__").mkdir(parents=True)
     for name in ("a.py", "pgraph/b.lark", "pgraph/__pycache__/b.py", "other.txt"):
         (tmp_path / "package" / name).write_text("content")
@@ -336,12 +336,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def installation() -> tuple[str | None, str | None]:
-    """What this package is made of, for programs and for shortcuts to them."""
+    """The fingerprints of the installation: for programs, and for shortcuts to them."""
     return program_key.sources.__wrapped__(), install_fingerprint.states.__wrapped__()
 
 
 @pytest.mark.parametrize("name", ["a.py", "pgraph/b.lark", "pgraph/new.h"])
-def test_another_installation_is_another_name(package: Path, name: str) -> None:
+def test_an_edited_installation_has_another_fingerprint(package: Path, name: str) -> None:
     first = installation()
     assert all(first) and first == installation()
     (package / "other.txt").write_text("nobody reads this")
@@ -353,14 +353,14 @@ def test_another_installation_is_another_name(package: Path, name: str) -> None:
     assert all(one != other for one, other in zip(first, installation(), strict=True))
 
 
-def test_another_version_of_another_package_is_another_name(
+def test_another_version_of_a_dependency_has_another_fingerprint(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in "12":
         (package.parent / number).mkdir()
         (package.parent / number / "below.py").write_text("")
     for module in (install_fingerprint, program_key):
-        monkeypatch.setattr(module, "STANDS_ON", ("below",))
+        monkeypatch.setattr(module, "DEPENDENCIES", ("below",))
     found = []
     for number in "12":
         monkeypatch.syspath_prepend(package.parent / number)
@@ -370,11 +370,11 @@ def test_another_version_of_another_package_is_another_name(
     assert all(one != other for one, other in zip(*found, strict=True))
     (package.parent / "2/below.py").write_text("again")
     assert install_fingerprint.states.__wrapped__() != found[1][1]
-    monkeypatch.setattr(install_fingerprint, "STANDS_ON", ("nowhere",))
+    monkeypatch.setattr(install_fingerprint, "DEPENDENCIES", ("nowhere",))
     assert install_fingerprint.states.__wrapped__() is None
 
 
-def test_an_installation_that_is_not_to_be_seen_has_no_name(
+def test_an_unreadable_installation_has_no_fingerprint(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(install_fingerprint, "PACKAGE", package / "archive.zip")
@@ -384,7 +384,7 @@ def test_an_installation_that_is_not_to_be_seen_has_no_name(
     assert installation() == (None, None)
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_file_is_evicted_first(tmp_path: Path) -> None:
     for number in range(4):
         file = tmp_path / "ab" / str(number)
         file.parent.mkdir(exist_ok=True)
@@ -394,7 +394,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.glob("*/*")) == ["2", "3"]
 
 
-def test_a_checksum_notices_every_bit_and_the_order_of_blocks() -> None:
+def test_a_checksum_covers_every_bit_and_the_order_of_blocks() -> None:
     data = aligned(3 * program_file.BLOCK + 5)
     data[:] = np.random.default_rng(0).integers(0, 256, data.size, np.uint8)
     sums = {program_file.checksum(data)}
@@ -409,7 +409,7 @@ def test_a_checksum_notices_every_bit_and_the_order_of_blocks() -> None:
 
 
 def large_and_small(path: Path) -> tuple[Array, Array]:
-    """What a program file at `path` holds now; the first does not end with a block."""
+    """Two pieces of a program file at `path`; the first does not end at a block boundary."""
     rng = np.random.default_rng(0)
     sizes = LARGE_PAGE + 3 * program_file.STEP + program_file.BLOCK + 77, 1000
     large, small = (rng.integers(0, 256, size, np.uint8) for size in sizes)
@@ -443,7 +443,7 @@ def test_large_pieces_are_read_into_memory_and_small_ones_mapped(tmp_path: Path)
 
 
 @pytest.mark.parametrize("place", [100, LARGE_PAGE // 2, LARGE_PAGE + program_file.STEP + 1, -1])
-def test_damaged_pieces_are_not_read(tmp_path: Path, place: int) -> None:
+def test_damaged_pieces_of_a_program_file_are_not_read(tmp_path: Path, place: int) -> None:
     path = tmp_path / "file"
     large, _ = large_and_small(path)
     start = path.read_bytes().index(large[:64].tobytes())
@@ -454,7 +454,7 @@ def test_damaged_pieces_are_not_read(tmp_path: Path, place: int) -> None:
         read_whole(file)
 
 
-def test_a_file_that_ends_early_is_not_read(tmp_path: Path) -> None:
+def test_a_truncated_program_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     large_and_small(path)
     os.truncate(path, LARGE_PAGE)
@@ -463,9 +463,7 @@ def test_a_file_that_ends_early_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["MAP_PRIVATE", "madvise"])
-def test_systems_without_large_pages_have_memory_too(
-    monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
+def test_aligned_memory_without_large_pages(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     if missing == "madvise":
 
         class Mapping(mmap.mmap):
@@ -500,7 +498,7 @@ for name in ("popgraph.compiler", "popgraph.dialects", "xdsl", "onnx", "lark"):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A model's file that has not been touched for a while."""
+    """A model file."""
     path = tmp_path / "model.onnx"
     path.write_bytes(model())
     return path
@@ -508,7 +506,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files need not be left alone for a while."""
+    """Makes files count as settled at once, however recent their last change."""
     monkeypatch.setattr(files, "SETTLED", -1.0)
 
 
@@ -517,7 +515,7 @@ def shortcuts(cache: Path) -> list[Path]:
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_known_file_starts_without_the_compiler(cache: Path, file: Path) -> None:
+def test_a_known_file_starts_without_importing_the_compiler(cache: Path, file: Path) -> None:
     np.save(file.with_name("x.npy"), X)
     expected = compute(file)
     assert len(shortcuts(cache)) == 1
@@ -527,7 +525,7 @@ def test_a_known_file_starts_without_the_compiler(cache: Path, file: Path) -> No
     assert np.array_equal(np.load(file.with_name("y.npy")), expected)
 
 
-def remembered(path: Path, **named: object) -> bool:
+def has_shortcut(path: Path, **named: object) -> bool:
     return warm_start.recall(path, named.get("options"), 1) is not None
 
 
@@ -542,7 +540,7 @@ TRAINED = Options(training=Training("loss", SGD(learning_rate=Scalar(0.1))))
 
 @pytest.mark.usefixtures("cache", "settled")
 def test_a_warning_is_kept_with_the_program(tmp_path: Path, passes: Passes) -> None:
-    """Every start gives it, once; only the first has a pass to give it."""
+    """Every start reports the warning once, although passes run only in the first."""
     path, model = tmp_path / "rounded.onnx", onnx.parser.parse_model(ROUNDED)
     onnx.save(model, path)
     for way in (path, path, model, model.SerializeToString()):
@@ -551,21 +549,21 @@ def test_a_warning_is_kept_with_the_program(tmp_path: Path, passes: Passes) -> N
         assert len(caught) == 1
         assert passes.runs == 1
     with pytest.warns(UntrainedWeightsWarning):
-        assert remembered(path, options=TRAINED)
+        assert has_shortcut(path, options=TRAINED)
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_file_that_was_written_again_is_read_again(cache: Path, file: Path) -> None:
+def test_a_changed_file_is_compiled_again(cache: Path, file: Path) -> None:
     first = compute(file)
-    assert remembered(file)
-    assert not remembered(file, options=Options(extra_outputs=("c",)))
+    assert has_shortcut(file)
+    assert not has_shortcut(file, options=Options(extra_outputs=("c",)))
     file.write_bytes(model(seed=1))
-    assert not remembered(file)
+    assert not has_shortcut(file)
     assert not np.array_equal(compute(file), first)
-    assert remembered(file)
+    assert has_shortcut(file)
 
 
-def test_a_file_that_may_still_change_is_not_remembered(
+def test_a_recently_changed_file_has_no_shortcut(
     cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "SETTLED", 3600.0)
@@ -574,19 +572,19 @@ def test_a_file_that_may_still_change_is_not_remembered(
 
 
 @pytest.mark.usefixtures("settled")
-def test_files_beside_the_model_are_looked_at(cache: Path, file: Path) -> None:
+def test_shortcuts_check_external_data(cache: Path, file: Path) -> None:
     path = str(file)
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="w.bin", size_threshold=0)
     expected = compute(file)
-    assert remembered(file)
+    assert has_shortcut(file)
     data = file.with_name("w.bin")
     data.write_bytes(data.read_bytes())
-    assert not remembered(file)
+    assert not has_shortcut(file)
     assert np.array_equal(compute(file), expected)
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_link_that_leads_to_other_weights_is_noticed(cache: Path, file: Path) -> None:
+def test_shortcuts_follow_links_to_weights(cache: Path, file: Path) -> None:
     text = file.with_name("model.pgraph")
     weight = 'weight w: f32[3] = load("w.npy")'
     text.write_text(f"graph g(x: f32[3]) -> (y) {{\n    {weight}\n    y = x * w\n}}\n")
@@ -595,10 +593,10 @@ def test_a_link_that_leads_to_other_weights_is_noticed(cache: Path, file: Path) 
         np.save(file.with_name(f"{factor}.npy"), np.full(3, factor, np.float32))
     link.symlink_to("2.npy")
     compiler.compile(text)
-    assert remembered(text)
+    assert has_shortcut(text)
     link.unlink()
     link.symlink_to("3.npy")
-    assert not remembered(text)
+    assert not has_shortcut(text)
 
     path = str(file)
     onnx.save(onnx.load(path), path, save_as_external_data=True, location="w.bin", size_threshold=0)
@@ -606,22 +604,22 @@ def test_a_link_that_leads_to_other_weights_is_noticed(cache: Path, file: Path) 
     other = data.rename(file.with_name("2.bin"))
     data.symlink_to(other)
     compute(file)
-    assert remembered(file)
+    assert has_shortcut(file)
     file.with_name("3.bin").write_bytes(other.read_bytes())
     data.unlink()
     data.symlink_to("3.bin")
-    assert not remembered(file)
+    assert not has_shortcut(file)
 
 
 SQUARED = "def squared(x: f32[N]) -> y {\n    y = x * x\n}\n"
-"""A text to be imported."""
+"""A text to import."""
 
 NUMBERS = np.array([1, 2, 3], np.float32)
 
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """A text that imports one from another folder."""
+    """A text that imports another one from the search path."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     (tmp_path / "second" / "parts.pgraph").write_text(SQUARED)
@@ -633,52 +631,52 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("touched", ["model.pgraph", "second/parts.pgraph"])
-def test_a_known_text_is_not_read_again(cache: Path, text: Path, touched: str) -> None:
+def test_shortcuts_of_texts_check_their_imports(cache: Path, text: Path, touched: str) -> None:
     found = Options(search=(str(text.with_name("second")),))
     run = compiler.compile(text, options=found)
-    assert remembered(text, options=found)
+    assert has_shortcut(text, options=found)
     again = start.compile(text, options=found)
     assert np.array_equal(again(x=NUMBERS)["y"], run(x=NUMBERS)["y"])
     file = text.parent / touched
     file.write_text(file.read_text() + "# as before\n")
-    assert not remembered(text, options=found)
+    assert not has_shortcut(text, options=found)
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_text_that_would_be_found_first_is_noticed(cache: Path, text: Path) -> None:
+def test_shortcuts_check_earlier_search_folders(cache: Path, text: Path) -> None:
     folders = tuple(str(text.with_name(name)) for name in ("first", "second"))
     found = Options(search=folders)
     compiler.compile(text, options=found)
-    assert remembered(text, options=found)
+    assert has_shortcut(text, options=found)
     (text.with_name("first") / "parts.pgraph").write_text(SQUARED.replace("x * x", "x + x"))
-    assert not remembered(text, options=found)
+    assert not has_shortcut(text, options=found)
     assert list(start.compile(text, options=found)(x=NUMBERS)["y"]) == [2, 4, 6]
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_link_that_leads_to_another_text_is_noticed(cache: Path, text: Path) -> None:
+def test_shortcuts_follow_links_to_imports(cache: Path, text: Path) -> None:
     link = text.with_name("parts.pgraph")
     link.symlink_to(text.parent / "second" / "parts.pgraph")
     found = Options(search=())
     compiler.compile(text, options=found)
-    assert remembered(text, options=found)
+    assert has_shortcut(text, options=found)
     other = text.with_name("other.pgraph")
     other.write_text(SQUARED.replace("x * x", "x + x"))
     link.unlink()
     link.symlink_to(other)
-    assert not remembered(text, options=found)
+    assert not has_shortcut(text, options=found)
 
 
 @pytest.mark.usefixtures("settled")
-def test_a_text_searches_beside_where_it_was_started(
+def test_shortcuts_depend_on_the_working_directory(
     cache: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Options(search=("second",))
     monkeypatch.chdir(text.parent)
     compiler.compile(text, options=found)
-    assert remembered(text, options=found)
+    assert has_shortcut(text, options=found)
     monkeypatch.chdir(text.with_name("first"))
-    assert not remembered(text, options=found)
+    assert not has_shortcut(text, options=found)
 
 
 KINDS = {
@@ -690,13 +688,13 @@ KINDS = {
     "shortcut": "shortcuts/*/*",
     "target": "targets/*/*.json",
 }
-"""All that is made again when it is missing, and where it is."""
+"""The files that are made again when missing, by kind."""
 
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_damaged_is_made_again(cache: Path, file: Path, kind: str, damage: str) -> None:
+def test_damaged_cache_files_are_replaced(cache: Path, file: Path, kind: str, damage: str) -> None:
     expected = compute(file)
     found = list(cache.glob(KINDS[kind]))
     assert found
@@ -707,37 +705,37 @@ def test_what_is_damaged_is_made_again(cache: Path, file: Path, kind: str, damag
     if kind == "text":
         program(cache).unlink()
     assert np.array_equal(popgraph.compile(file)(x=X)["y"], expected)
-    assert all(path.is_file() for path in found), "it has been replaced"
+    assert all(path.is_file() for path in found), "every file has been replaced"
     assert not any(path.read_bytes() == old for path, old in zip(found, left, strict=True))
-    assert remembered(file)
+    assert has_shortcut(file)
 
 
 @pytest.mark.usefixtures("settled")
-def test_without_its_program_a_shortcut_leads_nowhere(cache: Path, file: Path) -> None:
+def test_a_shortcut_without_its_program_is_a_miss(cache: Path, file: Path) -> None:
     compute(file)
     program(cache).unlink()
-    assert not remembered(file)
+    assert not has_shortcut(file)
 
 
 @pytest.mark.usefixtures("settled")
-def test_who_wants_to_see_passes_takes_no_shortcut(
+def test_debugging_and_custom_passes_bypass_shortcuts(
     cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute(file)
-    assert remembered(file)
+    assert has_shortcut(file)
     monkeypatch.setenv("POPGRAPH_DEBUG", "1")
-    assert not remembered(file)
+    assert not has_shortcut(file)
     monkeypatch.delenv("POPGRAPH_DEBUG")
     step = Step("program", Foreign, "not this package's")
     monkeypatch.setattr(pipeline, "PIPELINE", (*pipeline.PIPELINE, step))
-    assert not remembered(file)
+    assert not has_shortcut(file)
 
 
 @pytest.mark.parametrize("named", [{}, {"backend": "reference"}], ids=["c", "reference"])
-def test_a_compiled_model_does_not_care_about_its_file(
+def test_a_compiled_model_survives_changes_of_its_file(
     cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
 ) -> None:
-    """Weights were a part of the file while it was compiled; `t` is not packed."""
+    """Weights are mapped from the file during compilation; `t` is not packed."""
     monkeypatch.setattr(message, "LARGE_MODEL", 0)
     monkeypatch.setattr(onnx_wire, "LARGE", 0)
     run = compiler.compile(file, **named)  # type: ignore[arg-type]
@@ -750,7 +748,7 @@ def test_a_compiled_model_does_not_care_about_its_file(
     assert np.array_equal(run(x=X)["y"], expected)
 
 
-def test_an_open_model_does_not_care_about_its_file(
+def test_an_open_model_survives_changes_of_its_file(
     cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message, "LARGE_MODEL", 0)

@@ -77,17 +77,17 @@ def test_executable_keeps_variables() -> None:
     np.testing.assert_array_equal(program.read("q"), [100, 200])
 
 
-def test_executable_gives_copies() -> None:
+def test_executable_returns_copies_of_variables() -> None:
     program = ReferenceExecutable(parse(SWAP), WEIGHTS)
     program.read("p")[:] = 7
     np.testing.assert_array_equal(program.read("p"), [1, 2])
 
 
-def test_executable_says_what_does_not_fit() -> None:
+def test_executable_names_wrong_inputs_and_variables() -> None:
     program = ReferenceExecutable(parse(SWAP), WEIGHTS)
     with pytest.raises(RunError, match="input 'x' is missing"):
         program.run({})
-    with pytest.raises(RunError, match="input 'x' has shape 3"):
+    with pytest.raises(RunError, match="input 'x' must have the shape 2, not 3"):
         program.run({"x": np.ones(3, np.float32)})
     with pytest.raises(RunError, match="no variable 'r'"):
         program.read("r")
@@ -96,12 +96,12 @@ def test_executable_says_what_does_not_fit() -> None:
 
 
 def test_a_module_without_a_graph_is_refused() -> None:
-    with pytest.raises(BackendError, match="which graph to run"):
+    with pytest.raises(BackendError, match="no unique graph to run"):
         evaluate(parse("builtin.module {}"), {}, WEIGHTS)
 
 
 def planned(arena: int = 16, offset: int = 0) -> str:
-    """y = 2x by way of the arena; the variable counts steps; z is prepared once."""
+    """y = 2x through the arena; the variable doubles in each step; z is prepared once."""
     double = """
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
@@ -150,7 +150,7 @@ builtin.module {{
 """
 
 
-def test_a_planned_program_runs_in_its_memory() -> None:
+def test_a_planned_program_runs() -> None:
     x = np.arange(4, dtype=np.float32).reshape(2, 2)
     program = ReferenceExecutable(parse(planned()), WEIGHTS)
     assert program.inputs["x"][1] == (2, 2) and list(program.outputs) == ["y", "z"]
@@ -162,7 +162,7 @@ def test_a_planned_program_runs_in_its_memory() -> None:
 
 
 @pytest.mark.parametrize(("arena", "offset"), [(15, 0), (16, 4)])
-def test_a_buffer_outside_its_memory_is_noticed(arena: int, offset: int) -> None:
+def test_a_buffer_outside_its_memory_is_refused(arena: int, offset: int) -> None:
     with pytest.raises(VerifyException, match=f"of {arena} bytes of arena memory"):
         parse(planned(arena, offset))
 

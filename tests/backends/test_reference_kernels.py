@@ -28,7 +28,7 @@ def module(text: str) -> ModuleOp:
 
 
 def run(body: str, size: int, *arrays: Array, chunks: int = 1) -> Array:
-    """What a kernel writes to memory of `size` elements, given operands %a, %b ... of f32."""
+    """The `size` elements that a kernel writes, given operands %a, %b, ... of f32."""
     names = "abc"[: len(arrays)]
     graph_arguments = ", ".join(
         f"%x{name}: tensor<{array.size}xf32>" for name, array in zip(names, arrays, strict=True)
@@ -91,10 +91,12 @@ def test_loops_compute_strictly_in_float32() -> None:
     found = run(MATMUL, 144, a, b).reshape(12, 12)
     np.testing.assert_array_equal(found, expected)
     in_double = a.astype(np.float64) @ b.astype(np.float64)
-    assert (found != in_double.astype(np.float32)).any(), "the test could not tell"
+    assert (found != in_double.astype(np.float32)).any(), (
+        "the values do not distinguish f32 from f64"
+    )
 
 
-def test_chunks_write_their_own_part() -> None:
+def test_chunks_write_their_own_slice() -> None:
     body = """
       %base = arith.muli %chunk, %c2 : index
       scf.for %i = %c0 to %c2 step %c1 {
@@ -105,10 +107,10 @@ def test_chunks_write_their_own_part() -> None:
     x = np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(run(body, 4, x, chunks=2), x)
     only_first = run(body, 4, x, chunks=1)
-    assert np.isnan(only_first[2:]).all(), "memory that nobody wrote shows"
+    assert np.isnan(only_first[2:]).all(), "unwritten memory is NaN"
 
 
-def test_a_loop_that_does_not_run_gives_its_initial_values() -> None:
+def test_a_loop_without_iterations_gives_its_initial_values() -> None:
     body = """
       %one = arith.constant 1.0 : f32
       %behind = arith.addi %chunk, %c4 : index
@@ -120,7 +122,7 @@ def test_a_loop_that_does_not_run_gives_its_initial_values() -> None:
     assert run(body, 1, ones(1)) == [1]
 
 
-def test_loop_carried_values_move_together() -> None:
+def test_loop_carried_values_are_assigned_together() -> None:
     body = """
       %zero = arith.constant 0.0 : f32
       %one = arith.constant 1.0 : f32
@@ -175,7 +177,7 @@ def test_a_shuffle_picks_lanes_of_two_vectors() -> None:
     np.testing.assert_array_equal(found, [1, 5, 2, 0])
 
 
-def test_vectors_are_values_not_windows() -> None:
+def test_vectors_are_values_not_views() -> None:
     body = """
       %v = vector.load %a[%c0] : memref<4xf32>, vector<4xf32>
       vector.store %v, %r[%c0] : memref<4xf32>, vector<4xf32>
@@ -201,7 +203,7 @@ def test_scratch_memory_is_unwritten() -> None:
 
 
 AT = "%m = arith.addi %chunk, %c{} : index\n"
-"""An index that only a run knows: constant ones are refused before."""
+"""An index unknown before the run: the verifier refuses constant ones."""
 LOAD = "%v = memref.load %a[{}] : memref<4xf32>\nmemref.store %v, %r[%c0] : memref<4xf32>"
 OUTSIDE = {
     "load behind the end": AT.format(4) + LOAD.format("%m"),
@@ -224,7 +226,7 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize("body", OUTSIDE.values(), ids=OUTSIDE.keys())
-def test_access_outside_memory_is_noticed(body: str) -> None:
+def test_access_outside_memory_is_an_error(body: str) -> None:
     with pytest.raises(AssertionError, match=r"is outside a memory of shape .*(memref|vector)\."):
         run(body, 4, ones(4))
 

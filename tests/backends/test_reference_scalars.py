@@ -39,7 +39,7 @@ def scalars(*types: Attribute) -> Any:
 
 
 def results(op: Operation, *columns: Any) -> list[Any]:
-    """The function on arrays, after a check that it does the same to scalars, one by one."""
+    """The results on arrays, after a check against the results on scalars."""
     kinds = [numpy_dtype(operand.type) for operand in op.operands]
     arrays = [np.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
     function = function_of(op)
@@ -53,8 +53,8 @@ def results(op: Operation, *columns: Any) -> list[Any]:
     return whole.tolist()  # type: ignore[no-any-return]
 
 
-def test_whatever_bodies_may_hold_has_a_meaning_and_a_form_in_c() -> None:
-    """The records are the one list; what both backends compute follows it."""
+def test_every_scalar_operation_has_a_meaning_and_a_form_in_c() -> None:
+    """The scalar records are the single list; tables of both backends agree with it."""
     meaningless = [record.ir.name for record in RECORDS if record.numpy is None]
     assert set(meaningless) <= {op.name for op in TYPED}
     elsewhere = {
@@ -72,7 +72,7 @@ def test_whatever_bodies_may_hold_has_a_meaning_and_a_form_in_c() -> None:
     assert formed <= {op.name for op in (*SCALARS, *TYPED)}
 
 
-def test_every_record_is_of_an_operation_of_its_own() -> None:
+def test_scalar_records_have_distinct_operations() -> None:
     assert len(SCALARS) == len(RECORDS)
     for kind in Kind:
         names = [record.name for record in RECORDS if kind in record.kinds]
@@ -104,7 +104,7 @@ def test_division_truncates_and_never_traps() -> None:
     assert results(arith.RemSIOp(x, y), lhs, rhs) == [1, -1, 1, -1, 0, 0, 0]
 
 
-def test_unsigned_operations_read_the_same_bits_without_a_sign() -> None:
+def test_unsigned_operations_reinterpret_signed_bits() -> None:
     x, y = scalars(i8, i8)
     lhs, rhs = [-1, 1, -128], [1, -1, 3]
     assert results(arith.DivUIOp(x, y), lhs, rhs) == [-1, 0, 42]
@@ -214,7 +214,7 @@ def test_fused_multiply_add_rounds_once() -> None:
     assert found == -(tiny**2)
 
 
-def test_powers_of_one_half_are_powers() -> None:
+def test_powf_with_exponent_one_half() -> None:
     x, y = scalars(f32, f32)
     infinity = float("inf")
     assert results(math.PowFOp(x, y), [-infinity, 4, 2], [0.5, 0.5, 3]) == [infinity, 2, 8]
@@ -236,7 +236,7 @@ def test_the_error_function() -> None:
     assert results(math.ErfOp(x), [0.0, 0.5, -3.0]) == pytest.approx([0, 0.5204999, -0.9999779])
 
 
-def test_what_is_not_in_the_vocabulary_is_named() -> None:
+def test_operations_outside_the_vocabulary_are_named() -> None:
     (x,) = scalars(i32)
     with pytest.raises(AssertionError, match=r"math\.ctpop is not in the scalar vocabulary"):
         function_of(math.CtPopOp(x))

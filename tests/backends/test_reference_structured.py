@@ -21,7 +21,7 @@ from popgraph.support.arrays import Array
 
 
 def run(text: str, **inputs: Array) -> Array:
-    """The one output `y` of a graph whose body is `text`, with these inputs."""
+    """The output `y` of a graph with this body, for these inputs."""
     names = ", ".join(f'#pg.bytes<"{name}">' for name in inputs)
     kinds = {"float32": "f32", "int64": "i64", "int32": "i32", "float16": "f16"}
     arguments = ", ".join(
@@ -45,7 +45,7 @@ def counting(*shape: int) -> Array:
 RETURN = 'pg.return [#pg.bytes<"y">], %y : tensor'
 
 
-def test_map_reads_through_its_maps_and_knows_its_place() -> None:
+def test_map_reads_through_its_maps_and_its_index() -> None:
     x = counting(3, 2)
     y = run(
         """%y = tile.map ins(%x : tensor<3x2xf32>) domain [2, 3]
@@ -84,17 +84,17 @@ def test_elements_of_tables() -> None:
 
 
 @pytest.mark.parametrize("index", [3, -1])
-def test_an_element_outside_its_table_is_noticed(index: int) -> None:
+def test_an_element_outside_its_table_is_an_error(index: int) -> None:
     with pytest.raises(AssertionError, match=r"outside dimension 0 .*tile\.element"):
         run(TABLE, i=np.array([index, 0]), x=counting(3, 2))
 
 
-def test_a_map_that_leaves_its_operand_is_noticed() -> None:
+def test_a_map_that_leaves_its_operand_is_an_error() -> None:
     read = """%y = tile.map ins(%x : tensor<{size}xf32>) domain [3]
         maps [affine_map<(d0) -> ({index})>] {{
         ^bb1(%a: f32): tile.yield %a : f32
         }} -> tensor<3xf32> """
-    with pytest.raises(VerifyException, match="leaves tensor<3xf32>"):
+    with pytest.raises(VerifyException, match="exceeds tensor<3xf32>"):
         run(read.format(size=3, index="d0 + 1") + RETURN + "<3xf32>", x=counting(3))
     with pytest.raises(AssertionError, match="index 0 to 2 is outside dimension 0"):
         run(read.format(size=2, index="d0 * 2 mod 4") + RETURN + "<3xf32>", x=counting(2))
@@ -166,7 +166,7 @@ def test_contract_sums_in_order_in_float32() -> None:
 
 def test_contract_of_halves_sums_in_float32() -> None:
     lhs, rhs = np.full((1, 4096), 1, np.float16), np.full((4096, 1), 1, np.float16)
-    assert contract(lhs, rhs, f16) == 4096  # in f16 a sum of ones ends at 2048
+    assert contract(lhs, rhs, f16) == 4096  # An f16 accumulator of ones would end at 2048.
 
 
 def test_contract_over_nothing_is_zero() -> None:
@@ -175,7 +175,7 @@ def test_contract_over_nothing_is_zero() -> None:
 
 
 def scatter(places: Array, values: Array, size: int, parallel: int = 0) -> Array:
-    """Sums of `values` at `places`."""
+    """Adds `values` at the indices `places`."""
     types = [TensorType(i64, places.shape), TensorType(f32, values.shape)]
     block = Block(arg_types=[i64, f32])
     place = arith.IndexCastOp(block.args[0], IndexType())
@@ -191,18 +191,18 @@ def scatter(places: Array, values: Array, size: int, parallel: int = 0) -> Array
     return result
 
 
-def test_scatter_adds_what_meets() -> None:
+def test_scatter_adds_duplicates() -> None:
     found = scatter(np.array([2, 0, 2]), np.array([1, 2, 4], np.float32), 4)
     np.testing.assert_array_equal(found, [2, 0, 5, 0])
 
 
-def test_scatter_outside_is_noticed() -> None:
+def test_scatter_outside_its_target_is_an_error() -> None:
     for place in (-1, 4):
         with pytest.raises(AssertionError, match="outside dimension 0"):
             scatter(np.array([place]), np.ones(1, np.float32), 4)
 
 
-def test_parallel_loops_of_a_scatter_keep_to_their_own_place() -> None:
+def test_parallel_loops_of_a_scatter_must_not_overlap() -> None:
     ones = np.ones(3, np.float32)
     np.testing.assert_array_equal(scatter(np.arange(3), ones, 3, parallel=1), ones)
     with pytest.raises(AssertionError, match="index 0 is not the loop's own"):
@@ -221,13 +221,13 @@ def test_assemble_places_pieces_with_gaps() -> None:
 
 
 def blocked() -> TensorType[Attribute]:
-    """Six rows in blocks of four, with a halo of one column in front."""
+    """Packs six rows in blocks of four, with a halo of one column in front."""
     d0, d1 = AffineExpr.dimension(0), AffineExpr.dimension(1)
     map_ = AffineMap(2, 0, (d0 // 4, d1 + 1, d0 % 4))
     return TensorType(i32, [6, 3], tile.LayoutAttr.of(map_, [2, 4, 4]))
 
 
-def test_packed_values_are_held_as_their_memory() -> None:
+def test_packed_values_have_the_shape_of_their_memory() -> None:
     x = np.arange(18, dtype=np.int32).reshape(6, 3)
     dense = TensorType(i32, [6, 3])
     (source,) = arguments(dense)
@@ -236,8 +236,8 @@ def test_packed_values_are_held_as_their_memory() -> None:
     assert memory.shape == (2, 4, 4)
     assert memory[1, 3, 1] == x[5, 2] and memory[0, 1, 2] == x[2, 0]
     assert memory.sum() == x.sum(), "what the layout does not reach is zero"
-    unpack = tile.UnpackOp(pack.output, dense)
-    np.testing.assert_array_equal(STRUCTURED[tile.UnpackOp](unpack, memory)[0], x)
+    unpack = tile.PackOp(pack.output, dense)
+    np.testing.assert_array_equal(STRUCTURED[tile.PackOp](unpack, memory)[0], x)
 
 
 def test_structured_operations_read_and_write_layouts() -> None:

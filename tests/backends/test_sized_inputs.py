@@ -1,4 +1,4 @@
-"""Tests that programs for many sizes read no further than the arrays of a call go."""
+"""Tests that programs for many sizes read nothing past the arrays of a call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.passes.test_bind_sizes import (
 
 
 def guarded(array: Array) -> Array:
-    """The array in memory that ends where a page begins that must not be read."""
+    """The array in memory that ends at an inaccessible page."""
     size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, size + mmap.PAGESIZE)
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -45,8 +45,8 @@ def guarded(array: Array) -> Array:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be protected this way")
 @pytest.mark.parametrize("name", MODELS)
-def test_nothing_behind_an_array_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that reads on ends this process."""
+def test_nothing_past_an_input_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An access past the end kills the process."""
     monkeypatch.setattr(executable, "LARGE", 0)
     text = MODELS[name]
     module, compilation = bound(text, for_this_machine(Options()), "program")
@@ -71,7 +71,7 @@ PASSED_ON = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be protected this way")
 @pytest.mark.parametrize("what", PASSED_ON)
-def test_inputs_that_bodies_pass_on_are_read_to_their_end(
+def test_inputs_passed_through_bodies_are_copied_whole(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executable, "LARGE", 0)
@@ -87,7 +87,7 @@ def test_inputs_that_bodies_pass_on_are_read_to_their_end(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="memory cannot be protected this way")
 @pytest.mark.parametrize("name", INNER)
-def test_kernels_and_bodies_read_nothing_behind_an_array(
+def test_kernels_and_bodies_read_nothing_past_an_input(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executable, "LARGE", 0)

@@ -1,4 +1,4 @@
-"""Tests that transposes of all shapes and types, in registers and at edges, move every element."""
+"""Tests transposes of all shapes and types, in registers and at edges."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def transposed(
     "dtype", ["f4", "f8", "i8", "i4", "u1", "f2", "?", "bfloat16", "float8_e4m3fn"]
 )
 @pytest.mark.parametrize("shape", [(256, 192), (100, 77), (17, 640), (640, 9), (33, 1)], ids=str)
-def test_matrices(shape: tuple[int, int], dtype: str, threads: int) -> None:
+def test_transposes_of_matrices(shape: tuple[int, int], dtype: str, threads: int) -> None:
     transposed(shape, (1, 0), dtype, threads)
 
 
@@ -53,13 +53,13 @@ def test_matrices(shape: tuple[int, int], dtype: str, threads: int) -> None:
 @example(((3, 9, 40), [2, 1, 0]))
 @example(((40, 8), [1, 0]))
 @example(((3, 40, 7), [0, 2, 1]))
-def test_any_order(drawn: tuple[tuple[int, ...], list[int]]) -> None:
+def test_transposes_in_any_order(drawn: tuple[tuple[int, ...], list[int]]) -> None:
     shape, order = drawn
     transposed(shape, tuple(order), "f4", 1)
 
 
 @pytest.mark.parametrize(("columns", "lanes"), [(2, 2), (3, 2), (4, 4), (8, 8), (12, 8), (64, 16)])
-def test_few_columns_make_smaller_squares(columns: int, lanes: int) -> None:
+def test_transposes_of_few_columns_use_smaller_tiles(columns: int, lanes: int) -> None:
     text = f"graph g(x: f32[4096, {columns}]) -> y {{ y = Transpose(x, perm=[1, 0]) }}"
     module, compilation = load(text)
     lower(module, compilation, Options(machine=PRESETS["zen4"]), level="loops")

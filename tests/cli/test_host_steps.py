@@ -149,4 +149,4 @@ def test_print_shows_models_that_cannot_be_trained(tmp_path: Path) -> None:
     arguments = ["print", str(tmp_path / "net.pgraph"), "--train", "--at", "graphcore"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
-    assert "data decide the size of output 'places'" in result.output
+    assert "output 'places' has a data-dependent size" in result.output

@@ -1,4 +1,4 @@
-"""Nodes that break a rule of their operator: some for every operator that compiles."""
+"""Nodes that break a constraint of their operator: some for every operator that compiles."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PREVIEW = "ai.onnx.preview.training"
 @dataclass(frozen=True)
 class Broken:
     """
-    A node that nobody can mean.
+    An illegal node.
 
     `inputs` are types such as `f32[2, 3]`, constants such as `i64{1, 2}` (a list) or `i64=1` (a
-    scalar), and `_` for what is absent.
+    scalar), and `_` for an absent input.
     """
 
     inputs: str
@@ -40,7 +40,7 @@ _INPUT = re.compile(r"(_)|(\w+)\[([^\]]*)\]|(\w+)\{([^}]*)\}|(\w+)=(\S+)")
 
 
 def model_of(operator: str, node: Broken) -> ModelProto:
-    """The model of a broken node alone."""
+    """A model of the broken node alone."""
     domain, _, name = operator.rpartition(".")
     names, infos, constants = [], [], []
     for place, found in enumerate(_INPUT.finditer(node.inputs)):
@@ -78,9 +78,10 @@ def _each(names: str, *nodes: Broken) -> Iterator[tuple[str, tuple[Broken, ...]]
 
 def _of_operations() -> Iterator[tuple[str, tuple[Broken, ...]]]:
     """
-    For the operators that are one elementwise operation: elements that it does not admit.
+    Broken nodes of operators that are one elementwise operation: element types it does not admit.
 
-    And operands that do not fit, of other domains than ONNX's own too few of them.
+    Binary ones also get shapes that do not broadcast, and, outside of ONNX's domain, too few
+    operands.
     """
     for op in GRAPHCORE.operations:
         if not issubclass(op, Unary | Binary):
@@ -106,7 +107,7 @@ def _of_operations() -> Iterator[tuple[str, tuple[Broken, ...]]]:
 
 
 def _recurrences() -> Iterator[tuple[str, tuple[Broken, ...]]]:
-    """Sequences of 5, batches of 2, 3 features and states of 4."""
+    """Broken recurrences of 5 steps, batch 2, 3 features and state size 4."""
     for name, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
         x, rows = "f32[5, 2, 3]", 4 * gates
         w, r, b = f"f32[1, {rows}, 3]", f"f32[1, {rows}, 4]", f"f32[1, {2 * rows}]"
@@ -149,11 +150,11 @@ _STUMP: dict[str, Any] = {
     "nodes_truenodeids": [1, 0, 0],
     "nodes_falsenodeids": [2, 0, 0],
 }
-"""A tree of one branch."""
+"""Attributes of a tree with one branch."""
 
 
 def _stumps(prefix: str, **more: Any) -> Iterator[Broken]:
-    """Trees of classifiers and regressors that nobody can walk down."""
+    """Malformed trees of classifiers and regressors."""
     leaves: dict[str, Any] = {
         f"{prefix}_treeids": [0, 0],
         f"{prefix}_nodeids": [1, 2],
@@ -180,7 +181,7 @@ def _stumps(prefix: str, **more: Any) -> Iterator[Broken]:
 
 
 def _classical() -> Iterator[tuple[str, tuple[Broken, ...]]]:
-    """The operators of ai.onnx.ml."""
+    """Broken nodes of ai.onnx.ml."""
     x = "f32[5, 3]"
     words: dict[str, Any] = {"post_transform": "TANH"}
     svm: dict[str, Any] = {
@@ -288,7 +289,7 @@ def _classical() -> Iterator[tuple[str, tuple[Broken, ...]]]:
 
 
 def _of_training() -> Iterator[tuple[str, tuple[Broken, ...]]]:
-    """The operators of ai.onnx.preview.training."""
+    """Broken nodes of ai.onnx.preview.training."""
     yield (
         f"{PREVIEW}.Gradient",
         (
@@ -327,7 +328,7 @@ _BATCH = "f32[2, 3, 4]"
 
 
 def _graph(text: str) -> GraphProto:
-    """A graph inside a node."""
+    """Parses a graph attribute."""
     return parser.parse_graph(f"inner {text}")
 
 
@@ -357,7 +358,7 @@ _POOLS = (
     row(_IMAGE, kernel_shape=[2, 2], auto_pad="SIDE"),
     row("f32[4]", kernel_shape=[2]),
 )
-"""What no pool is."""
+"""Illegal attributes of pools."""
 
 TERMS: dict[str, Any] = {
     "mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0,
@@ -987,7 +988,7 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("i64[3] i64=-2 f32[2]"),
         row("i64[3] i64=4 f32[2]", axis=2),
     ),
-    # what is made up
+    # constants and random values
     "Constant": (
         row(""),
         row("", value_int=1, value_float=1.0),
@@ -1222,4 +1223,4 @@ NODES: dict[str, tuple[Broken, ...]] = {
     **dict(_classical()),
     **dict(_of_training()),
 }
-"""By operator, those of other domains with the domain's name before."""
+"""Broken nodes by operator, outside of ONNX's domain with the domain as prefix."""

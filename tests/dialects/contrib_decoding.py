@@ -1,4 +1,4 @@
-"""Nodes of the operators that onnxruntime has for text that is made token by token."""
+"""Samples of onnxruntime's operators for decoding text token by token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.support.arrays import Array
 from tests.dialects.contrib_sample import RANDOM, Sample, draw, draw_ints, ints
 
 LIMITS = ints(0, 3, 7)
-"""Of two sequences of 3 and 4 tokens, one behind the other."""
+"""Row limits of two packed sequences, of 3 and 4 tokens."""
 
 
 def of_one_token() -> list[Sample]:
@@ -86,7 +86,7 @@ def delta_nets() -> list[Sample]:
 
 
 def _net(rule: str, by_key: bool, *tokens: int) -> list[Array | None]:
-    """Queries, keys, values, decays and rates."""
+    """Queries, keys, values, decays and update rates of a delta net."""
     decay = -abs(draw(*tokens, 4, 4) if by_key else draw(*tokens, 4))
     return [
         draw(*tokens, 2, 4),
@@ -182,7 +182,7 @@ def alignments() -> list[Sample]:
 
 
 def packed_rows() -> list[Sample]:
-    """Rows of any bytes whose scales, at these places of each block, are no large numbers."""
+    """Rows of random bytes; the scales in each block are small f16 numbers."""
     found = []
     for kind, packing in PACKINGS.items():
         size = 2 * max(packing.elements, 32)

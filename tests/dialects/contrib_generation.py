@@ -1,4 +1,4 @@
-"""Nodes of onnxruntime's operators that run a decoder of text until it has ended."""
+"""Samples of onnxruntime's operators that run a decoder until its text ends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.dialects.contrib_sample import Sample, draw_ints, ints
 
 TOKENS, PAD = 11, 10
 SEED = 6
-"""Of a decoder whose sequences end soon."""
+"""Seed of a decoder whose sequences end early."""
 
 
 def decoder() -> GraphProto:
-    """A layer of attention over embeddings of tokens and places, with two heads."""
+    """One layer of attention with two heads, over embeddings of tokens and positions."""
     graph = parser.parse_graph(
         """
         decoder (int32[B, S] input_ids, int32[B, S] position_ids, int32[B, T] attention_mask,
@@ -64,7 +64,7 @@ def decoder() -> GraphProto:
 
 
 def greedy(length: int, *more: Array | None, end: int = -1, **attributes: Any) -> Sample:
-    """As many tokens for two sequences, of which the second begins with padding."""
+    """Greedy search of two sequences up to `length` tokens; the second begins with padding."""
     ids = np.array([[1, 2, 3], [PAD, 4, 5]], np.int32)
     held = {"decoder": decoder(), "pad_token_id": PAD, "eos_token_id": end, **attributes}
     return Sample("GreedySearch", [ids, ints(length), *more], ["y"], held)

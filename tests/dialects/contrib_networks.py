@@ -1,4 +1,4 @@
-"""Nodes of the operators that onnxruntime has for parts of newer networks."""
+"""Samples of onnxruntime's operators for layers of recent networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of onnxruntime's operators, and what onnxruntime computes for them."""
+"""Nodes of onnxruntime's operators, and their results in onnxruntime."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def ints(*values: int) -> Array:
 
 @dataclass
 class Sample:
-    """A node: its inputs (None for what is absent), outputs and attributes."""
+    """A node: inputs (None if absent), outputs and attributes."""
 
     op: str
     inputs: Sequence[Array | None]
     outputs: Sequence[str] = ("y",)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     slots: int | None = None
-    """How many rows of a state are used; nobody says what is in the others."""
+    """The slots of a cache that are used; the others hold arbitrary values."""
 
     in_place: Mapping[str, str] = field(default_factory=dict)
-    """Which inputs onnxruntime overwrites by which outputs."""
+    """Outputs that onnxruntime writes over an input: name of the output to name of the input."""
 
     @property
     def domain(self) -> str:
@@ -60,7 +60,9 @@ class Sample:
         return {name: array for name, array in pairs if array is not None}
 
     def model(self, results: Sequence[Array] = ()) -> onnx.ModelProto:
-        """`results` tell the types of the outputs, which onnxruntime need not be told."""
+        """
+        A model of the node; `results` give the output types where onnxruntime cannot infer them.
+        """
         node = helper.make_node(
             self.op, self.names, self.outputs, domain=self.domain, **self.attributes
         )
@@ -87,7 +89,8 @@ def info(name: str, array: Array) -> onnx.ValueInfoProto:
 def peer(sample: Sample) -> list[Array]:
     options = ORT.SessionOptions()
     options.log_severity_level = 4
-    options.intra_op_num_threads = 1  # On more, each quantizes its part of a batch by itself.
+    # With several threads, onnxruntime quantizes each thread's slice of a batch separately.
+    options.intra_op_num_threads = 1
     session = ORT.InferenceSession(sample.model().SerializeToString(), options)
     if sample.in_place:
         return _in_place(session, sample)

@@ -1,4 +1,4 @@
-"""Builds, runs and differentiates a single graphcore operation on sample operands."""
+"""Builds, runs and differentiates single graphcore operations on sample operands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Operands = Sequence["Array | Sequence[Array] | None"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One operation on given operands; `smooth` says that its gradient exists at them."""
+    """An operation with operands; `smooth` if its gradient exists at them."""
 
     op: type[GraphcoreOp]
     operands: Operands
@@ -31,7 +31,7 @@ class Sample:
 
     @property
     def arrays(self) -> list[Array]:
-        """The operands as the operation has them: lists spread, absent ones left out."""
+        """The operands as the operation takes them: lists flattened, absent ones dropped."""
         flat: list[Array] = []
         for operand in self.operands:
             if operand is not None:
@@ -39,7 +39,7 @@ class Sample:
         return flat
 
     def with_floats(self, dtype: str) -> Sample:
-        """The same with another float type, where there are floats that may be of any type."""
+        """The sample with another float type, except for operations of fixed types."""
         if self.op is BitcastOp:
             return self
 
@@ -70,11 +70,14 @@ def has_floats(sample: Sample) -> bool:
 
 
 def assert_close(actual: Array, expected: Array, tolerance: float) -> None:
-    """Equal within `tolerance` times the largest finite element; infinities and NaNs exactly."""
+    """
+    Checks equality within `tolerance` times the largest finite element; infinities and NaNs
+    exactly.
+    """
     assert actual.dtype == expected.dtype
     assert actual.shape == expected.shape
     if dtypes.from_numpy(expected.dtype).is_float and expected.itemsize == 1:
-        # NumPy does not see that they are NaN.
+        # NumPy's isnan does not work on floats of one byte.
         actual, expected = actual.view(np.uint8), expected.view(np.uint8)
     if not is_float(expected):
         np.testing.assert_array_equal(actual, expected)
@@ -91,7 +94,7 @@ def type_of(array: Array) -> TensorType[Attribute]:
 
 @dataclass
 class Built:
-    """An operation alone in a graph whose inputs are its operands."""
+    """A graph of a single operation whose operands are the inputs."""
 
     graph: GraphOp
     op: GraphcoreOp
@@ -102,7 +105,7 @@ class Built:
         return self.graph.block
 
     def module(self, outputs: Sequence[SSAValue] | None = None) -> ModuleOp:
-        """The graph, complete: its outputs are the operation's results."""
+        """The complete graph, by default with the operation's results as outputs."""
         outputs = self.op.results if outputs is None else outputs
         self.block.add_op(ReturnOp(outputs, [f"y{at}" for at in range(len(outputs))]))
         return ModuleOp([self.graph])
@@ -118,7 +121,7 @@ def build(sample: Sample) -> Built:
 
 
 def place(sample: Sample, values: Iterator[SSAValue]) -> GraphcoreOp:
-    """The sample's operation, constructed on the next of `values`."""
+    """Constructs the sample's operation on the next of `values`."""
     operands = [
         operand
         if operand is None
@@ -131,7 +134,7 @@ def place(sample: Sample, values: Iterator[SSAValue]) -> GraphcoreOp:
 
 
 def run(block: Block, arrays: Sequence[Array]) -> dict[SSAValue, Array]:
-    """Every value of a block, given those of its arguments."""
+    """All values of a block, given its arguments."""
     values = dict(zip(block.args, arrays, strict=True))
     for op in block.ops:
         if isinstance(op, ConstantOp):
@@ -145,14 +148,14 @@ def run(block: Block, arrays: Sequence[Array]) -> dict[SSAValue, Array]:
 
 
 def expanded(built: Built) -> list[SSAValue]:
-    """The values that `expand` makes in place of the results; the operation goes."""
+    """The values that `expand` emits for the results."""
     assert isinstance(built.op, Composite)
     with ImplicitBuilder(built.block):
         return [SSAValue.get(value) for value in built.op.expand()]
 
 
 def differentiate(built: Built, seeds: Sequence[SSAValue | None]) -> list[SSAValue | None]:
-    """The gradients of the operands, given those of the results, by reverse accumulation."""
+    """Gradients of the operands for gradients of the results, by reverse accumulation."""
     results: Sequence[SSAValue] = built.op.results
     ops = [built.op]
     if not built.op.is_differentiable():
@@ -182,7 +185,7 @@ def _accumulate(flowing: dict[SSAValue, SSAValue], value: SSAValue, gradient: Op
 
 
 def analytic(built: Built, weights: Sequence[Array | None]) -> list[Array | None]:
-    """The gradients that the operation itself gives."""
+    """Values of the gradients that the operation itself defines."""
     with ImplicitBuilder(built.block):
         seeds = [
             None if weight is None else ConstantOp(DataAttr.of(weight)).result for weight in weights

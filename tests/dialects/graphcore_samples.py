@@ -1,4 +1,4 @@
-"""The operands on which every graphcore operation is tried: one table, for all its tests."""
+"""One table of samples of every graphcore operation, for all of its tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def positive(*shape: int) -> Array:
 
 
 def apart(*shape: int) -> Array:
-    """Numbers of both signs, none near zero, no two of them near each other."""
+    """Distinct numbers of both signs, none near zero, at least 0.25 from their neighbours."""
     count = int(np.prod(shape))
     values = _random.permutation(np.arange(count) - count // 2) * 0.25 + 0.1
     return np.asarray(values.reshape(shape), np.float32)
@@ -55,7 +55,7 @@ def state(seed: int, step: int = 0) -> Array:
 
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 3e38, 1e-40], "f4")
-"""Floats at which functions end, jump or have no value."""
+"""Floats where functions have poles, jumps or no value."""
 SPECIAL_PAIRS = (np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL)))
 WHOLE_PAIRS = tuple(
     np.array(column, np.int32)
@@ -64,7 +64,7 @@ WHOLE_PAIRS = tuple(
 
 
 def smooth_operands(op: type[GraphcoreOp], count: int) -> Callable[..., Array]:
-    """What draws numbers at which the function and the gradients are finite."""
+    """A generator of operands at which the function and its gradients are finite."""
     for make in (apart, positive, lambda *shape: 1 + positive(*shape)):
         arrays = [make(2, 3).astype(np.float64) for _ in range(count)]
         if np.isfinite(build(Sample(op, arrays)).op.evaluate(*arrays)[0]).all():
@@ -73,12 +73,12 @@ def smooth_operands(op: type[GraphcoreOp], count: int) -> Callable[..., Array]:
 
 
 def elementwise(op: type[gc.Unary] | type[gc.Binary]) -> Iterator[Sample]:
-    """Every kind of element that the function admits, shapes that broadcast, special floats."""
+    """Samples in every kind of element, with shapes that broadcast, and with special floats."""
     names, count = op.ELEMENTS.names, 1 if issubclass(op, gc.Unary) else 2
     if "f32" in names:
         make = smooth_operands(op, count)
         for shapes in SHAPES if count == 2 else ((shape,) for shape in ((2, 3), (), (0, 3))):
-            # A little further each: no two operands have a number in common, or a whole ratio.
+            # An offset per operand: no two operands share a number, or have an integer ratio.
             drawn = [make(*shape) + np.float32(0.0731 * at) for at, shape in enumerate(shapes)]
             yield Sample(op, [np.asarray(array) for array in drawn])
         yield Sample(op, SPECIAL_PAIRS if count == 2 else [SPECIAL], smooth=False)
@@ -98,7 +98,7 @@ SHAPES = (
     ((), (2,)),
     ((0, 3), (1, 3)),
 )
-"""Of two operands that broadcast."""
+"""Shapes of two operands that broadcast."""
 
 
 def reductions(
@@ -136,13 +136,13 @@ def top_k() -> Iterator[Sample]:
 
 
 def selections() -> Iterator[Sample]:
-    """Operations whose results are bounds of what data select."""
+    """Operations whose output sizes are bounds of data-dependent sizes."""
     for mask in (truths(7), np.zeros(5, bool), np.ones(3, bool), np.zeros(0, bool)):
         yield Sample(gc.CompressOp, [mask])
     for columns in (1, 3, 40):
         data = np.arange(6 * columns, dtype=np.float32).reshape(2, 3, columns)
         for axis, length in ((0, 1), (0, 2), (1, 0), (1, 2), (2, 1), (2, columns)):
-            # All are kept: what follows the last one is arbitrary.
+            # Everything is selected, as elements after the last selected one are arbitrary.
             yield Sample(gc.CompressOp, [np.ones(length, bool), data], {"axis": axis})
     keys = np.array([3, 1, 3, 0, 2**40, 1], np.uint64)
     for bits, array in ((64, keys), (8, keys % 7), (16, keys[:0]), (24, keys[:1] * 90000)):
@@ -156,7 +156,7 @@ def selections() -> Iterator[Sample]:
 
 
 def suppressed() -> Iterator[Sample]:
-    """Boxes on a grid, so that overlaps are exact; many, few and no candidates."""
+    """Boxes on a grid, so that overlaps are exact, with many, few and no candidates."""
     draw = np.random.default_rng(3)
     low = draw.integers(0, 9, (2, 40, 2))
     boxes = np.concatenate([low, low + draw.integers(-1, 6, (2, 40, 2))], 2).astype(np.float32)
@@ -179,11 +179,11 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 4, 4), (3, 2, 1, 1), {"strides": (2, 2)}),
     ((0, 2, 4, 4), (3, 2, 2, 2), {}),
 ]
-"""Shapes of x and w, and options that differ from the plainest."""
+"""Shapes of x and w, and options that differ from the defaults."""
 
 
 def convolutions() -> Iterator[tuple[Array, Array, Array, dict[str, Any]]]:
-    """x, w, a gradient of y, and the options."""
+    """x, w, a gradient of y, and all options."""
     for x_shape, w_shape, given in CONVOLUTIONS:
         rank = len(x_shape) - 2
         plain = {"strides": (1,) * rank, "dilations": (1,) * rank, "pads": (0,) * 2 * rank}
@@ -244,7 +244,7 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
             "sizes": (3, 4),
         },
     ),
-    # The last window reaches beyond the padding, as ceil mode lets it.
+    # With ceil_mode, the last window reaches past the padding.
     (
         (1, 2, 6),
         {"kernel": (3,), "strides": (2,), "dilations": (1,), "pads": (0, 0), "sizes": (3,)},
@@ -264,7 +264,7 @@ POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
         },
     ),
 ]
-"""The shape of x, and options."""
+"""Shape of x, and options."""
 
 
 def pools(op: type[GraphcoreOp], **more: Any) -> Iterator[Sample]:
@@ -480,7 +480,7 @@ def softmaxes(op: type[GraphcoreOp], count: int) -> Iterator[Sample]:
         yield Sample(op, [normal(*shape) for _ in range(count)], {"axis": axis})
     large = np.array([[1000, 999, -1000], [-np.inf, 0, 1], [np.nan, 0, 0]], np.float32)
     yield Sample(op, [large] * count, {"axis": 1}, smooth=False)
-    if count == 2:  # what has no probabilities, but is not read, has no slope
+    if count == 2:  # Invalid probabilities at rows with zero gradient must give zero slopes.
         nothing = np.array([[np.nan] * 3, [np.inf, 0, 1], [0.5, 0.25, 0.25]], np.float32)
         yield Sample(op, [nothing, np.zeros((3, 3), np.float32)], {"axis": 1}, smooth=False)
 
@@ -493,7 +493,7 @@ def layer_norm() -> Iterator[Sample]:
 
 
 BATCHES = ((4, 3), (2, 3, 2, 2), (2, 3, 5), (3, 1, 2))
-"""Shapes of x."""
+"""Shapes of x for batch normalization."""
 
 
 def batch_norm() -> Iterator[Sample]:
@@ -539,7 +539,7 @@ def nll_loss() -> Iterator[Sample]:
     certain = np.array([[1, 0, 0], [0, 1, 0]], np.float32)
     options = {"reduction": "none", "log_probabilities": False}
     yield Sample(gc.NllLossOp, [certain, np.array([1, 1])], options, smooth=False)
-    # All ignored; and a label that is no class.
+    # Every label ignored; a label out of range.
     options = {"reduction": "mean", "ignore_index": 1, "log_probabilities": False}
     yield Sample(gc.NllLossOp, [probabilities(2, 3), np.array([1, 1])], options)
     yield Sample(gc.NllLossOp, [probabilities(2, 3), np.array([7, 2])], options)
@@ -595,7 +595,7 @@ def mat_mul() -> Iterator[Sample]:
 
 
 def words_of(words: Words, *shapes: tuple[int, ...]) -> list[Array]:
-    """Words that hold all kinds of numbers, for both factors."""
+    """Packed words with numbers over the whole range of each factor."""
     made = []
     extremes = words.ends if words.is_whole else ((-99, 128), (-128, 99))
     for shape, held, ends in zip(shapes, (words.lhs, words.rhs), extremes, strict=True):
@@ -623,7 +623,9 @@ def parts() -> Iterator[Sample]:
 
 
 def quantizations() -> Iterator[Sample]:
-    """Every type that ONNX quantizes to, and f32; one scale and zero point, or several."""
+    """
+    Every type that ONNX quantizes to, and f32; scales and zero points per tensor and per axis.
+    """
     x = np.concatenate([SPECIAL, normal(13) * 99]).reshape(4, 6)
     for name in ("u8", "i8", "u16", "i16", "u4", "i4", "u2", "i2"):
         row = dtypes.BY_NAME[name]
@@ -732,11 +734,11 @@ def table() -> Iterator[Sample]:
 
 SAMPLES: list[Sample] = list(table())
 ONE_TYPE = (gc.BitcastOp, gc.FmaOp, gc.SuppressOp)
-"""Operations whose floats are of one type."""
+"""Operations restricted to one float type."""
 
 
 def each_float_type(samples: Sequence[Sample]) -> list[Sample]:
-    """The samples as they are, and those that hold floats in every other float type too."""
+    """The samples, and a copy in every other float type of each sample that holds floats."""
     wider = [
         sample.with_floats(name)
         for sample in samples

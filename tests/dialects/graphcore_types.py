@@ -19,13 +19,13 @@ from popgraph.support.errors import TypeMismatchError
 from tests.dialects.graphcore_run import Sample, build
 
 TYPED = ("to", "dtype")
-"""Properties that name an element type."""
+"""Properties that hold an element type."""
 TYPES = [row for row in dtypes.DTYPES if row.name not in FLOATS.names]
-"""Those that no other table spreads samples over."""
+"""Element types that no other table covers."""
 
 
 def random_elements(dtype: dtypes.DType, shape: Sequence[int]) -> Array:
-    """Any bits; of half the integers small numbers."""
+    """Random bit patterns; half of the integers are small."""
     random, count = default_rng(7), int(np.prod(shape, dtype=np.int64))
     if dtype.name == "bool":
         return random.integers(0, 2, shape).astype(bool)
@@ -34,13 +34,14 @@ def random_elements(dtype: dtypes.DType, shape: Sequence[int]) -> Array:
         return parts.view(dtype.numpy)[..., 0]
     array = np.frombuffer(random.bytes(count * dtype.numpy.itemsize), dtype.numpy).reshape(shape)
     if dtype.is_float:
-        return cast(cast(array, np.dtype(np.float32)), dtype.numpy)  # bits that nobody reads go
+        # clear unused bits of types below one byte
+        return cast(cast(array, np.dtype(np.float32)), dtype.numpy)
     small = cast(random.integers(-3, 4, shape), dtype.numpy)
     return np.asarray(np.where(random.integers(0, 2, shape) == 0, array, small))
 
 
 def indices(low: int, last: int, dtype: dtypes.DType, shape: Sequence[int]) -> Array:
-    """Random indices, the bounds among them, as far as a type has them."""
+    """Random indices including both bounds, clipped to the range of the type."""
     drawn = default_rng(7).integers(low, last, shape, endpoint=True)
     drawn.flat[0], drawn.flat[-1] = low, last
     signed = dtype.name not in INTEGERS.names or np.iinfo(dtype.numpy).min < 0
@@ -48,7 +49,7 @@ def indices(low: int, last: int, dtype: dtypes.DType, shape: Sequence[int]) -> A
 
 
 def with_type(sample: Sample, first: np.dtype[Any], dtype: dtypes.DType) -> Sample:
-    """`sample` with other operands in place of those that hold elements of type `first`."""
+    """The sample with operands of element type `first` replaced by others of `dtype`."""
     truth = np.dtype(np.bool_)
     main = next((array.dtype for array in sample.arrays if array.dtype != truth), truth)
 
@@ -62,14 +63,15 @@ def with_type(sample: Sample, first: np.dtype[Any], dtype: dtypes.DType) -> Samp
             return indices(low, last, dtype, operand.shape)
         if first == main:
             return random_elements(dtype, operand.shape)
-        places = np.asarray(np.clip(operand, 0, 1))  # or labels: every type has these two
+        # as indices and as labels, 0 and 1 fit every type
+        places = np.asarray(np.clip(operand, 0, 1))
         return cast(places, dtype.numpy)
 
     return replace(sample, operands=[other(operand) for operand in sample.operands], smooth=False)
 
 
 def spread(sample: Sample) -> Iterator[Sample]:
-    """The sample in all element types, whether the operation admits them or not."""
+    """The sample in all element types, admitted or not."""
     for first in dict.fromkeys(array.dtype for array in sample.arrays):
         for dtype in TYPES:
             yield with_type(sample, first, dtype)
@@ -87,7 +89,7 @@ def is_admitted(sample: Sample) -> bool:
 
 
 def each_type(samples: Sequence[Sample]) -> list[Sample]:
-    """Of every operation one sample in each element type that it admits for each operand."""
+    """One sample per operation, operand and admitted element type."""
     plain: dict[Any, Sample] = {}
     for sample in samples:
         kinds = (sample.op, *(array.dtype == bool for array in sample.arrays))
@@ -99,11 +101,11 @@ def each_type(samples: Sequence[Sample]) -> list[Sample]:
 REAL: dict[str, Attribute] = {
     name: type_ for name, type_ in element_types.BY_NAME.items() if name not in ("c64", "c128")
 }
-"""What a cast takes and gives."""
+"""Element types that casts take and give."""
 
 
 def ends_of(dtype: dtypes.DType) -> Array:
-    """All elements of a type of one byte; of others those at which casts round, end or wrap."""
+    """All elements of a one-byte type; of others, where casts round, saturate or wrap."""
     random = default_rng(3)
     if dtype.name == "bool":
         return np.array([False, True])
@@ -122,7 +124,7 @@ def ends_of(dtype: dtypes.DType) -> Array:
 
 
 def casts() -> Iterator[Sample]:
-    """From every element type to every other."""
+    """Casts from every element type to every other."""
     for name in REAL:
         for to in REAL.values():
             yield Sample(gc.CastOp, [ends_of(dtypes.BY_NAME[name])], {"to": to}, smooth=False)

@@ -18,11 +18,11 @@ from tests.dialects.graphcore_run import Sample, assert_close, place, type_of
 from tests.dialects.graphcore_samples import SAMPLES, each_float_type
 
 TOLERANCE = {"f64": 1e-12, "f32": 4e-6, "f16": 2e-3, "bf16": 2e-2}
-"""How far C may be from the meaning, relative to the largest element."""
+"""Largest distance of C from `evaluate`, relative to the largest element."""
 
 
 def together(samples: Sequence[Sample]) -> tuple[ModuleOp, list[GraphcoreOp], list[Array]]:
-    """One graph of all samples, so that one compiler run serves them all; its inputs."""
+    """A graph of all samples, so that one compiler run is enough; with its inputs."""
     arrays = [array for sample in samples for array in sample.arrays]
     names = [f"x{at}" for at in range(len(arrays))]
     graph = GraphOp("main", names, [type_of(array) for array in arrays])
@@ -36,7 +36,7 @@ def together(samples: Sequence[Sample]) -> tuple[ModuleOp, list[GraphcoreOp], li
 
 @pytest.mark.budget(10)
 @pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
-def test_c_equals_evaluate(op: type[GraphcoreOp]) -> None:
+def test_graphcore_c_equals_evaluate(op: type[GraphcoreOp]) -> None:
     samples = each_float_type([sample for sample in SAMPLES if sample.op is op])
     module, ops, arrays = together(samples)
     expected = [

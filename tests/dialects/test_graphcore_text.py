@@ -1,4 +1,4 @@
-"""Tests printing and parsing of graphcore operations, to the last bit."""
+"""Tests printing and parsing of graphcore operations, exact to the last bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ W = np.zeros((4, 3), np.float32)
 
 
 def line(op: Any, *operands: Any, **properties: Any) -> str:
-    """The operation as it stands in a module."""
+    """The line of the operation in a printed module."""
     text = str(build(Sample(op, operands, properties)).module())
     return next(line.strip() for line in text.splitlines() if "graphcore." in line)
 
@@ -60,7 +60,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("written", "expected"), LINES)
-def test_operations_read_like_this(written: str, expected: str) -> None:
+def test_the_text_of_operations(written: str, expected: str) -> None:
     assert written == expected
 
 
@@ -73,7 +73,7 @@ def reread(module: ModuleOp) -> ModuleOp:
 
 
 @given(st.floats())
-def test_every_float_comes_back(number: float) -> None:
+def test_every_float_is_read_back(number: float) -> None:
     module = build(Sample(gc.LeakyReluOp, [X], {"alpha": number})).module()
     (op,) = (op for op in reread(module).walk() if isinstance(op, gc.LeakyReluOp))
     back = op.alpha.value.data
@@ -82,14 +82,14 @@ def test_every_float_comes_back(number: float) -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_every_integer_comes_back(number: int) -> None:
+def test_every_integer_is_read_back(number: int) -> None:
     options = {"low": (1, 0), "high": (0, 0), "interior": (0, 0), "value": number}
     module = build(Sample(gc.PadOp, [X.astype(np.int64)], options)).module()
     (op,) = (op for op in reread(module).walk() if isinstance(op, gc.PadOp))
     assert op.fill == number
 
 
-def test_attributes_of_other_passes_come_back() -> None:
+def test_foreign_attributes_are_read_back() -> None:
     built = build(Sample(gc.AddOp, [X, X]))
     built.op.attributes["pipeline.stage"] = StringAttr("first")
     module = built.module()

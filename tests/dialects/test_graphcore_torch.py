@@ -56,8 +56,8 @@ FUNCTIONS: dict[Any, Function] = {
 }
 
 
-def agree(sample: Sample, function: Function) -> None:
-    """Results and gradients of `function` are those of the sample, which is in float64."""
+def assert_agree(sample: Sample, function: Function) -> None:
+    """Checks results and gradients of `function` against those of the sample, in float64."""
     built = build(sample)
     tensors = [torch.tensor(array) for array in built.arrays]
     for tensor in tensors:
@@ -75,7 +75,7 @@ def agree(sample: Sample, function: Function) -> None:
 
 
 def plain() -> Iterator[ParameterSet]:
-    """The samples of the operations that PyTorch has under another name."""
+    """Samples of operations that PyTorch has under another name."""
     for number, sample in enumerate(SAMPLES):
         floats = all(array.dtype.kind == "f" and array.size for array in sample.arrays)
         one_axis = len(sample.properties.get("axes", (0,))) == 1
@@ -84,8 +84,8 @@ def plain() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.parametrize("sample", list(plain()))
-def test_functions(sample: Sample) -> None:
-    agree(sample, lambda *tensors: FUNCTIONS[sample.op](*tensors, **sample.properties))
+def test_elementwise_functions(sample: Sample) -> None:
+    assert_agree(sample, lambda *tensors: FUNCTIONS[sample.op](*tensors, **sample.properties))
 
 
 @pytest.mark.parametrize("case", [at for at, (x, _, _) in enumerate(CONVOLUTIONS) if 0 not in x])
@@ -109,11 +109,11 @@ def test_convolutions(case: int) -> None:
         )
 
     operands = [random.standard_normal(x_shape), random.standard_normal(w_shape)]
-    agree(Sample(gc.ConvOp, operands, options), convolve)
+    assert_agree(Sample(gc.ConvOp, operands, options), convolve)
 
 
 def torch_pools(kind: str) -> list[int]:
-    """The pools whose padding PyTorch can have: alike at both ends."""
+    """Pools with equal padding at both ends, as PyTorch requires."""
     return [
         number
         for number, (shape, options) in enumerate(POOLS)
@@ -140,7 +140,7 @@ def test_max_pools(case: int) -> None:
         )
 
     x = np.random.default_rng(case).standard_normal(shape)
-    agree(Sample(gc.MaxPoolOp, [x], options), pool)
+    assert_agree(Sample(gc.MaxPoolOp, [x], options), pool)
 
 
 @pytest.mark.parametrize("include_pad", [False, True])
@@ -156,7 +156,7 @@ def test_average_pools(case: int, include_pad: bool) -> None:
         return function(x, options["kernel"], options["strides"], pads, ceil, include_pad)
 
     x = np.random.default_rng(case).standard_normal(shape)
-    agree(Sample(gc.AveragePoolOp, [x], {**options, "include_pad": include_pad}), pool)
+    assert_agree(Sample(gc.AveragePoolOp, [x], {**options, "include_pad": include_pad}), pool)
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5), (2, 3, 2, 2)])
@@ -169,14 +169,14 @@ def test_batch_norm(shape: tuple[int, ...]) -> None:
         return functional.batch_norm(x, None, None, scale, bias, True, eps=1e-3)
 
     def infer(x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
-        # PyTorch has no gradient of the running statistics.
+        # PyTorch does not differentiate the running statistics.
         column = (1, -1) + (1,) * (len(shape) - 2)
         deviation = torch.sqrt(variance + 1e-3).reshape(column)
         normalized = (x - mean.reshape(column)) / deviation
         return normalized * scale.reshape(column) + bias.reshape(column)
 
-    agree(Sample(gc.BatchNormTrainOp, [x, *vectors[:2]], {"epsilon": 1e-3}), train)
-    agree(Sample(gc.BatchNormOp, [x, *vectors], {"epsilon": 1e-3}), infer)
+    assert_agree(Sample(gc.BatchNormTrainOp, [x, *vectors[:2]], {"epsilon": 1e-3}), train)
+    assert_agree(Sample(gc.BatchNormOp, [x, *vectors], {"epsilon": 1e-3}), infer)
 
 
 @pytest.mark.parametrize("axis", [1, 2])
@@ -190,20 +190,20 @@ def test_layer_norm(axis: int, with_bias: bool) -> None:
         return functional.layer_norm(x, x.shape[axis:], scale, bias, 1e-5)
 
     operands = [x, scale, bias if with_bias else None]
-    agree(Sample(gc.LayerNormOp, operands, {"axis": axis, "epsilon": 1e-5}), normalize)
+    assert_agree(Sample(gc.LayerNormOp, operands, {"axis": axis, "epsilon": 1e-5}), normalize)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4])
-def test_local_response(size: int) -> None:
+def test_local_response_normalization(size: int) -> None:
     x = np.random.default_rng(3).standard_normal((2, 5, 3, 2))
     options = {"size": size, "alpha": 0.3, "beta": 0.75, "bias": 1.5}
     if size % 2:
-        agree(
+        assert_agree(
             Sample(gc.LrnOp, [x], options),
             lambda x: functional.local_response_norm(x, size, 0.3, 0.75, 1.5),
         )
         return
-    # Of an even number of neighbours ONNX has one more after, PyTorch one more before.
+    # The window of an even size is one longer at the end in ONNX, at the start in PyTorch.
     built = build(Sample(gc.LrnOp, [x[:, ::-1]], options))
     (result,) = built.op.evaluate(*built.arrays)
     expected = functional.local_response_norm(torch.tensor(x), size, 0.3, 0.75, 1.5).numpy()
@@ -219,7 +219,7 @@ def test_nll_of_logarithms(reduction: str, ignore: int | None) -> None:
     options = {"reduction": reduction, "log_probabilities": True}
     if ignore is not None:
         options["ignore_index"] = ignore
-    agree(
+    assert_agree(
         Sample(gc.NllLossOp, [logs, labels], options),
         lambda logs, labels: functional.nll_loss(
             logs, labels, reduction=reduction, ignore_index=-100 if ignore is None else ignore
@@ -246,8 +246,8 @@ def test_nll_of_softmax_is_cross_entropy() -> None:
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
-def test_extremes(keepdims: bool) -> None:
+def test_reductions_to_extremes(keepdims: bool) -> None:
     x = np.array([[1.0, 5, 5, 2], [3, 3, 3, 0]])
     for op, function in ((gc.ReduceMaxOp, torch.amax), (gc.ReduceMinOp, torch.amin)):
         sample = Sample(op, [x], {"axes": (1,), "keepdims": keepdims})
-        agree(sample, lambda x, function=function: function(x, 1, keepdims))
+        assert_agree(sample, lambda x, function=function: function(x, 1, keepdims))

@@ -23,18 +23,18 @@ from tests.dialects.test_graphcore_c import TOLERANCE, together
 from tests.sampling import WHOLE, is_taken
 
 SHARE = 5
-"""Every operation and every type is tried on each day, but not each with each."""
+"""A run takes every fifth sample: each operation and each type, but not each pair."""
 EACH = each_type(SAMPLES)
 CASTS = list(casts())
 
 
 def some(samples: Sequence[Sample]) -> list[Sample]:
-    """One in so many, and all in the long run; neighbours stand for types, not for operations."""
+    """The samples of today's run; neighbours differ in type, so every operation is covered."""
     return [each for at, each in enumerate(samples) if is_taken(at, SHARE)]
 
 
 def assert_same(actual: Array, expected: Array, tolerance: float) -> None:
-    """Floats of one byte to the bit, but for those of NaN."""
+    """Compares one-byte floats bit by bit, except for NaNs."""
     if is_float(expected):
         assert_close(actual, expected, tolerance)
         return
@@ -49,7 +49,7 @@ def assert_same(actual: Array, expected: Array, tolerance: float) -> None:
 
 
 def check(samples: Sequence[Sample]) -> None:
-    """All in one program, so that one compiler run serves them."""
+    """Compares all samples in one program, so that one compiler run is enough."""
     module, ops, arrays = together(samples)
     expected = [
         (sample, result)
@@ -75,14 +75,14 @@ def test_evaluate_gives_what_infer_promises(op: type[GraphcoreOp]) -> None:
             assert [type_of(result) for result in results] == list(built.op.result_types), sample
 
 
-def test_casts_of_every_pair_mean_something() -> None:
+def test_casts_of_every_pair_of_types_have_a_meaning() -> None:
     for sample in CASTS:
         (result,) = build(sample).op.evaluate(*sample.arrays)
         assert type_of(result) == build(sample).op.result_types[0]
 
 
 GROUPS = 6
-"""Programs that share the work."""
+"""Number of programs that partition the samples."""
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
@@ -91,8 +91,8 @@ def test_c_equals_evaluate_in_every_type_fuzz(group: int) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(INTEGERS.names))
-def test_c_finds_what_is_out_of_range_in_every_width(name: str) -> None:
-    """Just beyond either bound, at the ends of the type, and among those that are ignored."""
+def test_c_finds_indices_out_of_range_in_every_width(name: str) -> None:
+    """Just outside of both bounds, at the limits of the type, and at the ignored index."""
     dtype = dtypes.BY_NAME[name].numpy
     ends = np.iinfo(dtype)
     for low, last, ignored in ((-4, 3, None), (0, 99, None), (0, 3, 100), (-100, 100, -101)):
@@ -117,7 +117,7 @@ def test_c_casts_every_pair_fuzz(group: int) -> None:
     check(some(CASTS)[group :: len(REAL) if WHOLE else 1])
 
 
-def test_every_type_is_tried_of_operations_that_only_move_elements() -> None:
+def test_movements_are_sampled_in_every_type() -> None:
     moved = {
         dtypes.from_numpy(sample.arrays[0].dtype).name
         for sample in EACH

@@ -1,4 +1,4 @@
-"""Tests graphcore operations on values worked out by hand."""
+"""Tests graphcore operations on values computed by hand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.dialects.graphcore_run import Sample, analytic, build, expanded, run
 
 
 def value(op: Any, *operands: Any, **properties: Any) -> Any:
-    """The first result, as lists."""
+    """The first result, as nested lists."""
     built = build(Sample(op, operands, properties))
     return built.op.evaluate(*built.arrays)[0].tolist()
 
@@ -32,7 +32,7 @@ def test_integer_division_truncates_toward_zero() -> None:
     assert value(gc.DivOp, whole(7, -7, 7, -7, 0), whole(2, 2, -2, -2, 3)) == [3, -3, -3, 3, 0]
 
 
-def test_integer_division_without_a_value_has_one_here() -> None:
+def test_integer_division_by_zero_and_overflow() -> None:
     least = -(2**31)
     assert value(gc.DivOp, whole(5, least), whole(0, -1)) == [0, least]
 
@@ -48,7 +48,7 @@ def test_integers_wrap() -> None:
     assert value(gc.AbsOp, whole(-(2**31))) == [-(2**31)]
 
 
-def test_round_takes_the_even_one_of_two() -> None:
+def test_round_ties_to_even() -> None:
     assert value(gc.RoundOp, floats(0.5, 1.5, 2.5, -0.5, -1.5, 2.4)) == [0, 2, 2, 0, -2, 2]
 
 
@@ -62,7 +62,7 @@ def test_extremes_propagate_nan() -> None:
     )
 
 
-def test_positions_of_ties_and_nans() -> None:
+def test_arg_max_with_ties_and_nans() -> None:
     options: dict[str, Any] = {"axis": 0, "keepdims": False}
     assert value(gc.ArgMaxOp, floats(1, 3, 3), **options) == 1
     assert value(gc.ArgMaxOp, floats(1, 3, 3), last=True, **options) == 2
@@ -76,23 +76,23 @@ def test_casts() -> None:
     assert value(gc.CastOp, np.array([2**32 + 5]), to=i32) == [5]
 
 
-def test_gather_counts_from_the_end_and_stays_inside() -> None:
+def test_gather_clamps_and_wraps_indices() -> None:
     data = floats(10, 20, 30)
     assert value(gc.GatherOp, data, np.array([0, -1, -3, 2]), axis=0) == [10, 30, 10, 30]
     assert value(gc.GatherOp, data, np.array([3, 99, -4, -99]), axis=0) == [30, 30, 10, 10]
 
 
-def test_gather_grad_adds_what_stands_in_one_place() -> None:
+def test_gather_grad_adds_duplicates() -> None:
     indices = np.array([1, 1, -1])
     assert value(gc.GatherGradOp, floats(1, 2, 4), indices, axis=0, size=3) == [0, 3, 4]
 
 
-def test_pad_spreads_elements() -> None:
+def test_pad_interior() -> None:
     padded = value(gc.PadOp, floats(1, 2), low=(1,), high=(2,), interior=(1,), value=9.0)
     assert padded == [9, 1, 9, 2, 9, 9]
 
 
-def test_slice_goes_back() -> None:
+def test_slice_with_negative_steps() -> None:
     assert value(gc.SliceOp, floats(0, 1, 2, 3, 4), starts=(4,), sizes=(3,), steps=(-2,)) == [
         4,
         2,
@@ -100,12 +100,12 @@ def test_slice_goes_back() -> None:
     ]
 
 
-def test_average_pool_divides_by_what_it_saw() -> None:
+def test_average_pool_divides_by_the_window_inside_the_input() -> None:
     options: dict[str, Any] = {"strides": (2,), "dilations": (1,), "pads": (1, 0), "sizes": (3,)}
     x = floats(6, 12, 18, 24).reshape(1, 1, 4)
     seen = value(gc.AveragePoolOp, x, kernel=(3,), include_pad=False, **options)
     padded = value(gc.AveragePoolOp, x, kernel=(3,), include_pad=True, **options)
-    # The last window holds one element; what is beyond the padding never counts.
+    # The last window holds one element; positions past the padding never count.
     assert seen == [[[9, 18, 24]]]
     assert padded == [[[6, 18, 24]]]
 
@@ -142,12 +142,13 @@ def test_nll_leaves_ignored_samples_out_of_the_mean() -> None:
     assert value(gc.NllLossOp, rows, whole(9, 9, 9), **options) == 0
 
 
-def test_means_divide_by_counts_that_halves_do_not_reach() -> None:
+def test_means_in_f16_divide_by_counts_beyond_its_range() -> None:
     count = 70000
     x, one, share = np.ones(count, np.float16), np.ones((), np.float16), np.float16(1 / count)
     for op, options in (
         (gc.ReduceMeanOp, {"axes": (0,), "keepdims": False}),
-        (gc.ReduceMaxOp, {"axes": (0,), "keepdims": False}),  # shared out among equals
+        # all elements tie, so each gets 1 / count
+        (gc.ReduceMaxOp, {"axes": (0,), "keepdims": False}),
         (gc.L1LossOp, {"scale": 1.0, "reduction": "mean"}),
         (gc.IdentityLossOp, {"reduction": "mean"}),
     ):
@@ -166,7 +167,7 @@ def test_means_divide_by_counts_that_halves_do_not_reach() -> None:
 
 
 def test_ties_share_the_gradient() -> None:
-    """Max and Min give half to each of equals, ReduceMax an even share, |0| none."""
+    """Max and Min give half to each tied operand, ReduceMax an equal share, Abs nothing at 0."""
 
     def gradients(op: Any, *operands: Any, **properties: Any) -> list[Any]:
         built = build(Sample(op, operands, properties))

@@ -30,7 +30,7 @@ def at(level: str) -> ModuleOp:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_module_that_was_lowered_to_a_level_is_at_it(level: str) -> None:
+def test_a_lowered_module_is_at_its_level(level: str) -> None:
     module = at(level)
     assert level_of(module) == level
     check_level(module, level)
@@ -44,7 +44,7 @@ def test_a_module_is_not_at_another_level(own: str, other: str) -> None:
         check_level(module, other)
 
 
-def test_one_operation_that_was_left_behind_is_named() -> None:
+def test_an_operation_of_another_level_is_named() -> None:
     structured, loops = at("structured"), at("loops")
     (left,) = (op for op in operations(structured) if op.name == "tile.reduce")
     (graph,) = (op for op in loops.ops if op.name == "pg.graph")
@@ -55,8 +55,7 @@ def test_one_operation_that_was_left_behind_is_named() -> None:
     assert level_of(loops) == "structured"
 
 
-def test_no_name_of_a_dialect_hides_one_of_its_modules() -> None:
-    """The package takes over all names of its modules, imported ones included."""
+def test_names_of_a_dialect_shadow_none_of_its_modules() -> None:
     folder = Path(graphcore.__file__).parent
     for name in (path.stem for path in folder.glob("*.py") if path.stem != "__init__"):
         assert isinstance(getattr(graphcore, name), ModuleType), name

@@ -1,4 +1,4 @@
-"""Tests operators of onnxruntime: values against onnxruntime itself, types, gradients, refusals."""
+"""Tests operators of onnxruntime: values against onnxruntime, types, gradients, refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.passes.test_onnx_gradients import check
 from tests.peer import SAFE
 
 ONLY_ON_GPUS = {"BiasSoftmax", "BiasDropout", "NhwcConv", "NhwcFusedConv"}
-"""Operators that onnxruntime has for other processors only."""
+"""Operators without an implementation for CPUs in onnxruntime."""
 
 
 def activations() -> list[Sample]:
@@ -93,7 +93,7 @@ def convolutions() -> list[Sample]:
 def normalizations() -> list[Sample]:
     x, skip, gamma, beta = draw(2, 3, 8), draw(2, 3, 8), draw(8), draw(8)
     ids, kinds, words = draw_ints(10, 2, 4), draw_ints(2, 2, 4), draw(10, 8)
-    mask = np.array([[1, 2, 1, 0], [1, 1, 0, 0]], np.int32)  # What is not 1 counts for nothing.
+    mask = np.array([[1, 2, 1, 0], [1, 1, 0, 0]], np.int32)  # Only a mask of 1 keeps a key.
     places, segments = draw(6, 8), draw(2, 8)
     embedded = [ids, kinds, words, places, segments, gamma, beta]
     skipped, simplified = "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"
@@ -169,7 +169,7 @@ def heads_of_several() -> list[Sample]:
     own = [draw(batch, length, width), draw(batch, length, width), draw(3 * width)]
     past = [draw(batch, heads, 2, size), draw(batch, heads, 2, size)]
     mask = draw_ints(2, batch, other)
-    mask[:, 0] = 1  # Where all keys are hidden, little is left of the digits of scores.
+    mask[:, 0] = 1  # With every key hidden, scores lose their digits to the mask's offset.
     buffers = [draw(batch, heads, 9, size), draw(batch, heads, 9, size)]
     buffered = [q, *own[:2], None, None, None, *buffers, ints(2)]
 
@@ -259,7 +259,7 @@ def movements() -> list[Sample]:
         Sample("Trilu", [x, np.array(1, np.int64)]),
         Sample("TransposeMatMul", [draw(4, 3), draw(5, 4)], ["y"], {"transA": 1, "transB": 1}),
         *(Sample("UnfoldTensor", [draw(2, 7)], ["y"], {"size": 3, "step": n}) for n in (1, 2)),
-        Sample("UnfoldTensor", [draw(2, 90)], ["y"], {"size": 3}),  # Of more than 1 KiB of places.
+        Sample("UnfoldTensor", [draw(2, 90)], ["y"], {"size": 3}),  # More than 1 KiB of indices.
         Sample("UnfoldTensor", [draw(2, 7, 3)], ["y"], {"size": 2, "dim": 1}),
         *(
             Sample("NGramRepeatBlock", [ids, draw(2, 6)], ["y"], {"ngram_size": n})
@@ -300,7 +300,7 @@ def movements() -> list[Sample]:
 
 
 def of_bytes() -> list[Sample]:
-    """Operators on quantized numbers whose results are real ones."""
+    """Operators that take quantized numbers and return floats."""
 
     def whole(*shape: int, kind: Any = np.uint8) -> Array:
         return RANDOM.integers(-128, 128, shape).astype(np.int8).view(kind)
@@ -352,7 +352,8 @@ def steps() -> list[Sample]:
             state = [draw(count, 2, hidden), draw(count, 2, hidden), draw(count, 3 * hidden)]
             more = [draw(count, 8 * hidden), None, *state]
             for shape, given in ((one, [None] * 5), (each, more)):
-                zero = 3 if shape == one else 0  # onnxruntime demands it of columns.
+                # onnxruntime requires zero points of 0 for scales per column.
+                zero = 3 if shape == one else 0
                 scales = [abs(draw(*shape)) / 99, np.full(shape, zero, kind)] * 2
                 held = {"hidden_size": hidden, "direction": way}
                 inputs = [draw(4, 2, 3), *weights, *given, *scales]
@@ -384,7 +385,7 @@ SAMPLES = [
 
 @pytest.mark.budget(20)
 @pytest.mark.parametrize("at", range(len(SAMPLES)), ids=lambda at: f"{SAMPLES[at].op}-{at}")
-def test_values_are_those_of_onnxruntime(at: int) -> None:
+def test_contrib_values_are_those_of_onnxruntime(at: int) -> None:
     sample = SAMPLES[at]
     wanted = peer(sample)
     for backend in ("c", "reference"):
@@ -396,7 +397,7 @@ def test_values_are_those_of_onnxruntime(at: int) -> None:
             np.testing.assert_allclose(other, one, loose, loose)
 
 
-def test_every_operator_has_a_sample() -> None:
+def test_every_contrib_operator_has_a_sample() -> None:
     defined = {name for domain, name in defined_operators() if domain != "ai.graphcore"}
     tested = {sample.op for sample in SAMPLES} | ONLY_ON_GPUS
     assert defined == tested | {operator for operator, *_ in QUANTIZED}
@@ -410,9 +411,10 @@ NOT_SMOOTH = {
     *("DynamicQuantizeLSTM", "QAttention", "QEmbedLayerNormalization", "GatherBlockQuantized"),
 }
 """
-ONNX has no RotaryEmbedding and no scales of doubles, which differences need.
+Samples without a gradient to check.
 
-Others are of whole numbers, round, have infinite results, or decide sizes.
+ONNX lacks a RotaryEmbedding and scales in f64, which finite differences need. Others take integers,
+round, have infinite results, or decide sizes.
 """
 
 SMOOTH = [
@@ -423,7 +425,7 @@ SMOOTH = [
 
 
 @pytest.mark.parametrize("at", SMOOTH, ids=lambda at: f"{SAMPLES[at].op}-{at}")
-def test_gradients_are_slopes(at: int) -> None:
+def test_contrib_gradients_are_slopes(at: int) -> None:
     sample = SAMPLES[at]
     results = sample.computed("reference")
     model = sample.model(results)
@@ -436,8 +438,8 @@ def test_gradients_are_slopes(at: int) -> None:
     assert check(model, list(floats.values()), results)
 
 
-def test_blocks_that_columns_name_have_packed_zero_points() -> None:
-    """onnxruntime takes no notice of these; its definition has them."""
+def test_blocks_by_group_index_have_packed_zero_points() -> None:
+    """onnxruntime ignores packed zero points here; the operator's definition applies them."""
     a, codes, steps = draw(2, 32), draw_ints(256, 3, 2, 8, dtype=np.uint8), draw(3, 2)
     points, owners = draw_ints(256, 3, 1, dtype=np.uint8), draw_ints(2, 32)
     attributes = {"K": 32, "N": 3, "bits": 4, "block_size": 16}
@@ -449,8 +451,8 @@ def test_blocks_that_columns_name_have_packed_zero_points() -> None:
     np.testing.assert_allclose(found, a @ ((numbers - middle) * steps[:, owners]).T, 1e-4, 1e-4)
 
 
-def test_packed_heads_are_the_same_as_others() -> None:
-    """onnxruntime has them for other processors only."""
+def test_packed_heads_compute_the_same() -> None:
+    """onnxruntime packs heads on GPUs only."""
     packed = draw(2, 3, 2, 3, 4)
     bias, attributes = draw(24), {"num_heads": 2}
     parts = [packed[:, :, :, at].reshape(2, 3, 8) for at in range(3)]
@@ -466,8 +468,8 @@ def test_packed_heads_are_the_same_as_others() -> None:
         np.testing.assert_allclose(sample.computed()[0], wanted, 1e-4, 1e-5)
 
 
-def test_a_search_fills_sequences_that_have_ended() -> None:
-    """Where all have, onnxruntime leaves to chance what stands behind."""
+def test_a_search_pads_finished_sequences() -> None:
+    """After all sequences have ended, onnxruntime leaves the rest undefined."""
     sample = greedy(12, end=0)
     (found,), (wanted,) = sample.computed(), peer(sample)
     ends = [int(np.argmax(row[3:] == PAD)) + 3 for row in found]
@@ -488,8 +490,8 @@ def test_decoders_of_other_forms_are_refused() -> None:
         greedy(9, init_decoder=greedy(9).attributes["decoder"]).computed()
 
 
-def test_scores_of_one_token_are_shown() -> None:
-    """onnxruntime gives them only to models that say of what type they are."""
+def test_decoder_attention_returns_its_scores() -> None:
+    """onnxruntime returns the scores only if the model declares their type."""
     query, keys, values = draw(2, 1, 8), draw(2, 2, 6, 4), draw(2, 2, 6, 4)
     attributes = {"num_heads": 2, "output_qk": 1}
     sample = Sample(
@@ -504,8 +506,8 @@ def test_scores_of_one_token_are_shown() -> None:
         np.testing.assert_allclose(other, one, 1e-5, 1e-5)
 
 
-def test_operators_of_other_processors() -> None:
-    """By their definitions in onnxruntime's documentation."""
+def test_operators_for_gpus_only() -> None:
+    """Expected values follow the definitions in onnxruntime's documentation."""
     data, bias = draw(2, 3, 4, 5), draw(1, 3, 1, 5)
     scores = np.exp((data + bias).reshape(2, 3, 20))
     wanted = (scores / scores.sum(-1, keepdims=True)).reshape(data.shape)
@@ -525,7 +527,7 @@ def test_operators_of_other_processors() -> None:
     np.testing.assert_allclose(np.maximum(plain, 0), last.computed()[0])
 
 
-def test_a_definition_keeps_the_model_as_it_is() -> None:
+def test_a_definition_leaves_the_model_unchanged() -> None:
     model = SAMPLES[1].model()
     node = popgraph.compiler.load(model)[0]
     assert "BiasGelu" in str(node) and "tensor<2x3x8xf32>" in str(node)
@@ -540,7 +542,7 @@ def _function(sample: Sample, *, exact: bool = False) -> Function:
 
 
 def test_equal_nodes_share_a_function() -> None:
-    """A network has many; only what a definition can see makes another function."""
+    """Only differences that a definition can see make another function."""
     given = [draw(2, 3, 8), draw(8)]
     first = _function(Sample("BiasGelu", given))
     assert _function(Sample("BiasGelu", [draw(2, 3, 8), draw(8)], ["z"])) is first
@@ -554,13 +556,13 @@ def test_equal_nodes_share_a_function() -> None:
     assert len({id(one) for one in (first, *others)}) == 6
 
 
-def test_graphs_in_nodes_make_functions_of_their_own() -> None:
-    """Two nodes with other graphs are alike in all attributes that are no graphs."""
+def test_nodes_with_graphs_have_functions_of_their_own() -> None:
+    """Nodes whose graphs differ may be equal in all other attributes."""
     (sample, *_) = searches()
     assert _function(sample) is not _function(sample)
 
 
-def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
+def test_unsupported_attributes_of_definitions_are_named() -> None:
     sample = Sample("FusedGemm", [draw(2, 2), draw(2, 2)], attributes={"activation": "Swish"})
     with pytest.raises(UnsupportedError) as caught:
         sample.computed()
@@ -568,9 +570,9 @@ def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
     assert "node 'y'" in caught.value.where and caught.value.hint
     with pytest.raises(TypeMismatchError, match="needs the attribute 'num_heads'"):
         Sample("MultiHeadAttention", [draw(1, 2, 4)] * 3).computed()
-    with pytest.raises(TypeMismatchError, match="takes at most 1 inputs, and gets 2"):
+    with pytest.raises(TypeMismatchError, match="takes at most 1 inputs, not 2"):
         Sample("Gelu", [draw(1), draw(1)]).computed()
-    with pytest.raises(TypeMismatchError, match="takes floats as its input 'X', not"):
+    with pytest.raises(TypeMismatchError, match=r"input 'X' of \w+ must be floats, not"):
         Sample("BranchwiseRMSNorm", [ints(1, 2)]).computed()
     with pytest.raises(UnsupportedError, match="activation = 'tanh' of GatedRMSNorm"):
         attributes = {"activation": "tanh"}
@@ -586,7 +588,7 @@ def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
         Sample("GatedAdd", [draw(2, 4), draw(2, 4), draw(2, 3), draw(3, 1)]).computed()
 
 
-def test_what_a_definition_takes_no_notice_of_is_refused_by_name() -> None:
+def test_ignored_inputs_and_outputs_of_definitions_are_named() -> None:
     past = [draw(1, 2, 4, 2), draw(1, 2, 4, 2), ints(2), ints(0, 0, 0, 0).reshape(1, 1, 4)]
     inputs = [draw(1, 2, 4)] * 3 + [None] * 3 + past
     with pytest.raises(UnsupportedError, match="the input 'cache_indirection'"):
@@ -600,7 +602,7 @@ def test_what_a_definition_takes_no_notice_of_is_refused_by_name() -> None:
         Sample("MultiHeadAttention", inputs[:3], outputs, attributes).computed()
 
 
-def test_shapes_may_be_open() -> None:
+def test_contrib_operators_with_unknown_shapes() -> None:
     sample = heads_of_several()[0]
     model = sample.model()
     model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "L"

@@ -1,4 +1,4 @@
-"""Fuzzes the operators of newer networks against onnxruntime, and in half precision."""
+"""Fuzzes operators of recent networks against onnxruntime, and in half precision."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ NEWER = [
 
 @settings(max_examples=examples(40), deadline=None)
 @given(sample=st.one_of(NEWER))
-def test_fuzz_newer_operators(sample: Sample) -> None:
+def test_fuzz_contrib_operators(sample: Sample) -> None:
     for wanted, found in zip(peer(sample), sample.computed(), strict=True):
         assert wanted.dtype == found.dtype
         np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
@@ -172,7 +172,7 @@ def test_fuzz_newer_operators(sample: Sample) -> None:
 
 @cache
 def _admits_halves() -> dict[str, Sequence[bool]]:
-    """Of onnxruntime's operators, which inputs may be in half precision."""
+    """Names of inputs that may be in half precision."""
     found: dict[str, Sequence[bool]] = {}
     for schema in ORT.capi.onnxruntime_pybind11_state.get_all_operator_schema():
         if schema.domain == MICROSOFT and schema.inputs:
@@ -183,7 +183,7 @@ def _admits_halves() -> dict[str, Sequence[bool]]:
 
 
 def _in_halves(sample: Sample, kind: Any) -> Sample:
-    """The node with the numbers that halves have, in this type where it may be halves."""
+    """The node with its numbers rounded to half precision, and typed so where admitted."""
     admitted = [*_admits_halves().get(sample.op, ()), *[False] * len(sample.inputs)]
     inputs = [
         array.astype(np.float16).astype(kind)
@@ -205,7 +205,7 @@ IN_HALVES = [
 
 @pytest.mark.budget(10)
 @pytest.mark.parametrize("at", IN_HALVES, ids=lambda at: f"{SAMPLES[at].op}-{at}")
-def test_halves_are_near_floats(at: int) -> None:
+def test_contrib_operators_in_half_precision_are_near_floats(at: int) -> None:
     wanted = _in_halves(SAMPLES[at], np.float32).computed()
     for one, found in zip(wanted, _in_halves(SAMPLES[at], np.float16).computed(), strict=True):
         largest = max(1.0, float(np.abs(one).max(initial=0))) if one.dtype.kind == "f" else 0

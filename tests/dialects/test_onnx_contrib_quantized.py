@@ -1,4 +1,4 @@
-"""Operators of com.microsoft compute what onnxruntime does."""
+"""Tests quantized operators of com.microsoft against onnxruntime."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.peer import answers
 Inputs = Mapping[str, Array | None]
 KINDS = (np.uint8, np.int8)
 ROUNDED_OTHERWISE = {"QLinearAveragePool"}
-"""Where a mean is half-way between two steps, onnxruntime may take the other one."""
+"""Operators in which onnxruntime may round a tie of a mean the other way."""
 
 
 def model(operator: str, inputs: Inputs, **attributes: Any) -> tuple[ModelProto, dict[str, Array]]:
-    """A node alone, and what it is fed."""
+    """A model of the node alone, and its inputs."""
     given = {name: array for name, array in inputs.items() if array is not None}
     names = [name if name in given else "" for name in inputs]
     node = helper.make_node(operator, names, ["Y"], domain="com.microsoft", **attributes)
@@ -38,7 +38,7 @@ def model(operator: str, inputs: Inputs, **attributes: Any) -> tuple[ModelProto,
 
 
 class Drawn:
-    """Arrays of one kind of quantized integers."""
+    """Generates random arrays in one quantized integer type."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -49,7 +49,9 @@ class Drawn:
         return self.generator.integers(info.min, info.max, shape).astype(self.kind)
 
     def weights(self, *shape: int) -> Array:
-        """Two products of these fit 16 bits, in which onnxruntime adds them on some CPUs."""
+        """
+        Weights in a range where two products fit 16 bits, as onnxruntime adds them on some CPUs.
+        """
         return np.asarray(self.whole(*shape) // 2)
 
     def zero(self, *values: int) -> Array:
@@ -136,7 +138,7 @@ def nodes(drawn: Drawn) -> Iterator[tuple[str, Inputs, dict[str, Any]]]:
 CASES = [(*node[:2], node[2]) for kind in KINDS for node in nodes(Drawn(kind))]
 
 
-def test_they_compute_what_onnxruntime_does(tmp_path: Path) -> None:
+def test_quantized_contrib_operators_are_those_of_onnxruntime(tmp_path: Path) -> None:
     made = [model(operator, fed, **attributes) for operator, fed, attributes in CASES]
     theirs = answers([(one.SerializeToString(), given) for one, given in made], tmp_path)
     for case, (one, given), wanted in zip(CASES, made, theirs, strict=True):
@@ -147,7 +149,7 @@ def test_they_compute_what_onnxruntime_does(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, wanted["Y"], 1e-6, steps, err_msg=str(case))
 
 
-def test_what_stands_behind_them_is_inferred() -> None:
+def test_types_after_quantized_contrib_operators_are_inferred() -> None:
     drawn = Drawn(np.uint8)
     operator, fed, _ = next(nodes(drawn))
     made, given = model(operator, fed)
@@ -169,7 +171,9 @@ def test_what_stands_behind_them_is_inferred() -> None:
         ("QLinearNothing", {}),
     ],
 )
-def test_what_the_table_does_not_say_is_refused(operator: str, attributes: dict[str, int]) -> None:
+def test_unsupported_quantized_contrib_nodes_are_refused(
+    operator: str, attributes: dict[str, int]
+) -> None:
     drawn = Drawn(np.uint8)
     fed = {"X": drawn.whole(1, 2, 3), "Xs": scale(1), "Xz": drawn.zero(0)}
     made, _ = model(operator, {**fed, "Ys": scale(1), "Yz": drawn.zero(0)}, **attributes)
@@ -180,8 +184,8 @@ def test_what_the_table_does_not_say_is_refused(operator: str, attributes: dict[
 
 
 @pytest.mark.parametrize("count", [2, 4, 6])
-def test_parts_are_three_inputs_each(count: int) -> None:
+def test_qlinear_concat_takes_three_inputs_per_tensor(count: int) -> None:
     one = scale(1)
     made, _ = model("QLinearConcat", {f"x{place}": one for place in range(count)}, axis=0)
-    with pytest.raises(TypeMismatchError, match=f"does not take {count} inputs"):
+    with pytest.raises(TypeMismatchError, match=f"does not take these {count} inputs"):
         popgraph.compile(made, backend="reference")

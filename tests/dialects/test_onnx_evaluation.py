@@ -1,4 +1,4 @@
-"""NumPy functions of operators against onnx.reference and onnxruntime, on drawn operands."""
+"""Tests NumPy functions of operators on random operands, against onnx.reference and onnxruntime."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def type_of(value: Any) -> Any:
 
 
 def model(op: str, operands: Sequence[Any], outputs: int = 1, **attributes: Any) -> ModelProto:
-    """A model of one node, its operands named x0, x1, ...; None is absent."""
+    """A model of one node with operands x0, x1, ...; None is an absent operand."""
     names = ["" if one is None else f"x{at}" for at, one in enumerate(operands)]
     results = [f"y{at}" for at in range(outputs)]
     node = helper.make_node(op, names, results, **attributes)
@@ -55,7 +55,7 @@ def model(op: str, operands: Sequence[Any], outputs: int = 1, **attributes: Any)
 
 
 def answers(op: str, *operands: Any, outputs: int = 1, **attributes: Any) -> list[Any]:
-    """The results of this package, onnx.reference and onnxruntime, or their errors."""
+    """Results or errors of this package, onnx.reference and onnxruntime."""
     proto = model(op, operands, outputs, **attributes)
     given = {f"x{at}": one for at, one in enumerate(operands) if one is not None}
     evaluators = (_by_popgraph, _by_reference, _by_onnxruntime)
@@ -80,7 +80,7 @@ def _by_onnxruntime(proto: ModelProto, given: dict[str, Any]) -> Any:
 def _tried(evaluator: Any, *arguments: Any) -> Any:
     try:
         return evaluator(*arguments)
-    except Exception as error:  # Each of them has its own.
+    except Exception as error:  # each implementation has its own exceptions
         return error
 
 
@@ -94,7 +94,9 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def check(op: str, *operands: Any, outputs: int = 1, but: str = "", **attributes: Any) -> None:
-    """All three agree as far as they answer, `but` for one of them; this package must answer."""
+    """
+    Compares the three results where there are any, except for `but`; this package must succeed.
+    """
     ours, *others = answers(op, *operands, outputs=outputs, **attributes)
     assert not isinstance(ours, Exception), ours
     compared = {"onnx.reference": others[0], "onnxruntime": others[1]}
@@ -106,7 +108,7 @@ def check(op: str, *operands: Any, outputs: int = 1, but: str = "", **attributes
 
 
 def refused(op: str, *operands: Any, **attributes: Any) -> str:
-    """The error of this package for operands that onnxruntime refuses, too."""
+    """The message of this package's error for operands that onnxruntime refuses, too."""
     ours, _, other = answers(op, *operands, **attributes)
     assert isinstance(other, Exception)
     assert isinstance(ours, PopgraphError) and ours.where and ours.hint
@@ -143,14 +145,14 @@ def test_string_concat(shapes: npst.BroadcastableShapes, data: st.DataObject) ->
 def test_string_normalizer(
     x: Array, stops: list[str], case: str, sensitive: int, row: bool
 ) -> None:
-    if stops and not sensitive:  # The reference folds the case of stop words only.
+    if stops and not sensitive:  # The reference lowers the case of stop words only.
         x, stops = np.vectorize(str.lower, otypes=[object])(x), [word.lower() for word in stops]
     attributes = {"stopwords": stops} if stops else {}
     folds = case != "NONE" or (stops and not sensitive)
     check(
         "StringNormalizer",
         x.reshape(1, -1) if row else x,
-        but="onnxruntime" if folds else "",  # It may know no locale.
+        but="onnxruntime" if folds else "",  # The locale may be missing on this machine.
         case_change_action=case,
         is_case_sensitive=sensitive,
         **attributes,
@@ -230,14 +232,14 @@ def test_patterns_that_re2_refuses(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"\p{Greek}", r"\C"])
-def test_what_re2_alone_knows_is_refused(pattern: str) -> None:
+def test_patterns_that_only_re2_supports_are_refused(pattern: str) -> None:
     ours, *_ = answers("RegexFullMatch", np.array(["a"], object), pattern=pattern)
     assert isinstance(ours, PopgraphError) and "scripts" in ours.hint
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*b", "(a|aa)+b", "(.*a){20}b", "(a+a+)+b", "(a?){500}b"])
 def test_no_pattern_takes_exponential_time(pattern: str) -> None:
-    """Python's `re` would try 2**100 ways."""
+    """Python's backtracking `re` would try 2**100 paths."""
     assert not matcher(pattern)("a" * 100)
     assert matcher(pattern)("a" * 100 + "b")
 
@@ -283,12 +285,12 @@ def term_counts(draw: st.DrawFn) -> tuple[Array, dict[str, Any]]:
 
 
 @given(term_counts())
-def test_terms_are_counted(drawn: tuple[Array, dict[str, Any]]) -> None:
+def test_tf_idf_vectorizer(drawn: tuple[Array, dict[str, Any]]) -> None:
     x, attributes = drawn
-    # The reference takes the weight of a column for that of an n-gram.
+    # The reference weights by column instead of by n-gram.
     weighted = "weights" in attributes and attributes["mode"] != "TF"
     check("TfIdfVectorizer", x, but="onnx.reference" if weighted else "", **attributes)
-    if x.dtype == np.int64:  # Of numbers, programs count them.
+    if x.dtype == np.int64:  # n-grams of numbers are also counted in compiled programs
         proto = model("TfIdfVectorizer", [x], **attributes)
         run = popgraph.compile(proto, backend="reference")
         assert alike([run(x0=x)["y0"]], _by_popgraph(proto, {"x0": x}))
@@ -303,25 +305,25 @@ NUMERALS = st.one_of(
 
 
 @given(npst.arrays(object, SHAPES, elements=NUMERALS), st.sampled_from([1, 11]))
-def test_strings_become_floats(x: Array, to: int) -> None:
+def test_cast_of_strings_to_floats(x: Array, to: int) -> None:
     check("Cast", x, to=to)
 
 
 @given(npst.arrays(object, SHAPES, elements=st.integers(-(2**31), 2**31 - 1).map(str)))
-def test_strings_become_integers(x: Array) -> None:
+def test_cast_of_strings_to_integers(x: Array) -> None:
     for to in (TensorProto.INT32, TensorProto.INT64):
         check("Cast", x, to=to)
     check("CastLike", x, np.zeros(1, np.int64))
 
 
 @given(npst.arrays(np.int64, SHAPES))
-def test_integers_become_strings(x: Array) -> None:
+def test_cast_of_integers_to_strings(x: Array) -> None:
     check("Cast", x, to=TensorProto.STRING)
     check("CastLike", x, np.array(["a"], object))
 
 
 @given(npst.arrays(np.float32, SHAPES), st.sampled_from([np.float16, np.float32, np.float64]))
-def test_floats_become_strings_that_read_back(x: Array, dtype: Any) -> None:
+def test_cast_of_floats_to_strings_is_read_back(x: Array, dtype: Any) -> None:
     with np.errstate(all="ignore"):
         x = x.astype(dtype)
     (written,), *_ = answers("Cast", x, to=TensorProto.STRING)
@@ -331,8 +333,8 @@ def test_floats_become_strings_that_read_back(x: Array, dtype: Any) -> None:
 
 
 @given(STRINGS, st.data())
-def test_strings_move_as_numbers_do(x: Array, data: st.DataObject) -> None:
-    """By the lowering of the operator, which knows places only."""
+def test_movements_of_strings(x: Array, data: st.DataObject) -> None:
+    """Movements of strings run through the lowering, which only moves indices."""
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     check("Transpose", x, perm=data.draw(st.permutations(range(x.ndim))))
     check("Concat", x, x, axis=axis)
@@ -346,7 +348,8 @@ def test_strings_move_as_numbers_do(x: Array, data: st.DataObject) -> None:
     check("Equal", x, x[:1])
     if x.shape[axis]:
         places = npst.arrays(np.int64, 2, elements=st.integers(-x.shape[axis], x.shape[axis] - 1))
-        check("Gather", x, data.draw(places), axis=axis, but="onnxruntime")  # It drops strings.
+        # onnxruntime drops the strings
+        check("Gather", x, data.draw(places), axis=axis, but="onnxruntime")
     (padded,), *_ = answers("Pad", x, np.repeat([0, 1], x.ndim), np.array("p", object))
     assert alike(padded, np.pad(x, [(0, 1)] * x.ndim, constant_values="p"))
     (padded,), *_ = answers("Pad", x, np.repeat([1, 0], x.ndim))
@@ -364,7 +367,7 @@ def test_compress(x: Array, data: st.DataObject) -> None:
     check("Compress", x, condition, **({} if axis is None else {"axis": axis}))
 
 
-def test_a_condition_longer_than_the_axis() -> None:
+def test_compress_refuses_a_condition_longer_than_the_axis() -> None:
     ours, *_ = answers("Compress", np.zeros(2), np.ones(3, bool))
     assert ours.what == "Compress: the condition selects element 2 of 2"
 
@@ -378,7 +381,7 @@ def test_non_zero(x: Array) -> None:
 def test_unique(x: Array, sorted: int, data: st.DataObject) -> None:
     axis = data.draw(st.one_of(st.none(), st.integers(-x.ndim, x.ndim - 1)))
     if axis is not None and not x.size:
-        axis = None  # onnxruntime may end the process.
+        axis = None  # onnxruntime may crash the process
     attributes = {"sorted": sorted} | ({} if axis is None else {"axis": axis})
     unsure = not x.size or not (sorted or axis is None)
     check("Unique", x, outputs=4, but="onnx.reference" if unsure else "", **attributes)
@@ -388,7 +391,7 @@ def test_unique(x: Array, sorted: int, data: st.DataObject) -> None:
 def test_non_max_suppression(
     batch: int, classes: int, count: int, centered: int, data: st.DataObject
 ) -> None:
-    """Corners are integers and scores are quarters, so that none is nearly at a threshold."""
+    """Integer corners and quarter scores keep every value away from thresholds."""
     corners = npst.arrays(np.float32, (batch, count, 4), elements=st.integers(0, 4))
     scores = npst.arrays(np.float32, (batch, classes, count), elements=st.integers(-2, 4))
     threshold = st.sampled_from([0.0, 0.26, 0.51, 1.0])
@@ -414,7 +417,7 @@ TENSORS = st.lists(
 
 
 @given(TENSORS, st.data())
-def test_positions_in_sequences(sequence: list[Array], data: st.DataObject) -> None:
+def test_sequence_positions(sequence: list[Array], data: st.DataObject) -> None:
     size, new = len(sequence), np.full((2, 2), 9, np.float32)
     at = np.array(data.draw(st.integers(-size, size - 1)))
     check("SequenceAt", sequence, at)
@@ -432,13 +435,13 @@ def test_positions_in_sequences(sequence: list[Array], data: st.DataObject) -> N
 
 
 @given(TENSORS, st.integers(0, 1), st.data())
-def test_sequences_join(sequence: list[Array], new_axis: int, data: st.DataObject) -> None:
+def test_concat_from_sequence(sequence: list[Array], new_axis: int, data: st.DataObject) -> None:
     axis = data.draw(st.integers(-2 - new_axis, 1 + new_axis))
     check("ConcatFromSequence", sequence, axis=axis, new_axis=new_axis)
 
 
 @given(st.one_of(NUMBERS, STRINGS), st.data())
-def test_tensors_split_into_sequences(x: Array, data: st.DataObject) -> None:
+def test_split_to_sequence(x: Array, data: st.DataObject) -> None:
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     size = x.shape[axis]
     check("SplitToSequence", x, axis=axis, keepdims=data.draw(st.integers(0, 1)))
@@ -446,9 +449,9 @@ def test_tensors_split_into_sequences(x: Array, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, size))
     check("SplitToSequence", x, np.array([first, size - first]), axis=axis)
     what = refused("SplitToSequence", x, np.array([size, 1]), axis=axis)
-    assert what == f"SplitToSequence: sizes [{size}, 1] for {size} elements"
+    assert what == f"SplitToSequence: the sizes [{size}, 1] do not split {size} elements"
 
 
-def test_tensors_that_do_not_join() -> None:
+def test_concat_from_sequence_of_unequal_shapes_is_refused() -> None:
     tensors = [np.zeros((2, 1), np.float32), np.zeros((3, 2), np.float32)]
     assert "ConcatFromSequence" in refused("ConcatFromSequence", tensors, axis=0)

@@ -1,4 +1,4 @@
-"""Tests ImageDecoder: forms of pixels, files that are no images, and Pillow that is not there."""
+"""Tests ImageDecoder: pixel formats, files that are not images, and a missing Pillow."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def decoded(file: Array, pixel_format: str = "RGB") -> Array:
     return popgraph.compile(model(pixel_format))(file=file)["y"]
 
 
-def test_pixels_have_the_form_that_is_asked_for() -> None:
-    """Whatever form they have in the file."""
+def test_decoded_images_have_the_requested_format() -> None:
+    """A decoded image has the requested format, whatever the format of the file."""
     grey = Image.fromarray(COLOURS[..., 0])
     alpha = Image.fromarray(COLOURS).convert("RGBA")
     palette = Image.fromarray(COLOURS).convert("P", palette=Image.Palette.ADAPTIVE)
@@ -49,15 +49,15 @@ def test_pixels_have_the_form_that_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("pixel_format", "channels"), [("RGB", 3), ("Grayscale", 1)])
-def test_what_cannot_be_decoded_is_empty(pixel_format: str, channels: int) -> None:
+def test_undecodable_files_give_empty_images(pixel_format: str, channels: int) -> None:
     for file in (np.zeros(0, np.uint8), np.arange(50, dtype=np.uint8)):
         found = decoded(file, pixel_format)
         assert found.shape == (0, 0, channels) and found.dtype == np.uint8
     assert decoded(file_of(Image.fromarray(COLOURS))[:40], pixel_format).shape == (0, 0, channels)
 
 
-def test_there_are_three_forms() -> None:
-    with pytest.raises(TypeMismatchError, match="`pixel_format` is one of RGB, BGR, Grayscale"):
+def test_unknown_pixel_formats_are_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="use one of RGB, BGR, Grayscale"):
         popgraph.compile(model("CMYK"))
 
 

@@ -57,7 +57,7 @@ def same(found: object, wanted: object, rtol: float, atol: float) -> bool:
 
 
 def test_node_tests_mean_the_same_when_normalised() -> None:
-    """Every body that a schema gives takes its operator's place; a sample of all tests."""
+    """Inlines every function body of a schema; on a sample of ONNX's node tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = node_cases()
@@ -88,11 +88,11 @@ def test_node_tests_mean_the_same_when_normalised() -> None:
 
 
 INEXACT = "causal_bf16"
-"""Rounded after each operation, other than onnx.reference does."""
+"""This case is rounded after each operation, unlike in onnx.reference."""
 
 
-def test_nodes_are_evaluated_as_onnx_expects() -> None:
-    """By NumPy functions, lowerings or definitions of operators; a sample of all tests."""
+def test_node_tests_are_evaluated_as_onnx_expects() -> None:
+    """Through NumPy functions, lowerings or definitions; on a sample of ONNX's node tests."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = node_cases()
@@ -113,7 +113,7 @@ def test_nodes_are_evaluated_as_onnx_expects() -> None:
     assert wrong == {}
 
 
-def test_shapes_are_followed_to_reshape() -> None:
+def test_shape_arithmetic_gives_reshape_a_static_shape() -> None:
     module = module_of(
         """
         s = Shape(x)
@@ -132,7 +132,7 @@ def test_shapes_are_followed_to_reshape() -> None:
     assert describe(graph.outputs.data[0].type) == "f32[5, 12]"
 
 
-def test_a_symbol_is_one_number_everywhere() -> None:
+def test_symbolic_dimensions_are_unified() -> None:
     module = module_of("y = Add(a, b)", "float[N, 3] a, float[N, 1] b")
     specialise(module, {"a": (4, 3)})
     assert describe(model_of(module).graph.block.args[1].type) == "f32[4, 1]"
@@ -144,7 +144,7 @@ def test_a_symbol_is_one_number_everywhere() -> None:
         (
             {"a": (4, 3, 1)},
             "input 'a' is f32[N, 3], not f32[4, 3, 1]\n  at: input 'a'\n"
-            "  try: the model wants 2 dimensions, 3 are given",
+            "  try: the model requires 2 dimensions, not 3",
         ),
         (
             {"a": (4, 2)},
@@ -153,12 +153,12 @@ def test_a_symbol_is_one_number_everywhere() -> None:
         (
             {"a": (4, 3), "b": (5, 1)},
             "input 'b' is f32[N, 1], not f32[5, 1]\n  at: input 'b'\n"
-            "  try: 'N' is 4 in another input, and 5 here",
+            "  try: 'N' is 4 in another input, but 5 here",
         ),
         ({"aa": (4, 3)}, "the model has no input 'aa'\n  try: the closest name is 'a'"),
     ],
 )
-def test_shapes_that_do_not_fit(given: dict[str, tuple[int, ...]], text: str) -> None:
+def test_shapes_that_do_not_fit_are_refused(given: dict[str, tuple[int, ...]], text: str) -> None:
     module = module_of("y = Add(a, b)", "float[N, 3] a, float[N, 1] b")
     with pytest.raises(TypeMismatchError) as caught:
         specialise(module, given)
@@ -179,7 +179,7 @@ LOOP = """
         ("Concat<axis = 0>(s, s)", "f32[?, 3]", "f32[3, ?, 3]"),
     ],
 )
-def test_the_state_of_a_loop(step: str, state: str, stacked: str) -> None:
+def test_types_of_loop_states(step: str, state: str, stacked: str) -> None:
     module = module_of(LOOP.replace("{step}", step), "float[N, 3] x", "y, all")
     specialise(module, {"x": (2, 3)})
     module.verify()
@@ -254,11 +254,11 @@ def test_infer_shapes_changes_nothing_the_second_time() -> None:
         ),
         (
             {"x": np.zeros((2, 4), np.float32)},
-            "input 'x' is float32[2, 4], the model wants f32[2, 3]",
+            "input 'x' must be f32[2, 3], not float32[2, 4]",
         ),
     ],
 )
-def test_inputs_that_do_not_fit(inputs: dict[str, np.ndarray], text: str) -> None:
+def test_inputs_that_do_not_fit_are_refused(inputs: dict[str, np.ndarray], text: str) -> None:
     module = module_of("y = Relu(x)", "float[2, 3] x")
     with pytest.raises(RunError) as caught:
         run_onnx(module, inputs, WeightStore())

@@ -1,4 +1,4 @@
-"""Tests weights of few bits: the integers that may stand for floats beside them."""
+"""Tests weights of 2 to 8 bits, and the int8 arithmetic that may replace floats with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOMAIN, TRAINING = "com.microsoft", "ai.onnx.preview.training"
 
 
 def product(bits: int, rows: int, held: dict[str, Array], level: int) -> ModelProto:
-    """A product with weights of few bits, which the model holds."""
+    """A MatMulNBits node whose weights are initializers."""
     node = helper.make_node(
         "MatMulNBits",
         ["x", *held],
@@ -45,8 +45,8 @@ def product(bits: int, rows: int, held: dict[str, Array], level: int) -> ModelPr
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-def meant(x: Array, held: dict[str, Array], bits: int) -> Array:
-    """The product of rounded numbers, each block with its scale."""
+def expected_product(x: Array, held: dict[str, Array], bits: int) -> Array:
+    """The expected product: activations quantized to int8 with a scale per block."""
     parts = x.reshape(len(x), BLOCKS, BLOCK)
     scale = np.abs(parts).max(axis=-1, keepdims=True) / np.float32(127)
     whole = np.rint(parts / np.where(scale, scale, 1)) * scale
@@ -55,7 +55,7 @@ def meant(x: Array, held: dict[str, Array], bits: int) -> Array:
 
 
 def table(held: dict[str, Array], bits: int) -> Array:
-    """The weights by columns and blocks."""
+    """The dequantized weights, by column and block."""
     codes = unpacked(held["codes"], bits).reshape(COLUMNS, BLOCKS, BLOCK)
     middle = 1 << (bits - 1)
     zeros = unpacked(held["zeros"], bits)[..., None] if "zeros" in held else middle
@@ -64,7 +64,7 @@ def table(held: dict[str, Array], bits: int) -> Array:
 
 
 def unpacked(array: Array, bits: int) -> Array:
-    """The numbers in bytes, the lowest bits first, along the last axis."""
+    """Unpacks bytes into codes along the last axis, lowest bits first."""
     found = [array.astype(np.int32) >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
     return np.stack(found, -1).reshape(*array.shape[:-1], -1)
 
@@ -72,8 +72,8 @@ def unpacked(array: Array, bits: int) -> Array:
 @pytest.mark.parametrize(
     ("bits", "rows", "zeros"), [(4, 1, False), (4, 3, True), (8, 3, False), (8, 1, True)]
 )
-def test_an_accuracy_level_lets_bytes_stand_for_floats(bits: int, rows: int, zeros: bool) -> None:
-    """Each block of a row has a scale of its own, also one of zeros."""
+def test_an_accuracy_level_quantizes_activations_to_int8(bits: int, rows: int, zeros: bool) -> None:
+    """Each block of a row has its own scale, also a block of zeros."""
     x = draw(rows, BLOCKS * BLOCK)
     x[0, :BLOCK] = 0
     codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK * bits // 8, dtype=np.uint8)
@@ -82,30 +82,33 @@ def test_an_accuracy_level_lets_bytes_stand_for_floats(bits: int, rows: int, zer
         held["zeros"] = draw_ints(256, COLUMNS, BLOCKS * bits // 8, dtype=np.uint8)
     in_bytes, in_floats = (product(bits, rows, held, level) for level in (4, 0))
     found, exact = (popgraph.compile(model)(x=x)["y"] for model in (in_bytes, in_floats))
-    np.testing.assert_allclose(found, meant(x, held, bits), rtol=1e-4, atol=1e-4)
-    if bits == 4:  # Of eight, some processors add two products in 16 bits.
+    np.testing.assert_allclose(found, expected_product(x, held, bits), rtol=1e-4, atol=1e-4)
+    if bits == 4:  # With 8 bits, some processors add two products in 16 bits, and saturate.
         (expected,) = ORT.InferenceSession(in_bytes.SerializeToString()).run(None, {"x": x})
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert 1e-5 < np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize(("name", "words"), [("avx2", "i8u7"), ("zen4", "i8u8")])
-def test_words_of_any_machine_hold_the_bytes(name: str, words: str) -> None:
-    """Where two products are added in 16 bits, those of four bits fit."""
+def test_packed_words_of_any_machine_multiply_int8(name: str, words: str) -> None:
+    """Products with 4-bit weights fit where the machine adds two of them in 16 bits."""
     x, codes = draw(3, BLOCKS * BLOCK), np.full((COLUMNS, BLOCKS, BLOCK // 2), 255, np.uint8)
     x[0] = 1
     held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
     options = Options(machine=MACHINES[name])
     model = product(4, 3, held, 4)
     found = popgraph.compile(model, options=options)(x=x)["y"]
-    np.testing.assert_allclose(found, meant(x, held, 4), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found, expected_product(x, held, 4), rtol=1e-4, atol=1e-4)
     assert f'dot "{words}"' in str(lower(*load(model), options, level="structured"))
 
 
 @pytest.mark.parametrize("rows", [1, 7])
 @pytest.mark.parametrize("zeros", [False, True])
-def test_four_bits_choose_from_the_lanes_of_a_vector(rows: int, zeros: bool) -> None:
-    """Weights stay packed where vectors have sixteen lanes; zero points are taken from sums."""
+def test_four_bit_weights_are_vector_table_lookups(rows: int, zeros: bool) -> None:
+    """
+    With 16-lane vectors, packed weights index a table of values; zero points are subtracted from
+    sums.
+    """
     x = draw(rows, BLOCKS * BLOCK)
     codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
     held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
@@ -124,14 +127,14 @@ def test_four_bits_choose_from_the_lanes_of_a_vector(rows: int, zeros: bool) -> 
 def test_weights_of_another_size_are_refused() -> None:
     codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
     held = {"codes": codes[:, :1], "steps": draw(COLUMNS, BLOCKS)}
-    hint = f"there must be 288 for N = {COLUMNS}, K = 64, block_size = {BLOCK}"
+    hint = f"give 288 elements for N = {COLUMNS}, K = 64, block_size = {BLOCK}"
     with pytest.raises(TypeMismatchError, match="does not take B of 144 elements") as caught:
         popgraph.compile(product(4, 1, held, 0))
     assert hint in str(caught.value)
 
 
-def test_how_blocks_are_summed_can_be_chosen() -> None:
-    """Texts of contractions tell the loops that blocks and parts have; by plain loops, too."""
+def test_schedules_of_block_sums_can_be_chosen() -> None:
+    """Schedule texts name the loops over blocks and packed parts; plain loops are a choice, too."""
     x, codes = draw(3, BLOCKS * BLOCK), draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
     held = {"codes": codes, "steps": draw(COLUMNS, BLOCKS)}
     options, model = Options(machine=MACHINES["zen4"]), product(4, 3, held, 4)
@@ -147,11 +150,11 @@ def test_how_blocks_are_summed_can_be_chosen() -> None:
     for spec in list(specs)[:3]:
         chosen = replace(options, schedules=(f"{found.text} -> {spec}",))
         result = popgraph.compile(model, options=chosen)(x=x)["y"]
-        np.testing.assert_allclose(result, meant(x, held, 4), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(result, expected_product(x, held, 4), rtol=1e-4, atol=1e-4)
 
 
-def test_gradients_pass_what_need_not_be_rounded() -> None:
-    """Whoever learns before such a product learns from floats, as rounding has no gradient."""
+def test_training_uses_floats_instead_of_int8() -> None:
+    """Training goes through floats, because rounding has no gradient."""
     held = {
         "codes": draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8),
         "steps": draw(COLUMNS, BLOCKS),
@@ -169,7 +172,7 @@ def test_gradients_pass_what_need_not_be_rounded() -> None:
     np.testing.assert_array_equal(*losses)
 
 
-def test_a_gradient_node_passes_floats() -> None:
+def test_a_gradient_node_uses_floats_instead_of_int8() -> None:
     held = {
         "codes": draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8),
         "steps": draw(COLUMNS, BLOCKS),

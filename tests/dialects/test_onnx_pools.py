@@ -1,4 +1,4 @@
-"""Pooling at the onnx level: windows, padding and NaN as ONNX defines them."""
+"""Tests pooling at the onnx level: windows, padding and NaN as ONNX defines them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
 
-def largest(x: Array, kernel: tuple[int, ...], pads: tuple[int, ...]) -> Array:
-    """Of windows that are moved by one."""
+def window_maxima(x: Array, kernel: tuple[int, ...], pads: tuple[int, ...]) -> Array:
+    """The maxima of windows with stride 1."""
     axes = len(kernel)
     around = [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)]
     padded = np.pad(x, around, constant_values=-np.inf)
@@ -37,29 +37,29 @@ def evaluated(x: Array, attributes: str, op: str = "MaxPool") -> Array:
     ("shape", "kernel"),
     [((1, 2, 3), (2,)), ((1, 2, 3), (3,)), ((2, 1, 3, 4), (2, 3)), ((1, 1, 3, 2, 3), (2, 1, 2))],
 )
-def test_pads_stand_where_onnx_says(shape: tuple[int, ...], kernel: tuple[int, ...]) -> None:
+def test_explicit_pads_of_pools(shape: tuple[int, ...], kernel: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     for pads in itertools.product(*[range(size) for size in (*kernel, *kernel)]):
         found = evaluated(x, f"kernel_shape = {[*kernel]}, pads = {[*pads]}")
-        np.testing.assert_array_equal(found, largest(x, kernel, pads), err_msg=str(pads))
+        np.testing.assert_array_equal(found, window_maxima(x, kernel, pads), err_msg=str(pads))
 
 
 @pytest.mark.parametrize(
     ("mode", "pads"), [("SAME_UPPER", (0, 1)), ("SAME_LOWER", (1, 0)), ("VALID", (0, 0))]
 )
 @pytest.mark.parametrize("stride", [1, 2])
-def test_pads_that_are_found(mode: str, pads: tuple[int, int], stride: int) -> None:
-    """Windows of one element more than they are moved by, which needs one pad."""
+def test_auto_pad_of_pools(mode: str, pads: tuple[int, int], stride: int) -> None:
+    """Windows are one longer than the stride, so one element of padding is needed."""
     x = np.random.default_rng(0).standard_normal((1, 2, 4)).astype(np.float32)
     attributes = f'kernel_shape = [{1 + stride}], strides = [{stride}], auto_pad = "{mode}"'
-    expected = largest(x, (1 + stride,), pads)[..., ::stride]
+    expected = window_maxima(x, (1 + stride,), pads)[..., ::stride]
     np.testing.assert_array_equal(evaluated(x, attributes), expected)
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_one_nan_makes_its_windows_nan(stride: int, op: str) -> None:
-    """Whether it stands first or last in them."""
+def test_pools_propagate_nan(stride: int, op: str) -> None:
+    """The NaN is first or last in its windows."""
     x = np.array([[[1, np.nan, 2, 2, np.nan, 5, 5]]], np.float32)
     found = evaluated(x, f"kernel_shape = [2], strides = [{stride}]", op)
     whole = np.array([[[np.nan, np.nan, 2, np.nan, np.nan, 5]]], np.float32)

@@ -1,4 +1,4 @@
-"""Tests that nodes which break a constraint of their operator are refused."""
+"""Tests that nodes that break a constraint of their operator are refused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from popgraph.support.errors import PopgraphError, UnsupportedError
 from tests.dialects.broken_nodes import NODES, Broken, model_of, row
 
 WITHOUT_NUMBERS = {"SequenceMap"}
-"""Operators that ONNX defines by others, and that work on no tensors."""
+"""Operators that ONNX defines by functions and that take no tensors."""
 
 
 def operators() -> list[str]:
-    """Those that compile: what lowering knows, and what ONNX defines by a function of these."""
+    """Operators that compile: by a lowering, or by a function body of ONNX."""
     lowered = {f"{domain}.{name}" if domain else name for domain, name in supported_operators()}
     composed = {
         schema.name
@@ -48,7 +48,7 @@ def test_a_broken_node_is_refused(operator: str, place: int) -> None:
 
 
 @pytest.mark.parametrize("operator", [name for name in sorted(NODES) if "." not in name])
-def test_too_many_inputs_and_unknown_attributes(operator: str) -> None:
+def test_too_many_inputs_and_unknown_attributes_are_refused(operator: str) -> None:
     schema = defs.get_schema(operator)
     if schema.max_input < 1000:
         assert refused(operator, row("f32[2] " * (schema.max_input + 1), opset=28))

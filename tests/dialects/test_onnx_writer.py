@@ -29,7 +29,7 @@ def test_types_follow_from_the_schema() -> None:
     assert (describe(values.type), describe(indices.type)) == ("f32[N, 2]", "i64[N, 2]")
 
 
-def test_constants_are_followed_into_shapes() -> None:
+def test_constants_are_propagated_into_shapes() -> None:
     made = writer()
     (shape,) = made.add_node("Shape", ["w"])
     (last,) = made.add_node("Gather", [shape, made.add_initializer("one", [1])], {"axis": 0})
@@ -38,13 +38,13 @@ def test_constants_are_followed_into_shapes() -> None:
     assert describe(zeros.type) == "f32[10]"
 
 
-def test_where_the_schema_is_silent_the_type_variable_speaks() -> None:
+def test_types_not_inferred_follow_the_type_variable() -> None:
     made = writer()
     (compressed,) = made.add_node("Compress", ["x", made.add_initializer("c", [True])])
     assert describe(compressed.type) == "f32[?]"
 
 
-def test_nodes_that_differ_a_little_are_told_apart() -> None:
+def test_similar_nodes_get_their_own_types() -> None:
     made = writer()
     for names in (["a", "b"], ["c", ""], ["d"]):
         values = made.add_node("Dropout", ["x"], outputs=names)
@@ -57,7 +57,7 @@ def test_nodes_that_differ_a_little_are_told_apart() -> None:
     assert list(map(describe, found)) == ["i64[2]", "i64[1]"]
 
 
-def test_custom_operators_take_the_types_that_they_are_given() -> None:
+def test_custom_operators_take_given_types() -> None:
     made = writer()
     type_ = tensor_type("f32", [])
     (loss,) = made.add_node(
@@ -86,7 +86,7 @@ def test_subgraphs_see_outer_values() -> None:
     assert describe(y.type) == "f32[N, 4]"
 
 
-def test_made_up_names_are_new() -> None:
+def test_generated_names_are_unique() -> None:
     made = writer()
     first, second = (made.add_node("Relu", ["x"])[0] for _ in range(2))
     assert made.value("Relu") is first
@@ -104,29 +104,29 @@ def test_made_up_names_are_new() -> None:
         (
             lambda w: w.add_node("MatMul", ["w", "w"], name="m"),
             "MatMul-13 does not take inputs (f32[4, 5], f32[4, 5]): "
-            "5 and 4 are added up together\n  at: node 'm' (MatMul)\n"
+            "the inner dimensions are 5 and 4\n  at: node 'm' (MatMul)\n"
             "  try: a weight is [inputs, outputs], here [5, 4]; "
             "`Transpose(w, perm=[1, 0])` transposes it",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1.5}, name="s"),
-            "attribute 'axis' is INT, which 1.5 is not\n  at: node 's' (Softmax)\n"
-            "  try: give a whole number",
+            "attribute 'axis' must be INT, not 1.5\n  at: node 's' (Softmax)\n"
+            "  try: pass an integer",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1 << 63}, name="s"),
-            f"attribute 'axis' is INT, which {1 << 63} is not\n  at: node 's' (Softmax)\n"
-            "  try: give a whole number",
+            f"attribute 'axis' must be INT, not {1 << 63}\n  at: node 's' (Softmax)\n"
+            "  try: pass an integer",
         ),
         (
             lambda w: w.add_node("Transpose", ["x"], {"perm": "10"}, name="t"),
-            "attribute 'perm' is INTS, which '10' is not\n  at: node 't' (Transpose)\n"
-            "  try: give a list of whole numbers",
+            "attribute 'perm' must be INTS, not '10'\n  at: node 't' (Transpose)\n"
+            "  try: pass a list of integers",
         ),
         (
             lambda w: w.add_node("If", ["x"], {"then_branch": 1, "else_branch": 2}, name="i"),
-            "attribute 'then_branch' is a graph, which 1 is not\n  at: node 'i' (If)\n"
-            "  try: give what GraphWriter.subgraph().graph() gives",
+            "attribute 'then_branch' must be a graph, not 1\n  at: node 'i' (If)\n"
+            "  try: pass a graph from GraphWriter.subgraph().graph()",
         ),
         (
             lambda w: w.add_node("Relu", ["xx"]),
@@ -139,8 +139,8 @@ def test_made_up_names_are_new() -> None:
         ),
         (
             lambda w: w.add_input("x", tensor_type("f32", [2])),
-            "the name 'x' is given to two values\n  at: input 'x'\n"
-            "  try: every value of an ONNX graph has a name of its own",
+            "two values have the name 'x'\n  at: input 'x'\n"
+            "  try: give every value of the graph a unique name",
         ),
         (
             lambda w: w.module(),
@@ -148,13 +148,13 @@ def test_made_up_names_are_new() -> None:
         ),
     ],
 )
-def test_mistakes(mistake: Callable[[GraphWriter], object], text: str) -> None:
+def test_mistakes_of_callers_are_named(mistake: Callable[[GraphWriter], object], text: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         mistake(writer())
     assert str(caught.value) == text
 
 
-def test_a_node_can_be_made_by_hand() -> None:
+def test_a_node_made_by_its_class_can_be_added() -> None:
     made = writer()
     relu = op_class("Relu", 17).make([made.value("x")], {}, {}, ["r"], [made.value("x").type], {})
     made.add_op(relu)

@@ -33,11 +33,14 @@ from tests.dialects.graphcore_run import (
 from tests.dialects.graphcore_samples import ONE_TYPE, SAMPLES, each_float_type
 
 TOLERANCE = {"f64": 1e-12, "f32": 2e-6, "f16": 6e-3, "bf16": 5e-2}
-"""How far an expansion may be from the meaning, relative to the largest element."""
+"""Largest distance of an expansion from `evaluate`, relative to the largest element."""
 
 
 def cases(samples: Sequence[Sample]) -> list[ParameterSet]:
-    """The samples of each operation: thousands of tests would take longer than what they do."""
+    """
+    One parameter per operation, with all of its samples: a test per sample costs more than its
+    work.
+    """
     found: dict[str, list[Sample]] = {}
     for sample in samples:
         found.setdefault(sample.op.name, []).append(sample)
@@ -45,8 +48,8 @@ def cases(samples: Sequence[Sample]) -> list[ParameterSet]:
 
 
 @contextmanager
-def told(sample: Sample) -> Iterator[None]:
-    """What fails in here says of which sample."""
+def naming(sample: Sample) -> Iterator[None]:
+    """Adds the sample to errors raised inside."""
     try:
         yield
     except Exception as error:
@@ -61,14 +64,14 @@ def test_every_operation_has_samples() -> None:
     assert {sample.op for sample in SAMPLES} == set(OPERATIONS)
 
 
-def test_the_dialect_stays_small() -> None:
+def test_the_graphcore_dialect_stays_small() -> None:
     assert len(OPERATIONS) <= 102
 
 
 @pytest.mark.parametrize("samples", cases(ALL))
 def test_evaluate_gives_what_infer_promises(samples: Sequence[Sample]) -> None:
     for sample in samples:
-        with told(sample):
+        with naming(sample):
             check_results(build(sample))
 
 
@@ -83,9 +86,9 @@ def check_results(built: Built) -> None:
 
 
 @pytest.mark.parametrize("samples", cases(SAMPLES))
-def test_text_comes_back(samples: Sequence[Sample]) -> None:
+def test_text_is_read_back(samples: Sequence[Sample]) -> None:
     for sample in samples:
-        with told(sample):
+        with naming(sample):
             module = build(sample).module()
             check.check_ir(module)
             own = f'"{sample.op.name}"' not in str(module)
@@ -95,7 +98,7 @@ def test_text_comes_back(samples: Sequence[Sample]) -> None:
 @pytest.mark.parametrize("samples", cases([one for one in ALL if issubclass(one.op, Composite)]))
 def test_expansion_means_the_same(samples: Sequence[Sample]) -> None:
     for sample in samples:
-        with told(sample):
+        with naming(sample):
             check_expansion(build(sample))
 
 
@@ -110,7 +113,7 @@ def check_expansion(built: Built) -> None:
 
 
 def weights_for(built: Built, seed: int) -> list[Array | None]:
-    """Random gradients of the float results; None for the others."""
+    """Random gradients of the float results, None for others."""
     random = np.random.default_rng(seed)
     return [
         random.standard_normal(type_.get_shape())
@@ -132,7 +135,7 @@ def total(built: Built, arrays: Sequence[Array], weights: Sequence[Array | None]
 
 
 def finite_differences(built: Built, at: int, weights: Sequence[Array | None]) -> Array:
-    """The slope of the weighted results along every element of operand `at`."""
+    """The slopes of the weighted results along every element of operand `at`."""
     step = 1e-6
     slope = np.zeros(built.arrays[at].shape)
     for index in np.ndindex(*slope.shape):
@@ -159,7 +162,7 @@ def differentiable(sample: Sample) -> bool:
 
 
 NO_GRADIENT = {gc.DetachOp}
-"""Operations whose gradient is none by definition, whatever their slope."""
+"""Operations whose gradient is absent by definition."""
 WIDE = [each.with_floats("f64") for each in SAMPLES if each.op not in ONE_TYPE]
 SMOOTH = [each for each in WIDE if differentiable(each)]
 
@@ -167,7 +170,7 @@ SMOOTH = [each for each in WIDE if differentiable(each)]
 @pytest.mark.parametrize("samples", cases(SMOOTH))
 def test_gradient_is_the_slope(samples: Sequence[Sample]) -> None:
     for sample in samples:
-        with told(sample):
+        with naming(sample):
             check_gradient(sample)
 
 
@@ -175,7 +178,7 @@ def check_gradient(sample: Sample) -> None:
     built = build(sample)
     weights = weights_for(built, 5)
     present = [at for at, weight in enumerate(weights) if weight is not None]
-    # All gradients at once, and each alone: those that do not flow are None.
+    # All result gradients at once, then each alone with None for the others.
     for chosen in [present] if len(present) == 1 else [present, *([at] for at in present)]:
         built = build(sample)
         some = [weight if at in chosen else None for at, weight in enumerate(weights)]
@@ -193,13 +196,13 @@ def check_gradient(sample: Sample) -> None:
         check_ir(built.module())
 
 
-def test_every_differentiable_operation_is_tried() -> None:
+def test_every_differentiable_operation_has_smooth_samples() -> None:
     without = {op for op in OPERATIONS if op.is_differentiable()}
     assert without - {sample.op for sample in SMOOTH} == set()
 
 
 def test_a_broken_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above can fail: a tanh whose slope forgets the square is caught."""
+    """Checks that the test can fail: a wrong gradient of tanh is found."""
 
     def broken(self: gc.TanhOp, dy: SSAValue) -> tuple[SSAValue, ...]:
         return (gc.MulOp(dy, gc.SubOp(self.result, self.result)).result,)

@@ -1,4 +1,4 @@
-"""Random numbers: the published generator, and sequences that know nothing of each other."""
+"""Tests random numbers: the published generator, and independent sequences."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PUBLISHED = (
 
 COUNT = 4096
 KOLMOGOROV = 3.5
-"""Times 1 / sqrt(n): the distance that one sample in 10^10 exceeds."""
+"""Bound on the Kolmogorov-Smirnov distance, in units of 1 / sqrt(n): exceeded once in 10^10."""
 DEVIATIONS = 7.0
-"""Of a normal distribution: one number in 10^11 is as far out, and a long fuzz draws millions."""
+"""Bound in standard deviations: exceeded once in 10^11, because a long fuzz draws millions."""
 LARGE = st.integers(0, 2**64 - 1)
 SMALL = st.integers(0, 3) | st.integers(0, 2**62)
 
@@ -45,14 +45,14 @@ def sequence(
 
 
 def distance(numbers: Array) -> float:
-    """Kolmogorov's and Smirnov's, from even numbers in [0, 1), times the root of their count."""
+    """The Kolmogorov-Smirnov distance from the uniform distribution on [0, 1), times sqrt(n)."""
     ordered, ranks = np.sort(numbers), np.arange(len(numbers) + 1) / len(numbers)
     apart = np.maximum(ranks[1:] - ordered, ordered - ranks[:-1]).max()
     return float(apart * math.sqrt(len(numbers)))
 
 
 def correlation(one: Array, other: Array) -> float:
-    """In standard deviations of what unrelated numbers have."""
+    """The correlation, in standard deviations of that of independent numbers."""
     return float(np.corrcoef(one, other)[0, 1] * math.sqrt(len(one)))
 
 
@@ -61,12 +61,12 @@ def number(low: int, high: int) -> Array:
 
 
 @pytest.mark.parametrize(("key", "counter", "expected"), PUBLISHED)
-def test_the_generator_is_the_published_one(key: Pair, counter: Pair, expected: Pair) -> None:
+def test_threefry_is_the_published_generator(key: Pair, counter: Pair, expected: Pair) -> None:
     assert threefry(number(*key), number(*counter)) == number(*expected)
 
 
 @given(LARGE, LARGE, st.integers(0, 2**62))
-def test_numbers_are_the_leading_bits_of_their_words(seed: int, step: int, stream: int) -> None:
+def test_uniform_numbers_are_the_leading_bits_of_words(seed: int, step: int, stream: int) -> None:
     key = threefry(threefry(np.array(seed), np.array(step)), np.array(stream))
     words = [int(threefry(key, np.array(place))) for place in range(3)]
     leading = [(word & MASK) << 32 | word >> 32 for word in words]
@@ -77,12 +77,12 @@ def test_numbers_are_the_leading_bits_of_their_words(seed: int, step: int, strea
 
 
 @given(LARGE, SMALL, SMALL)
-def test_fuzz_numbers_are_even(seed: int, step: int, stream: int) -> None:
+def test_fuzz_numbers_are_uniform(seed: int, step: int, stream: int) -> None:
     for dtype in (f32, f64):
         numbers = sequence(seed, step, stream, dtype).astype(np.float64)
         assert numbers.min() >= 0 and numbers.max() < 1
         assert distance(numbers) < KOLMOGOROV
-        for power in (1, 2, 3, 4):  # of x, the mean is 1 / (p + 1), that of its square 1 / (2p + 1)
+        for power in (1, 2, 3, 4):  # E[x^p] = 1 / (p + 1), E[x^2p] = 1 / (2p + 1)
             spread = math.sqrt((1 / (2 * power + 1) - 1 / (power + 1) ** 2) / COUNT)
             assert abs((numbers**power).mean() - 1 / (power + 1)) < DEVIATIONS * spread
         for lag in (1, 2, 4, 7, 64):
@@ -93,7 +93,7 @@ def test_fuzz_numbers_are_even(seed: int, step: int, stream: int) -> None:
 
 @given(SMALL, SMALL, SMALL)
 def test_fuzz_sequences_are_independent(seed: int, step: int, stream: int) -> None:
-    """Neighbours in any coordinate, and those that have the same sum of two of them."""
+    """Sequences of adjacent seeds, steps and streams, also with equal sums of two of them."""
     moves = [*itertools.product((0, 1), repeat=3), (1, -1, 0), (0, 1, -1)]
     places = {(max(seed + a, 0), max(step + b, 0), max(stream + c, 0)) for a, b, c in moves}
     sequences = [sequence(*place) for place in sorted(places)]
@@ -106,7 +106,7 @@ def test_fuzz_sequences_are_independent(seed: int, step: int, stream: int) -> No
 
 
 def test_no_sequence_begins_with_0() -> None:
-    """Not even where all coordinates are 0."""
+    """Not even for seed, step and stream 0."""
     firsts = [
         sequence(seed, step, stream, f32, 1)[0]
         for seed, step, stream in itertools.product((0, 1, 2), repeat=3)
@@ -122,7 +122,7 @@ def test_an_element_does_not_depend_on_the_shape(seed: int, step: int) -> None:
     np.testing.assert_array_equal(uniform(state, 3, (5,), f32), flat[:5])
 
 
-def test_masks_of_dropout_are_unlike_in_every_coordinate() -> None:
+def test_dropout_masks_of_seeds_steps_and_streams_are_independent() -> None:
     masks = []
     for seed, step, stream in itertools.product((0, 1), (0, 1), (0, 1)):
         x = np.ones(COUNT, np.float32)

@@ -1,4 +1,4 @@
-"""Fuzzes IR text of every level: damage ends in a PopgraphError, and in time."""
+"""Fuzzes IR text of every level: damaged text ends in a PopgraphError, in bounded time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.judging import in_time
 
 LONG = settings().max_examples > 20
 CHARACTERS = 25_000_000 if LONG else 25_000
-"""Parsed per text, mutants together: short in every run, long in `make fuzz`."""
+"""Characters parsed per text over all mutants: few in every run, many in `make fuzz`."""
 
 MODELS = {
     "control": """opset 21
@@ -80,7 +80,7 @@ function my.f(x, *, alpha=1.0) -> (y) { opset 21
 
 @cache
 def texts(level: str) -> dict[str, str]:
-    """The models that have a form at a level, as text."""
+    """The models that exist at a level, as text."""
     return {name: text_of(name, level) for name in MODELS if level == ONNX or name != "described"}
 
 
@@ -123,7 +123,7 @@ PIECES = [
 
 
 def mutant(text: str, random: Random) -> str:
-    """A text whose tokens are dropped, repeated, exchanged, replaced or cut off."""
+    """The text with tokens dropped, repeated, swapped, replaced or cut off."""
     tokens = TOKEN.findall(text)
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         places = [at for at, token in enumerate(tokens) if not token.isspace()]
@@ -137,7 +137,8 @@ def mutant(text: str, random: Random) -> str:
                 tokens.insert(at, tokens[at])
             case 2:
                 tokens[at], tokens[other] = tokens[other], tokens[at]
-            case 3 | 4:  # By another of its kind: what parses gets as far as the verifiers.
+            # By a token of the same kind, so that more mutants parse and reach the verifiers.
+            case 3 | 4:
                 alike = [one for one in {*tokens, *PIECES} if kind(one) == kind(tokens[at])]
                 tokens[at] = random.choice(sorted(alike))
             case 5:
@@ -150,13 +151,13 @@ def mutant(text: str, random: Random) -> str:
 
 
 def kind(token: str) -> str:
-    """Number, word, or the character that a token begins with."""
+    """The kind of a token: number, word, or its first character."""
     first = token[:1]
     return "0" if first.isdigit() else "a" if first.isalpha() else first
 
 
 def read(text: str) -> None:
-    """Parses a text and prints what it means; in a long run, lowers it, too."""
+    """Parses a text and prints the module; a long run also lowers it."""
     compilation = Compilation()
     try:
         module = parse_ir(text, compilation)
@@ -171,7 +172,7 @@ def read(text: str) -> None:
 
 
 def check_cause(error: ParseError) -> None:
-    """Our own dialects say what is wrong; only failures in xDSL's code may be any exception."""
+    """Errors of our own dialects must be ours; only code of xDSL may raise others."""
     cause = error.__cause__
     known = IRParseError | VerifyException | PopgraphError | RecursionError
     if cause is None or isinstance(cause, known):
@@ -191,8 +192,8 @@ def test_fuzz_of_ir_texts(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_fuzz_of_quotes_and_ends(level: str) -> None:
-    """A quote at any place, and an end at any place."""
+def test_fuzz_of_quotes_and_truncation(level: str) -> None:
+    """Inserts a quote or an escape, or ends the text, at random positions."""
     for text in texts(level).values():
         random = Random(level)
         for _ in range(CHARACTERS // len(text) // 3 + 1):
@@ -203,7 +204,7 @@ def test_fuzz_of_quotes_and_ends(level: str) -> None:
 
 
 LENGTH = 100_000
-"""Characters of a line: xDSL's lexer would take 2^LENGTH steps, a quadratic one 10^10."""
+"""Characters of a line: xDSL's lexer would backtrack 2^LENGTH times, a quadratic one 10^10."""
 STRINGS: dict[str, tuple[str, str]] = {
     "an unclosed string": ('"' + "a" * LENGTH, "line 2, column 13"),
     "one that ends in an escape": ('"' + "a" * LENGTH + '\\"', "line 2, column 13"),
@@ -216,7 +217,7 @@ STRINGS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", STRINGS)
-def test_strings_that_do_not_end(kind: str) -> None:
+def test_unterminated_strings_are_refused(kind: str) -> None:
     line, place = STRINGS[kind]
     text = f"builtin.module {{\n{' ' * 12}{line}\n}}\n"
     with in_time(), pytest.raises(ParseError, match="a string literal does not end") as caught:
@@ -224,7 +225,7 @@ def test_strings_that_do_not_end(kind: str) -> None:
     assert caught.value.where == f"a.mlir, {place}"
 
 
-def test_strings_that_end_wherever_quotes_stand() -> None:
+def test_quotes_in_strings_and_comments() -> None:
     text = """module attributes {a = "// \\\\", b = "\\22 \\" /", c = "é"} { // "an open one
     } // and another "
     """
@@ -241,7 +242,7 @@ DOORS: dict[str, Callable[[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_commands_refuse_a_string_that_does_not_end(door: str, tmp_path: Path) -> None:
+def test_commands_refuse_unterminated_strings(door: str, tmp_path: Path) -> None:
     path = tmp_path / "a.mlir"
     path.write_text('builtin.module {\n  "' + "a" * LENGTH + "\n}\n")
     with in_time():
@@ -272,7 +273,7 @@ MISTAKES = {
     f'%y = onnx.Relu.v14(%x) -> ["%ff"] : {TYPE}': "is not UTF-8",
     f'%y = onnx.Initializer "y" #onnx.tensor<#pg.data<"0" : {TYPE}>>': "pairs of hexadecimal",
     f'%y = onnx.Initializer "y" #onnx.tensor<#pg.data<"00" : {TYPE}>>': "1 bytes are not the elem",
-    '%y = onnx.Initializer "y" #onnx.tensor<"00">': "does not hold the elements of a tensor",
+    '%y = onnx.Initializer "y" #onnx.tensor<"00">': "cannot be the elements of a tensor",
 }
 
 
@@ -286,7 +287,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("kind", ORDERS)
-def test_values_are_defined_before_they_are_used(kind: str) -> None:
+def test_values_used_before_their_definition_are_refused(kind: str) -> None:
     text = f"func.func @f(%c: i1) {{\n{ORDERS[kind]}\nfunc.return }}"
     with pytest.raises(ParseError, match=r"addf uses operand 0 before it is defined|not defined"):
         parse_ir(text, Compilation())

@@ -34,7 +34,9 @@ sizes = st.tuples(*[st.sampled_from([1, 2, 3, 5, 7])] * DIMS)
 
 
 @given(expressions, sizes)
-def test_values_and_bounds(expression: AffineExpr, sizes: tuple[int, ...]) -> None:
+def test_linear_forms_keep_values_and_bounds(
+    expression: AffineExpr, sizes: tuple[int, ...]
+) -> None:
     form = linear(expression, sizes)
     low, high = form.bounds(sizes)
     again = form.expression()
@@ -46,8 +48,8 @@ def test_values_and_bounds(expression: AffineExpr, sizes: tuple[int, ...]) -> No
 
 
 @given(expressions, sizes, st.integers(0, DIMS - 1))
-def test_strides(expression: AffineExpr, sizes: tuple[int, ...], dim: int) -> None:
-    """What a stride says is what every single step adds."""
+def test_strides_of_linear_forms(expression: AffineExpr, sizes: tuple[int, ...], dim: int) -> None:
+    """A stride is the difference between all neighbours along its dimension."""
     stride = linear(expression, sizes).stride(dim)
     for index in product(*map(range, sizes)):
         if index[dim] + 1 < sizes[dim]:
@@ -56,8 +58,8 @@ def test_strides(expression: AffineExpr, sizes: tuple[int, ...], dim: int) -> No
             assert stride is None or step == stride
 
 
-def test_digits_join() -> None:
-    """A view there and back is nothing: quotient and remainder make the number again."""
+def test_quotient_and_remainder_recombine() -> None:
+    """i // 56 and i % 56 recombine: a split followed by its inverse is the identity."""
     split = AffineMap.from_callable(lambda i: (i // 56, i % 56))
     flat = AffineMap.from_callable(lambda i, j: (i * 56 + j,))
     assert reads_whole(TensorType(f32, [3136]), composed(flat, split, (3136,)), (3136,))
@@ -65,7 +67,7 @@ def test_digits_join() -> None:
 
 
 def test_a_blocked_layout_is_contiguous_along_its_block() -> None:
-    """For a domain that counts blocks and their elements apart, the layout has no division left."""
+    """Loops over blocks and over elements of a block leave no division in the offset."""
     layout = LayoutAttr.of(AffineMap.from_callable(lambda c, x: (c // 16, x, c % 16)), [4, 9, 16])
     type_ = TensorType(f32, [64, 9], layout)
     form = offset(type_, AffineMap.from_callable(lambda b, k, x: (b * 16 + k, x)), (4, 16, 9))

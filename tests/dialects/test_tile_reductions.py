@@ -1,4 +1,4 @@
-"""Tests the text of reductions: products in few words, and what is no contraction."""
+"""Tests the text of reductions: the short form of products, and illegal contractions."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def reduction(fold: str, kind: str = "f32") -> ReduceOp:
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "i8"])
-def test_products_are_read_and_written_in_a_word(kind: str) -> None:
-    """Their bodies widen what is stored in fewer bits."""
+def test_products_have_a_short_form(kind: str) -> None:
+    """The body widens elements stored in fewer bits."""
     op = reduction("product f32", kind)
     assert is_contraction(op) and "product f32 epilogue" in str(op)
     assert len(op.body.block.ops) == (3 if kind == "f32" else 5)
 
 
-def test_a_contraction_is_one_that_says_so() -> None:
-    """A sum of products that fusion made keeps the loops of rows."""
+def test_contractions_are_marked() -> None:
+    """A sum of products that fusion created keeps its own loops, so it is not a contraction."""
     plain = reduction(f"initial [0.0 : f32] {BODY}")
     product = reduction(f"product [0.0 : f32] {BODY}")
     assert not is_contraction(plain) and "initial" in str(plain)
@@ -55,18 +55,18 @@ def test_a_contraction_is_one_that_says_so() -> None:
 @pytest.mark.parametrize(
     ("fold", "message"),
     [
-        (f"product [1.0 : f32] {BODY}", "must begin at zero"),
-        (f"product [0.0 : f32] {SQUARES}", "must add the product of two factors"),
-        (f"initial [0.0 : f32] {BODY} {SCHEDULE}", "only contractions have a schedule"),
+        (f"product [1.0 : f32] {BODY}", "must start at zero"),
+        (f"product [0.0 : f32] {SQUARES}", "must add the product of both inputs"),
+        (f"initial [0.0 : f32] {BODY} {SCHEDULE}", "only contractions may have a schedule"),
     ],
 )
-def test_what_cannot_be_blocked_is_no_contraction(fold: str, message: str) -> None:
+def test_illegal_contractions_are_refused(fold: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         reduction(fold)
 
 
 def test_a_product_of_another_number_of_factors_is_refused() -> None:
-    with pytest.raises(ParseError, match="2 factors, not 1"):
+    with pytest.raises(ParseError, match="needs 2 inputs, not 1"):
         parse_ir(
             """pg.graph @main inputs [#pg.bytes<"x">] {
             ^bb0(%x: tensor<8xf32>):

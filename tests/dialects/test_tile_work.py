@@ -1,4 +1,4 @@
-"""Tests the static counts of work in kernels, and of arena memory in use."""
+"""Tests static counts of work in kernels, and of arena memory in use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_bytes_of_types() -> None:
-    """An unsigned or narrow number takes what NumPy takes; what is no number is not guessed at."""
+    """Types of one byte or less take a byte, as in NumPy; types without a size are refused."""
     for dtype in dtypes.DTYPES:
         if element_types.is_number(type_ := element_types.to_ir(dtype)):
             assert size(MemRefType(type_, [2, 3])) == 6 * dtype.numpy.itemsize
@@ -41,7 +41,7 @@ def parsed(text: str) -> ModuleOp:
 
 
 def call(body: str, chunks: int = 1) -> Work:
-    """The work of a call of a kernel on one memory of 64 floats."""
+    """The work of one call of a kernel on 64 floats."""
     module = parsed(f"""
 func.func private @kernel(%chunk: index, %x: memref<64xf32>) {{
   %zero = arith.constant 0 : index
@@ -62,7 +62,7 @@ tile.program @main arena 0 : i64 persistent 0 : i64 lower_bound 0 : i64 prepare 
     return Counter(module).call(only)
 
 
-def test_a_vector_counts_all_its_lanes() -> None:
+def test_work_of_vectors_counts_all_lanes() -> None:
     found = call("""
   %v = vector.load %x[%zero] : memref<64xf32>, vector<16xf32>
   %w = vector.fma %v, %v, %v : vector<16xf32>
@@ -71,7 +71,7 @@ def test_a_vector_counts_all_its_lanes() -> None:
     assert found == Work(flops=48, loaded=64, stored=64, instructions=4)
 
 
-def test_loops_multiply() -> None:
+def test_work_of_nested_loops_multiplies() -> None:
     found = call("""
   scf.for %i = %zero to %ten step %four {
     scf.for %j = %zero to %four step %one {
@@ -82,7 +82,7 @@ def test_loops_multiply() -> None:
     assert found == Work(flops=12, loaded=48, instructions=24)
 
 
-def test_bounds_may_follow_other_loops_and_the_chunk() -> None:
+def test_bounds_may_depend_on_other_loops_and_the_chunk() -> None:
     found = call(
         """
   %first = arith.muli %chunk, %four : index
@@ -98,7 +98,7 @@ def test_bounds_may_follow_other_loops_and_the_chunk() -> None:
     assert found.loaded == 4 * sum(range(10))
 
 
-def test_a_branch_counts_when_it_is_taken() -> None:
+def test_conditional_work_counts_only_if_taken() -> None:
     found = call("""
   scf.for %i = %zero to %ten step %one {
     %small = arith.cmpi slt, %i, %four : index
@@ -116,7 +116,7 @@ def planned(module: ModuleOp, compilation: Compilation) -> tuple[ModuleOp, Progr
 
 
 @given(networks())
-def test_the_fullest_moment_is_what_the_plan_calls_its_bound(network: Network) -> None:
+def test_the_peak_of_live_bytes_is_the_lower_bound_of_the_plan(network: Network) -> None:
     compilation = Compilation()
     module, program = planned(build_network(network, compilation.weights), compilation)
     if program.prepare.block.is_empty:
@@ -124,7 +124,7 @@ def test_the_fullest_moment_is_what_the_plan_calls_its_bound(network: Network) -
         assert max(used, default=0) == program.lower_bound.value.data
 
 
-def test_a_network_does_what_its_products_ask_for() -> None:
+def test_work_of_a_network_is_that_of_its_matmuls() -> None:
     module, compilation = load(EXAMPLES / "mlp.pgraph")
     specialise(module, {"x": (1, 64)}, compilation.weights)
     lower(module, compilation, Options(), until="graphcore-to-structured")
@@ -145,7 +145,7 @@ g (float[5, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r, bool c) => (float[1, 
 }"""
 
 
-def test_products_of_every_turn_count_and_of_branches_the_longer() -> None:
+def test_multiply_adds_of_loops_and_branches() -> None:
     made = parser.parse_model(RECURRENT)
     square = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
     made.graph.initializer.append(numpy_helper.from_array(square, "v"))
@@ -170,7 +170,7 @@ def test_only_results_are_written_and_buffers_count_once() -> None:
     assert bytes_touched(owners + owners) == bytes_touched(owners)
 
 
-def test_what_no_kernel_is_has_no_count() -> None:
+def test_unknown_kernels_have_no_count() -> None:
     with pytest.raises(KeyError):
         Counter(parsed("builtin.module {}")).function("kernel")
 
@@ -188,7 +188,7 @@ pg.graph @main inputs [#pg.bytes<"x">] {{
 """
 
 
-def test_all_turns_of_a_loop_count() -> None:
+def test_all_iterations_of_a_loop_count() -> None:
     counts, moved = [], []
     for turns in (50, 100):
         compilation = Compilation()

@@ -35,7 +35,7 @@ BATCHES, ROWS = 2, 4
 
 
 class Arrays:
-    """Inputs in arrays of a row per micro-batch, and lists of outputs."""
+    """Streams over arrays: inputs have a row per micro-batch, outputs collect in lists."""
 
     def __init__(self, inputs: Mapping[str, Array], together: bool = False) -> None:
         self._inputs = {id: iter(array) for id, array in inputs.items()}
@@ -60,7 +60,7 @@ def request(plan: StepPlan, outputs: tuple[str, ...] = ("loss",)) -> Request:
 
 
 class Trained:
-    """A step of a plan: its outputs, and the weights after it."""
+    """One step of a plan: its outputs, and the weights after it."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Trained:
         self.w = host.fetched()["w"]
 
 
-def drawn(plan: StepPlan) -> dict[str, Array]:
+def random_inputs(plan: StepPlan) -> dict[str, Array]:
     shapes = {"x": (ROWS, 3), "t": (ROWS, 2)}
     return {id: RNG.normal(size=(plan.runs, *one)).astype(np.float32) for id, one in shapes.items()}
 
@@ -107,7 +107,7 @@ def by_hand(plan: StepPlan, data: Mapping[str, Array]) -> Array:
 @pytest.mark.parametrize("backend", ["reference", "c"])
 def test_a_step_updates_once_for_each_batch(accumulate: int, replicas: int, backend: str) -> None:
     plan = StepPlan(accumulate=accumulate, replicas=replicas, batches=BATCHES)
-    data = drawn(plan)
+    data = random_inputs(plan)
     found = Trained(plan, data, backend)
     np.testing.assert_allclose(found.w, by_hand(plan, data), rtol=1e-5, atol=1e-6)
     assert len(found.arrays.outputs["loss"]) == plan.runs
@@ -116,7 +116,7 @@ def test_a_step_updates_once_for_each_batch(accumulate: int, replicas: int, back
 @pytest.mark.parametrize("kept", [Kept(), Kept(3), Kept(last=True), Kept(summed=True)])
 def test_one_call_for_all_micro_batches_is_one_for_each(kept: Kept) -> None:
     plan = StepPlan(accumulate=3, batches=BATCHES)
-    data = drawn(plan)
+    data = random_inputs(plan)
     whole, single = (Trained(plan, data, "c", kept, together) for together in (True, False))
     np.testing.assert_array_equal(whole.w, single.w)
     outputs = [np.array(one.arrays.outputs["loss"]) for one in (whole, single)]
@@ -124,16 +124,16 @@ def test_one_call_for_all_micro_batches_is_one_for_each(kept: Kept) -> None:
     assert len(outputs[0]) == len(kept.of(plan.micro_batches))
 
 
-def test_a_trainer_has_the_same_bits() -> None:
+def test_a_trainer_computes_the_same_bits() -> None:
     plan = StepPlan(accumulate=3)
-    data = drawn(plan)
+    data = random_inputs(plan)
     batch = {id: rows.reshape(-1, rows.shape[-1]) for id, rows in data.items()}
     how: dict[str, Any] = {"steps": 1, "batch": 12, "shuffle": False, "accumulate": 3}
     trainer = popgraph.train(NET, batch, "loss", "SGD(0.5)", **how)
     np.testing.assert_array_equal(dict(trainer.weights())["w"], Trained(plan, data, "c").w)
 
 
-def test_outputs_that_no_program_has_are_named() -> None:
+def test_unknown_outputs_are_named() -> None:
     document = parse(NET)
     with pytest.raises(UnknownOutputError, match="no output 'z'") as raised:
         Program(document.module, document.weights, request(StepPlan(), ("loss", "z")))

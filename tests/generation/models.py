@@ -10,7 +10,7 @@ POSITIONS = {
     "mask": "Slice(CumSum(attention_mask, 1), Unsqueeze(past, [0]), [100000], [1]) - 1",
     "shape": "Range(past, total, 1)",
 }
-"""Sources of the positions of tokens."""
+"""Sources of token positions."""
 
 
 def text(
@@ -30,9 +30,9 @@ def text(
     """
     One layer of attention with learned positions.
 
-    With `shared`, two heads of keys and values serve four of queries, as transformers repeats
-    them. With a `table` of so many positions, rows of it say which keys are visible, as in
-    GPT-2's and GPT-Neo's eager attention: cache and new tokens must not be longer.
+    With `shared`, two heads of keys and values serve four of queries, as transformers repeats them.
+    With a `table` of this many positions, its rows say which keys are visible, as in GPT-2's and
+    GPT-Neo's eager attention: cache and new tokens together must not be longer.
     """
     kept = 2 if shared else HEADS
     inputs = [f"input_ids: i64[{batch}, {length}]"]
@@ -52,7 +52,7 @@ def text(
         visible = f"Slice({rows}, [0], {end}, [1]) > 0"
 
     def spread(value: str) -> str:
-        """Each head twice."""
+        """Repeats each head."""
         twice = f"Expand(Unsqueeze({value}, [2]), [1, 1, 2, 1, 1])"
         return f"Reshape({twice}, [0, {HEADS}, -1, {SIZE}])" if shared else value
 
@@ -79,9 +79,9 @@ def text(
 
 def grouped(capacity: str = "P", size: str = str(SIZE)) -> str:
     """
-    GroupQueryAttention of onnxruntime, as onnxruntime-genai exports models.
+    A model with onnxruntime's GroupQueryAttention, as onnxruntime-genai exports models.
 
-    Since 0.18, `size` is a name, because quantized caches have other sizes.
+    Since 0.18, `size` is a symbolic dimension, because quantized caches have other sizes.
     """
     half = [f"{one}: f32[N, 2, {capacity}, {size}]" for one in PAST]
     inputs = ["input_ids: i64[N, L]", "attention_mask: i64[N, T]", *half]

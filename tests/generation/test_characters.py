@@ -1,4 +1,4 @@
-"""Tests that the example of a language model learns its text and writes it."""
+"""Tests that the language model example learns its text and writes a line of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/characters.py"
 
 
 def test_the_example_writes_a_line_of_its_text(tmp_path: Path) -> None:
-    """It compares the tokens with and without a cache itself."""
+    """The example itself compares the tokens with and without a cache."""
     done = subprocess.run(
         [sys.executable, str(EXAMPLE)],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""Tests of generated tokens against the model at its exact lengths, in all layouts."""
+"""Tests generated tokens in all layouts against the model at its exact lengths."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WITHOUT_CACHE: dict[str, str] = {
     "no mask": text(mask=False),
     "positions by slots": text(positions="shape"),
 }
-"""Layouts in which padding of the cache would change the numbers."""
+"""Layouts in which padding the cache would change the values."""
 
 
 @cache
@@ -52,7 +52,7 @@ def compiled(model: str) -> popgraph.Runner:
 
 @cache
 def decoder_of(model: str) -> popgraph.Decoder:
-    """Of the model itself: its programs return new keys and values only."""
+    """A decoder of the uncompiled model: its programs return the new keys and values only."""
     return popgraph.Decoder(model)
 
 
@@ -100,28 +100,28 @@ def check_tokens(model: str, count: int, seed: int | None = None, **how: Any) ->
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tokens_of_unequal_prompts_are_those_without_padding(name: str) -> None:
+def test_padding_of_unequal_prompts_changes_no_token(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_tokens(LAYOUTS[name], 12)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CACHE)
-def test_where_padding_matters_the_cache_is_left_out(name: str) -> None:
+def test_models_sensitive_to_padding_run_without_a_cache(name: str) -> None:
     with pytest.warns(NoCacheWarning, match="the model runs without its cache"):
         check_tokens(WITHOUT_CACHE[name], 12)
 
 
 @pytest.mark.parametrize("name", ["cache", "no past"])
-def test_sampled_tokens_are_those_without_padding(name: str) -> None:
+def test_padding_changes_no_sampled_token(name: str) -> None:
     how = {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2}
     check_tokens(LAYOUTS[name], 12, seed=5, **how)
 
 
 @pytest.mark.parametrize("name", [*LAYOUTS, "no mask"])
 @pytest.mark.filterwarnings("ignore::popgraph.support.warnings.NoCacheWarning")
-def test_logits_are_those_without_padding(name: str) -> None:
-    """Through a prompt, single tokens, and several tokens after a past."""
+def test_padding_changes_no_logit(name: str) -> None:
+    """A prompt, single tokens, and several tokens after a past."""
     model = {**LAYOUTS, **WITHOUT_CACHE}[name]
     decoder, row = popgraph.Decoder(compiled(model)), []
     for part in ([3, 1, 4, 1, 5], [9], [2], [6, 5, 3], [5]):
@@ -133,7 +133,7 @@ def test_logits_are_those_without_padding(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["cache", "positions in the mask", "use_cache_branch"])
 def test_the_cache_is_written_in_place(name: str) -> None:
-    """Programs neither return the tokens so far nor have room for a copy of them."""
+    """Programs return new keys and values only, and have no memory for a copy of the cache."""
     decoder = popgraph.Decoder(LAYOUTS[name])
     decoder.feed([3, 1, 4])
     decoder.feed([1])
@@ -145,7 +145,7 @@ def test_the_cache_is_written_in_place(name: str) -> None:
     assert program.arena < 4 * prod(shape)
 
 
-def test_256_tokens_take_three_programs() -> None:
+def test_256_tokens_take_few_programs() -> None:
     model = popgraph.compile(LAYOUTS["cache"])
     decoder = popgraph.Decoder(model)
     found = list(decoder.stream([3, 1, 4], 256))
@@ -156,7 +156,7 @@ def test_256_tokens_take_three_programs() -> None:
         assert by_hand.logits.argmax() == token
         by_hand.feed([token])
     assert by_hand.logits.argmax() == found[-1]
-    assert len(model.kept) == 3  # The same programs, and one of a smaller cache.
+    assert len(model.kept) == 3  # The same programs, and one with a smaller cache.
     assert found[-3:] == expected(LAYOUTS["cache"], [3, 1, 4, *found[:-3]], 3, Sampling(), None)
 
 
@@ -176,7 +176,7 @@ def test_the_same_seed_gives_the_same_tokens() -> None:
     assert first == again != other
 
 
-def test_a_stop_ends_a_text_with_its_tokens() -> None:
+def test_a_stop_sequence_ends_the_text() -> None:
     model = compiled(LAYOUTS["cache"])
     whole = popgraph.generate(model, [3, 1, 4], 12).tolist()
     cut = popgraph.generate(model, [3, 1, 4], 12, stop=[whole[3:5]]).tolist()
@@ -187,7 +187,7 @@ def test_a_stop_ends_a_text_with_its_tokens() -> None:
         assert popgraph.generate(model, [3, 1, 4], 12, stop=stop).tolist() == whole[:end]
 
 
-def test_a_prompt_that_has_ended_changes_no_other() -> None:
+def test_a_finished_prompt_changes_no_other() -> None:
     model = compiled(LAYOUTS["cache"])
     whole = [row.tolist() for row in popgraph.generate(model, PROMPTS, 12)]
     stop = whole[0][2]
@@ -197,7 +197,7 @@ def test_a_prompt_that_has_ended_changes_no_other() -> None:
     assert [row.tolist() for row in found] == cut
 
 
-def test_a_stream_yields_the_tokens_in_order_and_goes_on() -> None:
+def test_a_stream_yields_tokens_in_order_and_continues() -> None:
     model = compiled(LAYOUTS["cache"])
     decoder = popgraph.Decoder(model)
     found = list(decoder.stream([3, 1, 4], 5))

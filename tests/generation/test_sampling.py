@@ -15,7 +15,7 @@ from popgraph.generation.stops import Stops
 LOGITS = st.lists(
     st.one_of(st.floats(-30, 30), st.integers(-2, 2).map(float)), min_size=1, max_size=12
 ).map(np.array)
-"""Ties are frequent."""
+"""Integers make ties frequent."""
 TEMPERATURES = st.floats(0.05, 5)
 
 
@@ -29,7 +29,7 @@ def test_top_p_keeps_the_smallest_set_whose_mass_reaches_p(
     assert np.isclose(found.sum(), 1)
     largest = np.cumsum(np.sort(whole)[::-1])
     count = kept.sum()
-    assume(np.abs(largest - p).min() > 1e-9)  # Else rounding decides.
+    assume(np.abs(largest - p).min() > 1e-9)  # Otherwise rounding decides.
     assert largest[count - 1] >= p or count == (whole > 0).sum()
     assert count == 1 or largest[count - 2] < p
     assert whole[kept].min() >= whole[~kept].max(initial=0)
@@ -45,7 +45,7 @@ def test_top_k_keeps_the_k_most_likely(logits: np.ndarray, temperature: float, k
 
 
 @given(LOGITS, TEMPERATURES, st.integers(0, 99))
-def test_one_token_left_is_the_greedy_one(
+def test_a_single_candidate_is_the_greedy_token(
     logits: np.ndarray, temperature: float, seed: int
 ) -> None:
     greedy = Sampling().token(logits, [], np.random.default_rng(seed))
@@ -69,7 +69,7 @@ def test_only_tokens_with_a_probability_are_drawn(
     assert 0 < found < len(logits) - 1
 
 
-def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+def test_token_frequencies_follow_probabilities() -> None:
     probabilities = np.array([0.5, 0.3, 0.2])
     random = np.random.default_rng(0)
     drawn = [Sampling(1.0).token(np.log(probabilities), [], random) for _ in range(5000)]
@@ -100,8 +100,10 @@ def test_a_text_ends_with_the_first_stop_sequence(tokens: list[int], stop: list)
 
 
 @pytest.mark.parametrize("how", [{}, {"top_k": 3}, {"top_p": 0.7}, {"top_k": 4, "top_p": 0.9}])
-def test_tokens_are_drawn_as_often_as_transformers_draws_them(how: dict[str, Any]) -> None:
-    """Warped as transformers does: temperature, then top-k, then top-p on what is left."""
+def test_token_frequencies_are_those_of_transformers(how: dict[str, Any]) -> None:
+    """
+    The oracle warps logits as transformers does: temperature, then top-k, then top-p on the rest.
+    """
     logits, temperature, count = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -3.0]), 0.8, 20_000
     scores = logits / temperature
     order = np.argsort(-scores)

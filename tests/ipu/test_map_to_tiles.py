@@ -1,4 +1,4 @@
-"""Tests the mapping onto tiles: what follows what, how contractions are cut, one IPU before two."""
+"""Tests the mapping onto tiles: mappings of fused operations, partitioned contractions, one IPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = """graph rows(x: f32[256, 512]) -> (y) {{
 
 
 class Mapped:
-    """A text, mapped."""
+    """A network mapped onto the tiles of an IPU."""
 
     def __init__(self, text: str, ipu: Ipu) -> None:
         document = parse("opset 21\n" + text)
@@ -47,12 +47,12 @@ class Mapped:
         return filter(is_contraction, self.ops(ReduceOp))
 
 
-def test_contractions_are_cut_and_weights_are_where_they_are_multiplied() -> None:
+def test_contractions_are_partitioned_and_weights_are_local() -> None:
     mapped = Mapped(ROWS.format("x @ w"), MK2.of(tiles=64))
     (product,) = mapped.contractions()
     own = own_mapping(product)
     assert 32 < tile_count(own) <= 64
-    assert prod(own.parts[:2]) > 1, "rows or columns are cut"
+    assert prod(own.parts[:2]) > 1, "rows or columns are partitioned"
     (weights,) = [read for read in stages(product)[0].reads if read.operand == 1]
     partial = stages(product)[0].pieces
     missing = weights.missing(partial, mapping_of(product.operands[1])).sum()
@@ -60,8 +60,8 @@ def test_contractions_are_cut_and_weights_are_where_they_are_multiplied() -> Non
     assert missing == 512 * 128 * (shared - 1), "each weight is on one of the tiles that use it"
 
 
-def test_element_wise_operations_follow_what_they_read() -> None:
-    """Sums of 16 terms are not worth sharing, so that each tile has a block of the product."""
+def test_elementwise_operations_take_the_mapping_of_their_operand() -> None:
+    """Sums of 16 terms are too short to partition, so each tile has a block of the product."""
     text = ROWS.replace("512", "16").format("Exp(Softmax(x @ w, axis=-1))")
     mapped = Mapped(text, MK2.of(tiles=64))
     (product,) = mapped.contractions()
@@ -79,7 +79,7 @@ def test_element_wise_operations_follow_what_they_read() -> None:
         assert not stage.reads[0].missing(stage.pieces, held).any(), "sums begin where they are"
 
 
-def test_long_sums_are_shared_by_several_tiles() -> None:
+def test_long_sums_are_partitioned() -> None:
     mapped = Mapped(
         "graph long(x: f32[4, 65536]) -> (y) {\n    weight w: f32[65536, 4] = normal\n"
         "    y = x @ w\n}",
@@ -89,7 +89,7 @@ def test_long_sums_are_shared_by_several_tiles() -> None:
     assert stages(product)[1].joined > 8
 
 
-def test_what_fits_onto_one_ipu_stays_there() -> None:
+def test_a_small_network_stays_on_one_ipu() -> None:
     small = "graph small(x: f32[2, 4]) -> (y) {\n    y = Relu(x) * x\n}"
     mapped = Mapped(small, MK2.of(count=2, tiles=4))
     for graph in graphs_of(mapped.module):
@@ -98,7 +98,7 @@ def test_what_fits_onto_one_ipu_stays_there() -> None:
                 assert counts_by_tile(mapping_of(value), 8)[4:].sum() == 0
 
 
-def test_passes_from_outside_run_before_the_mapping_ends_the_pipeline() -> None:
+def test_custom_passes_run_before_map_to_tiles() -> None:
     asked = Options(passes=("cse after fuse-epilogue", "dce before map-to-tiles"))
     names = [made.name for _, made in planned(on_ipus(asked, MK2))]
     assert names[-4:] == ["fuse-epilogue", "cse", "dce", "map-to-tiles"]
@@ -114,7 +114,7 @@ NET = """graph net(x: f32[2, 3, 11, 11]) -> (y) {
 
 
 def both(text: str, tiles: int) -> tuple[Mapped, Document]:
-    """A program mapped, and as it is before; small steps are worth a tile."""
+    """A network mapped onto tiles, and unmapped; small steps are worth a tile."""
     document = parse("opset 21\n" + text)
     lower(document.module, Compilation(document.weights), Options(), until="fuse-epilogue")
     return Mapped(text, replace(MK2.of(tiles=tiles), least_tile_bytes=8)), document
@@ -126,8 +126,8 @@ def test_a_mapped_program_means_the_same(tiles: int) -> None:
     assert_same_meaning(plain.module, mapped.module, plain.weights, tolerance=1e-5)
 
 
-def test_no_tile_gets_more_than_its_share() -> None:
-    """Of large tensors: the fullest tile has a tenth more than the mean at most."""
+def test_tiles_are_balanced() -> None:
+    """The fullest tile has at most 10 % more elements than the mean."""
     mapped = Mapped(ROWS.format("Gelu(x) @ w"), MK1.of(tiles=32))
     for op in (*mapped.ops(MapOp), *mapped.contractions()):
         counts = counts_by_tile(mapping_of(op.results[0]), 32)
@@ -136,7 +136,7 @@ def test_no_tile_gets_more_than_its_share() -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """A bug in what tiles hold or receive, of which the meaning of a mapped program must tell."""
+    """A bug in what tiles hold or receive, which must change the results of a mapped program."""
 
     bug: str
     target: str
@@ -147,7 +147,7 @@ class Fault:
 
 
 def last_not_sent(original: Any) -> Any:
-    """Boxes of what is read end one element early."""
+    """Boxes of elements read end one element early."""
 
     def wrong(*arguments: Any) -> Any:
         found = original(*arguments)
@@ -157,7 +157,7 @@ def last_not_sent(original: Any) -> Any:
 
 
 def one_more_each(original: Any) -> Any:
-    """Blocks reach into those behind them."""
+    """Each block overlaps the next one by one element."""
 
     def wrong(mapping: MappingAttr) -> Any:
         found = original(mapping)
@@ -169,7 +169,7 @@ def one_more_each(original: Any) -> Any:
 
 
 def whole_rows_only(original: Any) -> Any:
-    """Forgets what does not fill a row at the ends of an interval."""
+    """Drops the partial rows at both ends of an interval."""
     return lambda *arguments: [*original(*arguments)][-1:]
 
 
@@ -185,7 +185,7 @@ FAULTS = (
         one_more_each,
     ),
     Fault(
-        "what of a run does not fill a row is on no tile",
+        "partial rows of a run are on no tile",
         "popgraph.ipu.mapping:interval_boxes",
         whole_rows_only,
     ),
@@ -194,7 +194,7 @@ FAULTS = (
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_faults_of_tiles_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A convolution of 11 x 11 images on five tiles meets each of them."""
+    """A convolution of 11 x 11 images on five tiles exposes each of them."""
     mapped, plain = both(NET, 5)
     assert_same_meaning(plain.module, mapped.module, plain.weights, tolerance=1e-5)
     module, _, name = fault.target.partition(":")

@@ -1,4 +1,4 @@
-"""Tests tile mappings: every element on one tile, boxes of intervals, other shapes, the text."""
+"""Tests tile mappings: one tile per element, boxes of intervals, reshapes, the text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHAPES = st.lists(st.integers(1, 7), max_size=4).map(tuple)
 
 @st.composite
 def mappings(draw: st.DrawFn) -> MappingAttr:
-    """Blocks whose dimensions count tiles in any order, and runs that share them out."""
+    """Blocks with tile strides in any order of dimensions, and runs that partition a block."""
     shape: Shape = draw(SHAPES)
     block = [draw(st.integers(1, size)) for size in shape]
     counts = [-(-size // each) for size, each in zip(shape, block, strict=True)]
@@ -50,7 +50,7 @@ def mappings(draw: st.DrawFn) -> MappingAttr:
 
 
 def tiles_of(mapping: MappingAttr) -> Array:
-    """The tile of each element, by the pieces that tiles have."""
+    """The tile of each element, found through the pieces of tiles."""
     found = np.full(mapping.sizes, -1)
     pieces = pieces_of(mapping)
     assert len(set(pieces.tiles.tolist())) == len(pieces.tiles) == tile_count(mapping)
@@ -63,7 +63,7 @@ def tiles_of(mapping: MappingAttr) -> Array:
 
 
 def tile_of(mapping: MappingAttr, index: Sequence[int]) -> int:
-    """The tile of one index, as the definition of the attribute has it."""
+    """The tile of one index, by the definition of the attribute."""
     tile = mapping.first.data
     within, number = 0, 0
     for place, size, each, stride in zip(
@@ -81,7 +81,7 @@ def tile_of(mapping: MappingAttr, index: Sequence[int]) -> int:
 
 
 @given(mappings())
-def test_every_element_is_on_the_tile_that_a_mapping_says(mapping: MappingAttr) -> None:
+def test_pieces_agree_with_the_definition_of_mappings(mapping: MappingAttr) -> None:
     found = tiles_of(mapping)
     for index in np.ndindex(*mapping.sizes):
         assert found[index] == tile_of(mapping, index)
@@ -100,7 +100,7 @@ def test_intervals_and_counts_are_those_of_the_pieces(mapping: MappingAttr) -> N
 
 
 @given(mappings(), st.data())
-def test_another_shape_changes_no_tile(mapping: MappingAttr, data: st.DataObject) -> None:
+def test_reshapes_change_no_tile(mapping: MappingAttr, data: st.DataObject) -> None:
     flat = prod(mapping.sizes)
     shapes = [(flat,), (1, *mapping.sizes), (*mapping.sizes, 1)]
     if len(mapping.sizes) > 1:
@@ -112,7 +112,7 @@ def test_another_shape_changes_no_tile(mapping: MappingAttr, data: st.DataObject
         np.testing.assert_array_equal(tiles_of(other).reshape(-1), tiles_of(mapping).reshape(-1))
 
 
-def test_rows_of_blocks_stay_blocks_where_dimensions_are_joined_and_taken_apart() -> None:
+def test_reshapes_keep_blocks_of_rows() -> None:
     rows = grid_mapping((6, 8, 9), (3, 1, 1))
     assert reshaped(rows, (48, 9)) == grid_mapping((48, 9), (3, 1))
     apart = reshaped(grid_mapping((48, 9), (3, 3)), (6, 8, 9))
@@ -138,12 +138,12 @@ def test_runs_are_balanced_by_grain(elements: int, tiles: int, grain: int) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[4, 4] in [2, 2] at [1, 1]", "two blocks would be on one tile"),
-        ("[4] in [4] at [0], runs of 1 at [2, 1]", "the runs of a block are all of it"),
-        ("[4, 4] in [2] at [1, 2]", "a block and a stride for each dimension"),
-        ("[4] in [0] at [1]", "blocks have indices"),
+        ("[4, 4] in [2, 2] at [1, 1]", "two blocks or runs are on the same tile"),
+        ("[4] in [4] at [0], runs of 1 at [2, 1]", "the runs must cover the block"),
+        ("[4, 4] in [2] at [1, 2]", "one block size and one stride per dimension"),
+        ("[4] in [0] at [1]", "blocks need at least one index"),
     ],
 )
-def test_what_is_no_mapping_is_refused(text: str, message: str) -> None:
+def test_illegal_mappings_are_refused(text: str, message: str) -> None:
     with pytest.raises(VerifyException, match=message):
         Parser(IRContext(), f"#tile.mapping<{text}>").parse_attribute()

@@ -1,4 +1,4 @@
-"""Tests the model of IPUs: cycles that grow as they should, memory of tiles, devices by name."""
+"""Tests the model of IPUs: growth of cycles, memory of tiles, names of devices."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_devices_have_names() -> None:
             device_named(wrong)
 
 
-def test_more_work_takes_longer_and_more_tiles_take_less() -> None:
+def test_cycles_grow_with_work_and_shrink_with_tiles() -> None:
     cycles = [product(rows, MK2.of(tiles=64)).cycles for rows in (128, 256, 512, 1024)]
     assert cycles == sorted(cycles) and cycles[-1] > 4 * cycles[0]
     by_tiles = [product(512, MK2.of(tiles=tiles)).cycles for tiles in (4, 16, 64, 256)]
@@ -63,7 +63,7 @@ def test_halves_are_faster_and_smaller_than_single_precision() -> None:
     assert half.memory.by_tile.max() < single.memory.by_tile.max()
 
 
-def test_no_product_is_faster_than_the_peak() -> None:
+def test_no_matmul_is_faster_than_the_peak() -> None:
     for ipu in IPUS.values():
         for kind in ("f16", "f32"):
             assert rate(product(1024, ipu, kind)) < ipu.peak_flops[kind]
@@ -84,14 +84,14 @@ def test_an_element_wise_chain_exchanges_nothing() -> None:
     assert chain.split()["compute"] > 0
 
 
-def test_two_ipus_talk_over_links() -> None:
+def test_two_ipus_exchange_over_links() -> None:
     one, two = (product(2048, MK2.of(count, 64), terms=2048) for count in (1, 2))
     assert sum(step.linked for step in one.steps) == 0
     assert sum(step.linked for step in two.steps) > 0
     assert two.cycles < one.cycles
 
 
-def test_memory_counts_weights_once_and_what_lives_meanwhile() -> None:
+def test_memory_is_weights_and_live_values() -> None:
     found = model(
         "graph net(x: f32[64, 256]) -> (y) {\n    weight w: f32[256, 128] = normal\n"
         "    y = Relu(x @ w)\n}",
@@ -113,14 +113,14 @@ def test_tiles_overflow_when_there_are_too_few() -> None:
     assert "OUT OF MEMORY" not in text(many, 3)
 
 
-def test_values_that_end_leave_their_memory_to_others() -> None:
+def test_memory_of_dead_values_is_reused() -> None:
     chain = "".join(f"    h{n + 1} = Exp(Relu(h{n} @ w))\n" for n in range(6))
     head = "graph deep(h0: f32[128, 128]) -> (h6) {\n    weight w: f32[128, 128] = normal\n"
     moments = model(head + chain + "}", MK2.of(tiles=16)).memory.moments
     assert max(one.total for one in moments[-4:]) < 1.5 * max(one.total for one in moments[:6])
 
 
-def test_tables_are_looked_up_by_indices_of_one_word() -> None:
+def test_table_lookups_exchange_their_rows() -> None:
     found = model(
         "graph words(i: i64[4, 16]) -> (y) {\n    weight w: f32[100, 32] = normal\n    y = w[i]\n}",
         MK2.of(tiles=8),
@@ -129,7 +129,7 @@ def test_tables_are_looked_up_by_indices_of_one_word() -> None:
     assert sum(step.exchanged for step in found.steps) >= 4 * 16 * 32 * 4
 
 
-def test_tensors_say_what_lives_at_every_moment() -> None:
+def test_tensors_add_up_to_the_live_bytes_of_every_moment() -> None:
     memory = product(512, MK2.of(tiles=64)).memory
     meanwhile = [held for held in memory.tensors if not held.category]
     for number, moment in enumerate(memory.moments):
@@ -137,15 +137,15 @@ def test_tensors_say_what_lives_at_every_moment() -> None:
         assert sum(alive, moment.temporary).sum() == moment.total
 
 
-def test_loops_count_as_often_as_they_turn() -> None:
-    def looped(turns: int) -> IpuModel:
+def test_cycles_of_loops_multiply_by_the_trip_count() -> None:
+    def loop_of(turns: int) -> IpuModel:
         return model(
             f"graph turning(x: f32[32, 32]) -> (y) {{\n    y = loop i in 0..{turns} with y = x "
             "{\n        y = Tanh(y @ x)\n    }\n}",
             MK2.of(tiles=8),
         )
 
-    few, many = looped(70), looped(140)
+    few, many = loop_of(70), loop_of(140)
     (loop,) = [part for part in few.parts if isinstance(part, Call)]
     assert loop.turns == 70
     assert many.cycles == pytest.approx(2 * few.cycles, rel=0.1)

@@ -1,4 +1,4 @@
-"""Tests what the viewer shows of a model of IPUs: the report's numbers, links both ways, a page."""
+"""Tests the viewer's page of a modelled IPU: numbers of the report, links both ways, charts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(*arguments: object) -> str:
 
 @cache
 def page_of(*arguments: str) -> str:
-    """The whole page that a command line saves."""
+    """The page that `popgraph view` saves."""
     with TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         run("view", *arguments, "--save", page)
@@ -56,14 +56,14 @@ def part_of(page: str) -> dict[str, Any]:
 
 
 def vectors_of(part: Mapping[str, Any]) -> Array:
-    """The numbers of all tiles, as the page unpacks them."""
+    """A row of numbers for all tiles for each vector, unpacked as the page does."""
     numbers = np.frombuffer(decompress(b64decode(part["vectors"]["zlib"])), "<f8")
     return numbers.reshape(-1, part["vectors"]["tiles"])
 
 
 @pytest.fixture(params=["digits", "digits in training", "turning"])
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the viewer shows of a program, and what `popgraph profile` reports of it."""
+    """The data that the viewer shows of a program, and the report of `popgraph profile`."""
     asked = [str(DIGITS), "--dim", "N=4", "--device", "ipu:2:24"]
     if request.param == "digits in training":
         asked.append("--train")
@@ -76,7 +76,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[dict[str, Any]
     return part_of(page_of(*asked)), json.loads(kept.read_text())
 
 
-def test_the_page_has_the_numbers_of_the_report(
+def test_the_page_shows_the_numbers_of_the_report(
     both: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     shown, report = both
@@ -95,7 +95,7 @@ def test_the_page_has_the_numbers_of_the_report(
     assert max(shown["liveness"]["total"]) == max(totals)
 
 
-def test_tensors_add_up_to_what_lives_at_each_step_and_on_each_tile(
+def test_tensors_add_up_to_the_live_bytes_of_each_step_and_tile(
     both: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     shown, _ = both
@@ -116,7 +116,7 @@ def test_tensors_add_up_to_what_lives_at_each_step_and_on_each_tile(
         assert number is None or (sum(held) == vectors[number]).all()
 
 
-def test_steps_come_from_nodes_of_the_model_and_tensors_from_steps() -> None:
+def test_steps_link_to_nodes_and_tensors_to_steps() -> None:
     document = popgraph.view(DIGITS, sizes={"N": 2}, device="ipu:1:16").document
     shown, lowered = document.part("ipu"), document.part("lowered")
     nodes = document.part("model")["graph"]
@@ -134,7 +134,7 @@ def test_steps_come_from_nodes_of_the_model_and_tensors_from_steps() -> None:
     assert {"w1", "w2"} <= weights
 
 
-def test_operations_of_two_ways_down_are_told_apart_by_what_they_are() -> None:
+def test_twins_match_operations_by_kind_and_source() -> None:
     def node(number: int, kind: str, sources: list[int]) -> dict[str, Any]:
         return {"id": number, "kind": kind, "name": "", "sources": sources, "outputs": []}
 
@@ -143,19 +143,19 @@ def test_operations_of_two_ways_down_are_told_apart_by_what_they_are() -> None:
     assert twins(own, shown) == {0: 1, 1: 3}
 
 
-def test_without_a_device_nothing_is_modelled() -> None:
+def test_without_a_device_there_is_no_ipu_view() -> None:
     document = popgraph.view(DIGITS, sizes={"N": 2}).document
     assert "ipu" not in document.parts and not document.part("model")["ipu"]
     with pytest.raises(popgraph.PopgraphError, match="unknown device 'gpu'"):
         popgraph.view(DIGITS, device="gpu")
 
 
-def test_a_device_that_there_is_not_ends_the_command() -> None:
+def test_an_unknown_device_ends_the_command() -> None:
     done = CliRunner().invoke(app, ["view", str(DIGITS), "--device", "gpu"])
     assert done.exit_code == 2 and "unknown device" in done.output
 
 
-def test_what_python_computes_has_no_model_and_says_so(tmp_path: Path) -> None:
+def test_models_with_host_steps_have_no_ipu_model(tmp_path: Path) -> None:
     path = tmp_path / "net.pgraph"
     path.write_text("graph g(x: f32[3]) -> (y) {\n  y = Cast(NonZero(Relu(x)), to=f32)\n}\n")
     shown = popgraph.view(path, device="ipu").document.part("ipu")
@@ -164,7 +164,7 @@ def test_what_python_computes_has_no_model_and_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tab(browser: Any, tmp_path: Path) -> Iterator[Any]:
-    """The view of the IPUs of a small network."""
+    """The open page with the IPU view of a small network."""
     path = tmp_path / "page.html"
     path.write_text(page_of(str(DIGITS), "--dim", "N=4", "--device", "ipu:2:24"))
     with opened(browser, path.as_uri()) as shown:
@@ -173,7 +173,7 @@ def tab(browser: Any, tmp_path: Path) -> Iterator[Any]:
         yield shown
 
 
-def test_pointer_and_keys_tell_of_tiles_and_a_click_shows_one(tab: Any) -> None:
+def test_pointer_and_keys_describe_tiles_and_a_click_selects_one(tab: Any) -> None:
     chart, told = tab.query_selector_all(".strip canvas")[0], ".strip .told"
     assert "2 IPUs says (ipu2, each with 24 tiles of 624 KiB)" in tab.inner_text(".lead")
     chart.focus()
@@ -195,7 +195,7 @@ def test_pointer_and_keys_tell_of_tiles_and_a_click_shows_one(tab: Any) -> None:
     assert "on tile 30 (IPU 1)" in tab.inner_text(".strip + div h3")
 
 
-def test_a_part_of_a_chart_is_made_larger_and_all_is_shown_again(tab: Any) -> None:
+def test_a_chart_zooms_in_and_out(tab: Any) -> None:
     chart = tab.query_selector_all(".strip canvas")[0]
     box = chart.bounding_box()
     tab.mouse.move(box["x"] + 100, box["y"] + 80)
@@ -211,7 +211,7 @@ def test_a_part_of_a_chart_is_made_larger_and_all_is_shown_again(tab: Any) -> No
     assert tab.evaluate("[shownTiles.memory.from, shownTiles.memory.to]") == [0, 48]
 
 
-def test_clicks_go_from_a_step_to_its_kernel_and_line_and_back(tab: Any) -> None:
+def test_clicks_link_steps_kernels_and_source_lines(tab: Any) -> None:
     tab.click("tr[data-step]:has-text('reduce') >> nth=0")
     step = tab.get_attribute("tr.chosen", "data-step")
     assert "#tile.mapping<" in tab.inner_text("#right .code")
@@ -229,7 +229,7 @@ def test_clicks_go_from_a_step_to_its_kernel_and_line_and_back(tab: Any) -> None
     assert kernel
 
 
-def test_the_peak_and_what_lives_there_are_shown(tab: Any) -> None:
+def test_the_memory_peak_and_its_tensors_are_shown(tab: Any) -> None:
     tab.click("text=to the peak")
     heading = tab.inner_text(".strip + div h3")
     assert ", the peak: " in heading
@@ -253,7 +253,7 @@ def test_charts_follow_the_theme(tab: Any) -> None:
 
 
 @pytest.mark.parametrize("level", ["onnx", "graphcore", "structured"])
-def test_graphs_have_the_colours_of_cycles_on_ipus(tab: Any, level: str) -> None:
+def test_graphs_are_coloured_by_ipu_cycles(tab: Any, level: str) -> None:
     tab.click(f"[data-view={level}]")
     before = tab.evaluate("state.graph.canvas.toDataURL()")
     tab.select_option("#tools select", "ipu")
@@ -267,7 +267,7 @@ def test_graphs_have_the_colours_of_cycles_on_ipus(tab: Any, level: str) -> None
     assert "cycles" not in tab.inner_text("#legend")
 
 
-def test_a_narrow_page_leaves_room_for_charts_and_search_leads_to_the_list(tab: Any) -> None:
+def test_a_narrow_page_keeps_charts_and_search_opens_the_list(tab: Any) -> None:
     tab.set_viewport_size({"width": 1000, "height": 700})
     chart = tab.query_selector_all(".strip canvas")[0]
     assert chart.bounding_box()["width"] > 500
@@ -278,7 +278,7 @@ def test_a_narrow_page_leaves_room_for_charts_and_search_leads_to_the_list(tab: 
     assert tab.inner_text("#tree button >> nth=0").startswith("Conv")
 
 
-def test_a_program_that_is_too_big_says_so_in_words(browser: Any, tmp_path: Path) -> None:
+def test_an_overflowing_program_shows_an_alert(browser: Any, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page_of(str(DIGITS), "--dim", "N=512", "--device", "ipu1:1:4"))
     with opened(browser, path.as_uri()) as tab:
@@ -290,7 +290,7 @@ def test_a_program_that_is_too_big_says_so_in_words(browser: Any, tmp_path: Path
         tab.keyboard.press("Tab")
 
 
-def test_what_has_no_model_shows_why(browser: Any, tmp_path: Path) -> None:
+def test_a_missing_model_shows_its_reason(browser: Any, tmp_path: Path) -> None:
     net, path = tmp_path / "net.pgraph", tmp_path / "page.html"
     net.write_text("graph g(x: f32[3]) -> (y) {\n  y = Cast(NonZero(Relu(x)), to=f32)\n}\n")
     popgraph.view(net, device="ipu").save(path)
@@ -299,7 +299,7 @@ def test_what_has_no_model_shows_why(browser: Any, tmp_path: Path) -> None:
         assert "the output size of NonZero depends on data" in tab.inner_text("[role=alert]")
 
 
-def test_steps_of_loops_and_branches_are_told(browser: Any, tmp_path: Path) -> None:
+def test_steps_in_loops_and_branches_are_shown(browser: Any, tmp_path: Path) -> None:
     net, path = tmp_path / "turning.pgraph", tmp_path / "page.html"
     net.write_text(TURNING)
     popgraph.view(net, device="ipu:1:16").save(path)

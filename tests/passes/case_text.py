@@ -28,7 +28,7 @@ WITH_CASES: dict[str, type[Pass]] = {**PASSES, MapToTiles.name: MapToTiles}
 COLUMNS = 200
 """No line of a case is longer."""
 WIDTH = 120
-"""What is longer all the same, aliases and all, is broken into lines of about this length."""
+"""Lines still longer than COLUMNS after aliasing are broken at about this width."""
 ALIASES: dict[type[Attribute], str] = {
     AffineMapAttr: "#map",
     DataAttr: "#data",
@@ -36,23 +36,23 @@ ALIASES: dict[type[Attribute], str] = {
     LayoutAttr: "#layout",
     TensorType: "!tensor",
 }
-"""What gets an alias where it stands in a line that is too long, the likeliest first."""
+"""Attributes that get an alias in lines longer than COLUMNS, likeliest first, with its prefix."""
 SEEDED = re.compile(r"#pg\.data<seed (\d+) : tensor<([\dx]+)xf32>>")
 JOINT = re.compile(r'(?<=[0-9a-f])"\n +"(?=[0-9a-f])')
-"""Between two lines of a literal, as between strings in C."""
+"""A line break inside a hexadecimal literal, as between adjacent string literals in C."""
 OPTIONS = re.compile(r"^// -p (.*(?:\n//   .*)*)$", re.MULTILINE)
 
 
 @cache
 def seeded(seed: int, shape: tuple[int, ...]) -> DataAttr:
-    """Quarters between -1 and 1, the same in every version of Python."""
+    """Multiples of 1/4 in [-1, 1], the same in every version of Python."""
     draw = random.Random(seed).random
     values = [int(draw() * 9) / 4 - 1 for _ in range(prod(shape))]
     return DataAttr.of(np.array(values, np.float32).reshape(shape))
 
 
 def literals(text: str) -> dict[Attribute, str]:
-    """The seeded literals of a text, each with the way that it is written."""
+    """The seeded literals of a text, each with its spelling there."""
     return {
         seeded(int(found[1]), tuple(map(int, found[2].split("x")))): found[0]
         for found in SEEDED.finditer(text)
@@ -60,7 +60,7 @@ def literals(text: str) -> dict[Attribute, str]:
 
 
 def parse(compilation: Compilation, text: str) -> ModuleOp:
-    """The module that the text of a case stands for."""
+    """Parses the text of a case."""
     text = JOINT.sub("", text)
     for literal, short in literals(text).items():
         text = text.replace(short, str(literal))
@@ -68,14 +68,14 @@ def parse(compilation: Compilation, text: str) -> ModuleOp:
 
 
 def pipeline(source: str, otherwise: str) -> PassPipeline:
-    """The pass of the line `// -p name{option=1}`, which may be continued; or another."""
+    """The pass of the line `// -p name{option=1}` (which may be continued), or else `otherwise`."""
     found = OPTIONS.search(source)
     spec = re.sub(r"\n// +", " ", found[1]) if found else otherwise
     return PassPipeline.parse_spec(factories(), spec)
 
 
 class ShortPrinter(Printer):
-    """Prints some attributes by a shorter name, and remembers which it has met."""
+    """Prints aliased attributes by their alias, and records all attributes that it prints."""
 
     def __init__(self, stream: StringIO, names: Mapping[Attribute, str]) -> None:
         super().__init__(stream=stream)
@@ -91,7 +91,7 @@ class ShortPrinter(Printer):
 
 
 def show(module: ModuleOp, source: str) -> str:
-    """The module as a case shows it, with the seeded literals of the case's source."""
+    """The text of a module in the form of a case, with the seeded literals of the source."""
     names = literals(source)
     definitions = ""
     text, met = _printed(module, names)
@@ -125,19 +125,19 @@ def _body(attribute: Attribute, names: Mapping[Attribute, str]) -> str:
 
 
 def _pays(attribute: Attribute) -> bool:
-    """Plain types are as short as an alias, and say more."""
+    """Plain tensor types are as short as an alias and clearer."""
     return not isinstance(attribute, TensorType) or isinstance(attribute.encoding, LayoutAttr)
 
 
 def _joined(line: str) -> str:
-    """A definition whose literal is continued on further lines where it is too long."""
+    """A definition; a literal that is too long is continued on further lines."""
     if len(line) <= COLUMNS:
         return line
     return re.sub(r"[0-9a-f]{128}(?=[0-9a-f])", lambda found: f'{found[0]}"\n    "', line)
 
 
 def _broken(line: str) -> str:
-    """An operation on several lines if it is too long for one."""
+    """An operation, on several lines if too long."""
     if len(line) <= COLUMNS:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -151,9 +151,9 @@ def _broken(line: str) -> str:
 
 def _words(line: str) -> list[str]:
     """
-    The parts of an operation.
+    Splits an operation where it may be broken.
 
-    Where no bracket is open, each keyword and operand begins one; so does each row of a matrix.
+    A chunk begins at each keyword and operand outside of brackets, and at each row of a matrix.
     """
     words, depth = [""], 0
     row = r"((?<=\],) (?=\[-?\d+\.))"

@@ -1,4 +1,6 @@
-"""What passes that change a program's outputs promise: typing, autodiff, the optimizer."""
+"""
+The claims about passes that change outputs on purpose: typing, autodiff, optimizers, prefetches.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ State = dict[str, Array]
 
 LOSS = "loss"
 STEP = 1e-6
-"""Of central differences in float64, which then have about nine digits."""
+"""Step of central differences in f64; at 1e-6 about nine digits are left."""
 SLOPE_TOLERANCE = 1e-4
 
 
@@ -41,7 +43,7 @@ SLOPE_TOLERANCE = 1e-4
 
 
 def forget_types(module: ModuleOp) -> None:
-    """Nothing is known of what nodes give, as in a file that speaks of inputs only."""
+    """Removes the types of all node results, as in a file that declares inputs only."""
     graph = model_of(module).graph
     infos = [ValueInfoAttr.of(info.text, UNKNOWN) for info in graph.outputs]
     graph.properties["outputs"] = ArrayAttr(infos)
@@ -53,16 +55,17 @@ def forget_types(module: ModuleOp) -> None:
 
 def assert_all_typed(module: ModuleOp, weights: WeightStore) -> None:
     """
-    Every value has a shape of numbers, and so has what the graph declares of it.
+    Every value and every declared output has a static shape.
 
-    But in a branch that is never taken: nobody asks whether it would fit.
+    Branches that are never taken are exempt, because nothing checks them.
     """
     graph = model_of(module).graph
     for info in graph.outputs:
         assert static_shape(info.type) is not None, f"output {info.text} is {info.type}"
     results = [result for op in graph.walk() for result in op.results]
     untyped = {result: result.type for result in results if static_shape(result.type) is None}
-    inference = infer_shapes(module, weights)  # which would mend what was missing
+    # A second inference would add missing types, so the untyped values are collected before.
+    inference = infer_shapes(module, weights)
     waiting: list[Graph] = [graph]
     while waiting:
         for op in waiting.pop().block.ops:
@@ -78,7 +81,7 @@ def assert_all_typed(module: ModuleOp, weights: WeightStore) -> None:
 
 
 def assert_indices_checked(before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
-    """Outputs name an index out of range if there is one, and nothing else."""
+    """The checks report an out-of-range index if there is one, and nothing else."""
     original = before.clone()
     graph = only_graph(original)
     checked = [op for op in graph.block.ops if isinstance(op, CheckIndicesOp)]
@@ -140,7 +143,7 @@ def assert_slope(
     scale: float,
     name: str,
 ) -> bool:
-    """The gradient at `value` is `scale` times the slope there; gives whether there is one."""
+    """Checks `gradient` against `scale` times the slope; returns False at a kink."""
     ends = [loss_at(value + side * STEP * direction) for side in (1, -1)]
     slope = slope_of(ends, loss_at(value))
     if slope is None:
@@ -156,11 +159,11 @@ def holds_numbers(
     module: ModuleOp, inputs: State, weights: WeightStore, state: State | None = None
 ) -> bool:
     """
-    Whether every value of a module is finite, and what is known of its slope, too.
+    Whether every value of a module is finite, and so is its slope where that is known.
 
-    Where one is not and nobody asks (`where(x ** x > 1/4, x ** x, 0)` of x < 0), the loss has a
-    slope, but the chain rule finds none: it multiplies zero with a derivative that is no number.
-    So it does with that of a root at zero.
+    If an unused value is not finite (`where(x ** x > 1/4, x ** x, 0)` at x < 0), the loss has a
+    slope, but the chain rule gives NaN: zero times a derivative that is NaN. A root at zero does
+    the same.
     """
     original = module.clone()
     graph = only_graph(original)
@@ -178,22 +181,22 @@ def holds_numbers(
 
 
 def where_finite(gradient: Array, direction: Array) -> Array:
-    """The direction without elements that have no gradient."""
+    """The direction, with zeros where the gradient is not finite."""
     return np.where(np.isfinite(gradient), direction, 0)
 
 
 def assert_gradients_everywhere(network: Network) -> None:
     """
-    Training gives at every value the slope of the loss when that value alone is moved.
+    The gradient at every value is the slope of the loss when that value alone is moved.
 
-    Two names of one value are two values: moving one of them moves its own readers only. Where the
-    loss has no slope at a value (at the exponent 0 of a negative number), what comes before it may
-    have one (if the exponent is x - x), and no gradient by the chain rule.
+    Two names of one value are two values: each has its own readers. Where the loss has no slope at
+    a value (at the exponent 0 of a negative number), an earlier value may have one (if the exponent
+    is x - x), but no gradient by the chain rule.
     """
     asked = tuple(map(partial(network.name, last=LOSS), network.read_by_last()))
     optimizer = SGD(learning_rate=Scalar(0.0))
     trained, weights = _lowered(network, Options(Training(LOSS, optimizer, asked), True, asked))
-    # In training, too: BatchNormalization means the statistics of the batch there.
+    # In training mode, too, because BatchNormalization then uses the statistics of the batch.
     plain, _ = _lowered(network, Options(Training(LOSS, optimizer), True), disturbed=True)
     generator = np.random.default_rng(0)
     types = signature(plain)
@@ -227,7 +230,7 @@ def _lowered(
 
 
 def detached(module: ModuleOp) -> set[str]:
-    """Variables that are to have no gradient, such as running averages."""
+    """Variables without a gradient by design, such as running averages."""
     return {
         op.variable.text
         for op in only_graph(module).variables()
@@ -236,14 +239,14 @@ def detached(module: ModuleOp) -> set[str]:
 
 
 def shaken(array: Array, generator: np.random.Generator) -> Array:
-    """Away from kinks, which stand at round numbers."""
+    """Moves an array off round numbers, where kinks are."""
     if array.dtype.kind != "f":
         return array
     return np.asarray(array + generator.uniform(0.01, 0.05, array.shape)).astype(array.dtype)
 
 
 def directions(value: Array, generator: np.random.Generator) -> Iterator[Array]:
-    """Two elements, and all of them together."""
+    """Two single elements, and a random direction."""
     for _ in range(2):
         one = np.zeros(value.shape)
         one.reshape(-1)[generator.integers(value.size)] = 1
@@ -252,7 +255,7 @@ def directions(value: Array, generator: np.random.Generator) -> Iterator[Array]:
 
 
 def slope_of(ends: list[float], middle: float) -> float | None:
-    """How the loss rises between two ends; None where it has no slope, but a kink, or no value."""
+    """The central difference of the loss, or None at a kink or where it is not finite."""
     high, low = ends
     right, left = (high - middle) / STEP, (middle - low) / STEP
     if not np.isfinite(right + left) or abs(right - left) > margin_of(right, left, middle):
@@ -261,7 +264,7 @@ def slope_of(ends: list[float], middle: float) -> float | None:
 
 
 def margin_of(slope: float, other: float, value: float) -> float:
-    """How far slopes may be from each other that are the same, where the loss has this value."""
+    """The tolerance for comparing two slopes, given the value of the loss."""
     return SLOPE_TOLERANCE * max(abs(slope), abs(other), 1e-2, abs(value) * 1e-3)
 
 
@@ -272,9 +275,9 @@ def assert_trains(
     before: ModuleOp, after: ModuleOp, weights: WeightStore, rule: SGD, tolerance: float
 ) -> None:
     """
-    Variables move as PopART's SGD1 says, by the gradients that the module gave before.
+    Variables follow PopART's SGD1, by the gradients that the module computed before the pass.
 
-    Everything else stays: the outputs but for those gradients, and what else changes variables.
+    Other outputs, and other updates of variables, are unchanged.
     """
     inputs = random_inputs(signature(before))
     state, own = first_state(after, weights), set(first_state(before, weights))
@@ -297,7 +300,7 @@ def assert_trains(
 
 def sgd1(rule: SGD, weight: Array, velocity: Array | None, gradient: Array) -> tuple[Array, Array]:
     """
-    The next weight and velocity, of one replica without accumulation.
+    The next weight and velocity, for one replica without accumulation.
 
     v += dpsf1 * g;  w -= slr1 * v;  v = smm1 * v + swd1 * w, beginning with v = swd1 * w.
     """

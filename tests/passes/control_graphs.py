@@ -1,4 +1,4 @@
-"""Random graphs with loops and branches as plain data, and the module that they build."""
+"""Random graphs with loops and branches, as plain data, and the modules built from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LITERALS: dict[str, tuple[Array, ...]] = {
     "number": (np.array(1), np.array(0)),
     "truth": (np.array(True), np.array(False)),
 }
-"""What every block begins with."""
+"""Constants at the head of every block, by kind."""
 
 
 def _project(vector: SSAValue, matrix: SSAValue) -> SSAValue:
@@ -68,12 +68,12 @@ OPERATIONS: dict[str, tuple[str, tuple[str, ...], Callable[..., SSAValue]]] = {
     ),
     "not": ("truth", ("truth",), lambda x: gc.NotOp(x).result),
 }
-"""What it gives, what it takes, and how it is made."""
+"""Result kind, operand kinds and builder of each operation."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operation; its operands are the values of their kinds at these places."""
+    """An operation; its operands are values of the required kinds, by position."""
 
     name: str
     operands: tuple[int, ...]
@@ -81,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a kind, counted among those that there are."""
+    """A value of a kind, by position among the values in scope."""
 
     kind: str
     place: int
@@ -89,7 +89,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop; `go` and `limit` are values, or there are none."""
+    """A loop; `go` and `limit` are its condition and limit, if any."""
 
     trips: int
     reverse: bool
@@ -100,16 +100,16 @@ class Loop:
     captured: tuple[Value, ...]
     steps: tuple[Piece, ...]
     following: tuple[int, ...]
-    """Where, among the values of its kind, that is which each carried value becomes."""
+    """Position, among the values of its kind, of the next value of each carried value."""
     stacked: tuple[Value, ...]
     next_go: int
     counts: bool
-    """Whether the numbers that are carried count turns."""
+    """Whether carried numbers are incremented by one in each iteration."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch on a value."""
+    """A branch on a boolean value."""
 
     predicate: int
     captured: tuple[Value, ...]
@@ -130,7 +130,7 @@ class ControlGraph:
 
 
 class _Scope:
-    """The values of a block, by kind."""
+    """The values in scope of a block, by kind."""
 
     def __init__(self, arguments: Sequence[SSAValue], stacks: Sequence[SSAValue]) -> None:
         self.values: dict[str, list[SSAValue]] = {kind: [] for kind in TYPES}
@@ -147,7 +147,7 @@ class _Scope:
                 self.values[kind].append(value)
 
     def at(self, value: Value) -> SSAValue:
-        """Counted from the last: what is made in the block comes first."""
+        """Counts from the newest value, so that values of the block itself are likely."""
         found = self.values[value.kind]
         return found[-1 - value.place % len(found)]
 
@@ -217,7 +217,7 @@ class _Scope:
 
 
 def build(graph: ControlGraph) -> ModuleOp:
-    """The module; its inputs are a value of each kind and rows for each number of trips."""
+    """The module; inputs are a value of each kind, and rows for each trip count."""
     rows = [tensor_type(F64, (trips, 3)) for trips in range(TRIPS + 1)]
     types = [*TYPES.values(), *rows]
     made = GraphOp("main", [f"x{place}" for place in range(len(types))], types)
@@ -232,7 +232,7 @@ def build(graph: ControlGraph) -> ModuleOp:
 
 
 TRIPS = 3
-"""Loops have so many turns at most."""
+"""Largest trip count of a loop."""
 
 PLACES = st.integers(0, 9)
 FEW = st.integers(0, 4)
@@ -285,14 +285,14 @@ def _branches(depth: int) -> st.SearchStrategy[Piece]:
 
 
 def control_graphs() -> st.SearchStrategy[ControlGraph]:
-    """Graphs with loops and branches in each other."""
+    """Graphs with nested loops and branches."""
     steps = st.lists(_loops(1) | _branches(1) | STEPS, min_size=1, max_size=4).map(tuple)
     outputs = st.lists(st.builds(Value, KINDS, FEW), min_size=2, max_size=6).map(tuple)
     return st.builds(ControlGraph, steps, outputs)
 
 
 def single_loops() -> st.SearchStrategy[ControlGraph]:
-    """Graphs of one loop that runs to its end, in which much is carried, scanned and captured."""
+    """Graphs of one loop without early exit, with many carried, scanned and captured values."""
     kinds = st.sampled_from(sorted(TYPES))
     carried = st.tuples(*[st.builds(Value, kinds, FEW)] * 3)
     loop = st.builds(

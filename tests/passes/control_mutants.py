@@ -1,4 +1,6 @@
-"""Planted bugs of branches and loops, from their lowering to C, with what must find each."""
+"""
+Planted bugs of branches and loops, from their lowering to C, each with the fuzz that finds it.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,12 @@ from tests.recurrences import recurrences
 
 @dataclass(frozen=True)
 class Hunt:
-    """What is drawn, and the claim about it that a bug breaks."""
+    """A strategy, and the claim about its examples that a bug breaks."""
 
     drawn: Callable[[], SearchStrategy[Any]]
     claim: Callable[[Any], None]
     most: int = 150
-    """Of these, so many find it."""
+    """Largest number of examples until one breaks the claim."""
 
 
 def check_network(network: Network, in_c: bool = False) -> None:
@@ -64,13 +66,13 @@ def in_c(text: str, inputs: dict[str, Array]) -> None:
 
 
 def check_ends(go: bool, limit: int, top: float) -> None:
-    """A loop that data end."""
+    """Checks a loop with early exit."""
     given = {"go": np.array(go), "limit": np.array(limit), "top": np.array(top, np.float32)}
     in_c(COUNTING, {"x": np.ones((5, 3), np.float32), **given})
 
 
 def check_rows(trips: int, reverse: bool) -> None:
-    """A loop of known length over rows."""
+    """Checks a loop with a static trip count over rows."""
     rows = np.arange(3 * trips, dtype=np.float32).reshape(trips, 3)
     in_c(sums(trips, reverse), {"x": rows, "h": rows_of(1), "w": rows_of(2)})
 
@@ -101,7 +103,7 @@ TRAINED_LAYERS = Hunt(
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug, and the hunt for it."""
+    """A bug, and the hunt that finds it."""
 
     mutant: Mutant
     hunt: Hunt
@@ -114,19 +116,19 @@ class Planted:
 
 
 def one_buffer(original: Any) -> Any:
-    """What is carried has no second buffer to alternate with."""
+    """Carried values have no second buffer to alternate with."""
     return lambda *args, finals, spares, **rest: original(
         *args, finals=finals, spares=finals, **rest
     )
 
 
 def the_smallest(original: Any) -> Any:
-    """Branches share the arena of the one that needs less."""
+    """The shared arena of branches has the size of the smaller one."""
     return lambda programs: min((one.arena.value.data for one in programs), default=0)
 
 
 def spare_too_early(original: Any) -> Any:
-    """The second buffers are free before the loop has run."""
+    """The second buffers of a loop are freed before the loop."""
 
     def workspace(self: Any, op: Any, section: Any) -> Any:
         made = original(self, op, section)
@@ -141,7 +143,7 @@ def spare_too_early(original: Any) -> Any:
 
 
 def printed(pattern: str, text: str) -> Callable[[Any], Any]:
-    """The statements of a step, in which a pattern is something else."""
+    """Replaces a pattern in the C of a step."""
 
     def wrong(original: Any) -> Any:
         def lines(*args: Any) -> Iterator[str]:
@@ -159,7 +161,7 @@ def printed(pattern: str, text: str) -> Callable[[Any], Any]:
 
 
 def first_operand_decides(original: Any) -> Any:
-    """What begins with something captured is the same in all turns."""
+    """Operations whose first operand is captured count as loop-invariant."""
 
     def wrong(body: Any, captured: Any, may_move: Any) -> list[Operation]:
         found = original(body, captured, may_move)
@@ -175,7 +177,7 @@ def first_operand_decides(original: Any) -> Any:
 
 
 def all_stay(original: Any) -> Any:
-    """What is carried is taken for what it was at first."""
+    """Carried values count as loop-invariant."""
 
     def invariant(self: Any) -> Any:
         found = original(self)
@@ -189,7 +191,7 @@ def all_stay(original: Any) -> Any:
 
 
 def gates_exchanged(original: Any) -> Any:
-    """The output gate and the forget gate change places."""
+    """Swaps output gate and forget gate."""
 
     def gates(self: Any, value: Any, count: int) -> Any:
         made = original(self, value, count)
@@ -203,7 +205,7 @@ def forwards(original: Any) -> Any:
 
 
 def one_step_more(original: Any) -> Any:
-    """The step behind the end of a sequence counts."""
+    """Sequences are one step longer."""
 
     def lengths(self: Any) -> Any:
         found = original.func(self)
@@ -229,7 +231,7 @@ def unclipped(original: Any) -> Any:
 
 
 def padding_kept(original: Any) -> Any:
-    """What a layer gives after the end of a sequence is its last output, not zero."""
+    """Outputs after the end of a sequence repeat the last one instead of being zero."""
 
     def where(condition: Any, lhs: Any, rhs: Any) -> Any:
         is_zero = isinstance(SSAValue.get(rhs).owner, ConstantOp)
@@ -239,7 +241,7 @@ def padding_kept(original: Any) -> Any:
 
 
 CONTROL = "popgraph.passes.program"
-PRINTER = "popgraph.backends.c.print.control:_Printer"
+PRINTER = "popgraph.backends.c.print.program:_ControlPrinter"
 CANONICALIZE = "popgraph.passes.graphcore.canonicalize"
 TRAINING = "popgraph.passes.graphcore.training"
 RECURRENT = "popgraph.operators.recurrent"
@@ -254,13 +256,13 @@ CONTROL_MUTANTS: Sequence[Planted] = (
         NETWORKS,
         "plan-memory",
         "what is carried has one buffer",
-        f"{CONTROL}.control_steps:LoopOp",
+        f"{CONTROL}.write_section:LoopOp",
         one_buffer,
     ),
     planted(
         NETWORKS,
         "plan-memory",
-        "branches share too little",
+        "branches share the smaller arena",
         f"{CONTROL}.plan_memory:scratch_bytes",
         the_smallest,
     ),
@@ -274,84 +276,84 @@ CONTROL_MUTANTS: Sequence[Planted] = (
     planted(
         ENDS,
         "c",
-        "rows of turns that do not run are what was there",
+        "rows of skipped iterations are not cleared",
         f"{PRINTER}._cleared",
         lambda original: lambda *_: iter(()),
     ),
     planted(
         ROWS,
         "c",
-        "turns have the order of their numbers",
+        "reverse loops run forwards",
         f"{PRINTER}.loop",
         printed(r"at = .* - turn;", "at = turn;"),
     ),
     planted(
         ENDS,
         "c",
-        "the last buffer is the result",
+        "the result is always the last buffer",
         f"{PRINTER}.loop",
         printed(r"^if \(.*memcpy.*$", ""),
     ),
     planted(
         ENDS,
         "c",
-        "nobody asks before the first turn",
+        "the condition is not checked before the first iteration",
         f"{PRINTER}._opening",
         printed(r"u8 go = .*;", "u8 go = 1;"),
     ),
     planted(
         ENDS,
         "c",
-        "nobody asks after a turn",
+        "the condition is not checked after an iteration",
         f"{PRINTER}.loop",
         printed(r"^ +go = .*;", ""),
     ),
     planted(
         ROWS,
         "c",
-        "rows follow each other at half their distance",
+        "rows have half their stride",
         f"{PRINTER}.loop",
         printed(r"at \* (\d+);", r"at * (\1 / 2);"),
     ),
     planted(
         BRANCHES,
         "c",
-        "the branches change places",
+        "the branches are swapped",
         f"{PRINTER}.branch",
         printed(r"if \(\*", "if (!*"),
     ),
     planted(
         ROWS,
         "c",
-        "what is carried does not move on",
+        "carried values do not alternate",
         f"{PRINTER}.loop",
         printed(r"^ +table\[\d+\] = table\[\d+\];", ""),
     ),
     planted(
         NETWORKS,
         "hoist-invariants",
-        "the first operand decides",
+        "operations with a captured first operand are invariant",
         "popgraph.passes.structured.hoist_invariants:invariants",
         first_operand_decides,
     ),
     planted(
         REVERSE,
         "autodiff",
-        "what is carried is the same in all turns",
+        "carried values are loop-invariant",
         f"{TRAINING}.residuals:Residuals._invariant",
         all_stay,
     ),
     planted(
         LAYERS,
         "onnx-to-graphcore",
-        "the output gate and the forget gate change places",
+        "the output gate and the forget gate are swapped",
         f"{RECURRENT}:LstmCell.gates",
         gates_exchanged,
     ),
     planted(
         LAYERS,
         "onnx-to-graphcore",
-        "all directions go forward",
+        "all directions are forward",
         f"{RECURRENT}:Layer._loop",
         forwards,
     ),
@@ -365,7 +367,7 @@ CONTROL_MUTANTS: Sequence[Planted] = (
     planted(
         LAYERS,
         "onnx-to-graphcore",
-        "peepholes stand in the order of the gates",
+        "peepholes are in reverse order",
         f"{RECURRENT}:Weights.peepholes",
         peepholes_turned,
     ),
@@ -379,7 +381,7 @@ CONTROL_MUTANTS: Sequence[Planted] = (
     planted(
         LAYERS,
         "onnx-to-graphcore",
-        "no cell is another by its attribute",
+        "attributes of cells are ignored",
         f"{RECURRENT}:cells_of",
         not_varied,
     ),

@@ -1,4 +1,4 @@
-"""Loops and branches drawn as plain data, built with bodies or without: unrolled, and selected."""
+"""Random programs with loops and branches as plain data, built rolled, or unrolled and selected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from popgraph.support.arrays import Array
 
 Build: TypeAlias = Callable[..., Sequence[Operand]]
 SHAPE = (2, 2)
-"""Of all tensors in drawn programs."""
+"""Shape of all tensors in drawn programs."""
 
 
 def constant(array: Array | float | int | bool) -> SSAValue:
@@ -28,7 +28,7 @@ def constant(array: Array | float | int | bool) -> SSAValue:
 
 
 def body(types: Sequence[object], build: Build) -> Region:
-    """A region of what a function builds of its arguments."""
+    """A region with the operations that `build` emits for its arguments."""
     block = Block(arg_types=list(types))  # type: ignore[arg-type]
     with ImplicitBuilder(block):
         YieldOp([SSAValue.get(value) for value in build(*block.args)])
@@ -45,19 +45,19 @@ def branch(
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop whose body `build(turn, carried, rows, captured)` gives carried values and rows."""
+    """A loop; its body `build(index, carried, rows, captured)` returns carried values and rows."""
 
     trips: int
     build: Callable[..., tuple[Sequence[Operand], Sequence[Operand]]]
     reverse: bool = False
     limit: int | None = None
-    """As many turns at most, of which the loop is told when it runs."""
+    """A limit of the trip count that is an operand of the loop."""
     until: int | None = None
-    """It is left after this turn, which the body finds out."""
+    """Number of the last iteration, after which the body ends the loop."""
 
     @property
     def turns(self) -> int:
-        """How many turns there are."""
+        """The trip count."""
         found = self.trips if self.limit is None else min(self.trips, self.limit)
         return found if self.until is None else min(found, self.until + 1)
 
@@ -98,14 +98,15 @@ class Loop:
         scanned: Sequence[Operand] = (),
         captured: Sequence[Operand] = (),
     ) -> Sequence[Operand]:
-        """The same results, turn after turn; all of them have `SHAPE`."""
+        """The same results without a loop; all of them have `SHAPE`."""
         stacked: dict[int, Sequence[Operand]] = {}
         for turn in range(self.turns):
             at = self.trips - 1 - turn if self.reverse else turn
             rows = [row(value, at) for value in scanned]
             carried, stacked[at] = self.build(constant(at), carried, rows, captured)
         count = len(next(iter(stacked.values()))) if stacked else None
-        if count is None:  # without a turn nobody knows how many rows the body yields
+        # Without an iteration, the number of rows that the body yields is unknown.
+        if count is None:
             return carried
         nothing = constant(np.zeros(SHAPE))
         joined = [
@@ -124,7 +125,7 @@ class Loop:
 
 
 def row(value: Operand, at: int) -> Operand:
-    """One row of stacked values."""
+    """A row of stacked values."""
     _, *shape = shape_of(value)
     starts, sizes = [at] + [0] * len(shape), [1, *shape]
     taken = gc.SliceOp(value, starts=starts, sizes=sizes, steps=[1] * len(sizes))
@@ -158,7 +159,7 @@ BINARY: dict[str, Callable[[Operand, Operand], Operand]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One value more: of which those before it, by number, modulo how many there are."""
+    """A new value; operands are earlier values, by number modulo their count."""
 
     kind: str
     first: int
@@ -168,7 +169,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Body:
-    """Steps, and which values come out."""
+    """Steps, and the numbers of the results."""
 
     steps: tuple[Step, ...]
     results: tuple[int, ...]
@@ -176,7 +177,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Nested:
-    """A loop or a branch; of what it takes, each by number."""
+    """A loop or a branch; its operands are values by number."""
 
     kind: str
     body: Body
@@ -190,15 +191,15 @@ class Nested:
     until: int | None = None
     rows: int = 0
     bounded: bool = True
-    """Whether carried values stay small."""
+    """Whether carried values are kept small."""
     silent: int = 7
-    """Of the results, this one has no gradient."""
+    """Number of the result that is detached from the gradient."""
 
 
 def apply(
     part: Body, turn: SSAValue | None, values: Sequence[Operand], rolled: bool, count: int
 ) -> Sequence[Operand]:
-    """As many results of a body, given its arguments."""
+    """`count` results of a body for its arguments."""
     pool = list(values) or [constant(np.full(SHAPE, 0.5))]
     for step in part.steps:
         pool.append(_step(step, turn, pool, rolled))
@@ -218,7 +219,7 @@ def _step(step: Step, turn: SSAValue | None, pool: Sequence[Operand], rolled: bo
 
 
 def _nested(part: Nested, pool: Sequence[Operand], rolled: bool) -> Operand:
-    """The mean of all that comes out, so that all of it has a gradient."""
+    """The mean of all results, so that each of them has a gradient."""
 
     def pick(numbers: Sequence[int]) -> list[Operand]:
         return [pool[number % len(pool)] for number in numbers]
@@ -253,7 +254,7 @@ def _nested(part: Nested, pool: Sequence[Operand], rolled: bool) -> Operand:
 
 
 def _spread(value: Operand, turns: int) -> Operand:
-    """Different rows for all turns."""
+    """Rows that differ in every iteration."""
     factors = constant(np.arange(1.0, 1 + turns).reshape(-1, 1, 1))
     return gc.MulOp(gc.ReshapeOp(value, shape=(1, *SHAPE)), factors)
 
@@ -277,7 +278,7 @@ def _branch(part: Nested, captured: Sequence[Operand], rolled: bool) -> Operand:
     return first if part.trips % 2 else gc.AddOp(first, second)
 
 
-# Made by hand, not by `st.builds`, of whose calls Hypothesis would print all that are inside.
+# Drawn by hand: Hypothesis would print all nested calls of `st.builds`.
 
 NUMBERS = st.integers(0, 7)
 
@@ -318,13 +319,13 @@ def _draw_nested(draw: st.DrawFn, depth: int) -> Nested:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Steps on three variables, the last of them a loop or a branch."""
+    """Steps on three variables, then a loop or a branch."""
 
     before: Body
     control: Nested
 
     def build(self, variables: Sequence[SSAValue], rolled: bool) -> Operand:
-        """The sum of what comes out."""
+        """A weighted sum of the result."""
         values = [*variables, *apply(self.before, None, variables, rolled, 1)]
         result = _nested(self.control, values, rolled)
         weights = constant(np.array([[1.0, -2.0], [0.5, 3.0]]))

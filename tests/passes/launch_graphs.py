@@ -41,7 +41,9 @@ VARIABLES = ("u", "v", "w")
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` of kernel, and which of the values so far (of that size) it reads."""
+    """
+    A launch of a kernel of this kind; `picks` number its operands among earlier values of the size.
+    """
 
     kind: str
     size: int
@@ -50,7 +52,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A graph: for both sizes an input, a constant and the variables, then steps."""
+    """A graph of steps on an input, a constant and the variables of both sizes."""
 
     steps: tuple[Step, ...]
     outputs: tuple[tuple[int, int], ...]
@@ -59,8 +61,8 @@ class Plan:
 
 KINDS = ("add", "add_in_place", "reverse", "negate_in_place", "view", "grow", "both", "join")
 """
-`grow` goes from one size to the other; `both` has two results; `join` is a concatenation and the
-difference of its halves.
+`grow` changes the size; `both` has two results; `join` is a concatenation and the difference of its
+halves.
 """
 
 
@@ -101,7 +103,7 @@ class Kernels:
         self._names: dict[tuple[object, ...], str] = {}
 
     def launch(self, kind: str, inputs: Sequence[SSAValue], size: int) -> LaunchOp:
-        """A launch of one kernel; `size` is that of its results."""
+        """A launch of a kernel; `size` is the size of its results."""
         results = [tensor(size)] * (2 if kind == "both" else 1)
         inplace = [(0, 0)] if kind.endswith("in_place") else []
         if kind == "both":
@@ -163,7 +165,7 @@ def _element(
 
 
 def module_of(plan: Plan, weights: WeightStore) -> ModuleOp:
-    """The plan as a `pg.graph` of `tile.launch`es."""
+    """The plan as a `pg.graph` of `tile.launch` operations."""
     graph = GraphOp("main", [f"in{size}" for size in SIZES], [tensor(size) for size in SIZES])
     values: dict[int, list[SSAValue]] = {
         size: [value] for size, value in zip(SIZES, graph.block.args, strict=True)

@@ -1,4 +1,4 @@
-"""Planted bugs: at least one per pass, all of which the fuzz must find."""
+"""Planted bugs: at least one per pass, each found by the fuzz."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PASSES = "popgraph.passes"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A bug: what stands at `target` is replaced by what `wrong` makes of it."""
+    """A bug: `target` is replaced by the result of `wrong`."""
 
     pass_name: str
     bug: str
@@ -50,20 +50,20 @@ class Mutant:
     """`module:name` or `module:class.name`."""
     wrong: Callable[[Any], Any]
     training: bool = False
-    """It shows in training only."""
+    """Whether the bug shows in training only."""
     needs: frozenset[str] = frozenset()
-    """ONNX operators without which it cannot show: networks without them are not compiled."""
+    """ONNX operators that the bug needs; networks without them are skipped."""
     shows_in: Callable[..., SearchStrategy[Network]] | None = None
-    """A strategy; given an element type, it draws the only networks that are looked at."""
+    """A strategy by element type that replaces the networks of the fuzz."""
     inner: bool = False
-    """It shows in gradients at inner values: these are compared with slopes."""
+    """Whether the bug shows only in gradients at inner values."""
 
     def __str__(self) -> str:
         return f"{self.pass_name}: {self.bug}"
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """The bug is there while this is open."""
+        """Plants the bug inside of a `with` statement."""
         module, _, path = self.target.partition(":")
         *owners, name = path.split(".")
         owner = resolve_name(":".join([module, ".".join(owners)]) if owners else module)
@@ -73,7 +73,7 @@ class Mutant:
 
 
 def nothing(original: Any) -> Any:
-    """Forgets to do it."""
+    """The step is left out."""
     return lambda *_: None
 
 
@@ -87,27 +87,27 @@ def a_section_further(original: Any) -> Any:
 
 
 def at_once(original: Any) -> Any:
-    """No distance at all."""
+    """The prefetch distance is zero."""
     return lambda inserter, loop, _: original(inserter, loop, 0)
 
 
 def first_only(original: Any) -> Any:
-    """The first of what should be all."""
+    """Only the first item of a list is returned."""
     return lambda block: list(original(block))[:1]
 
 
 def as_it_is(original: Any) -> Any:
-    """Gives back what it was to change."""
+    """The value is returned unchanged."""
     return lambda _, value, *__: value
 
 
 def none_of_them(original: Any) -> Any:
-    """Finds nothing."""
+    """The result is an empty set."""
     return lambda *_: set()
 
 
 def always(original: Any) -> Any:
-    """Forgets to check."""
+    """A check always succeeds."""
     return lambda *_: True
 
 
@@ -115,7 +115,7 @@ def always(original: Any) -> Any:
 
 
 def by_type(original: Any) -> Any:
-    """Answers about nodes are kept by the types of known constants."""
+    """Cached results are keyed by the types of constants instead of their values."""
     return lambda array: original(array)[:2]
 
 
@@ -146,7 +146,7 @@ def pads_turned(original: Any) -> Any:
 
 
 def replaced(original: Any) -> Any:
-    """The last gradient counts, not the sum."""
+    """A second gradient replaces the first instead of being added."""
 
     def add(self: Any, value: Any, gradient: Any) -> None:
         self.gradients[value] = gradient
@@ -163,7 +163,7 @@ def from_zero(original: Any) -> Any:
 
 
 def old_weight_decays(original: Any) -> Any:
-    """The velocity takes in the decay of the weight as it was, not as it is now."""
+    """The velocity uses the weight decay of the old weight instead of the updated one."""
 
     def finish(self: Any, entered: Any) -> Any:
         context = self.context
@@ -184,7 +184,7 @@ def from_nowhere(original: Any) -> Any:
 
 
 def all_rows_count(original: Any) -> Any:
-    """The ignored index counts, too."""
+    """Ignored labels count, too."""
 
     def counts(self: Any, loss: Any) -> Any:
         ignored, loss.counted = loss.counted, lambda: None
@@ -197,7 +197,7 @@ def all_rows_count(original: Any) -> Any:
 
 
 def any_axis(original: Any) -> Any:
-    """The softmax need not be along the classes."""
+    """A softmax along any axis is fused."""
 
     def integer(attribute: Any) -> int:
         return -1 if original(attribute) == 0 else original(attribute)
@@ -217,7 +217,7 @@ def no_mean(original: Any) -> Any:
 
 
 def types_for_values(original: Any) -> Any:
-    """Elements are found again by shape and element type."""
+    """Constants of equal shape and element type share their elements."""
     known: dict[Any, Any] = {}
 
     def evaluate(value: Any, weights: Any) -> Any:
@@ -248,7 +248,7 @@ def scale_of_one(original: Any) -> Any:
 
 
 def neutral_on_both_sides(original: Any) -> Any:
-    """0 - x is taken for x, as x - 0 is."""
+    """Folds 0 - x to x, like x - 0."""
 
     def rewrite(self: Any, op: Any) -> Any:
         lhs, rhs = op.operands
@@ -260,12 +260,12 @@ def neutral_on_both_sides(original: Any) -> Any:
 
 
 def by_value(original: Any) -> Any:
-    """Operands that are one value are replaced by one value: the last that is said of them."""
+    """Operands that are the same value get one replacement: the last one."""
     return lambda op, operands: op.clone(dict(zip(op.operands, operands, strict=True)))
 
 
 def undone(original: Any) -> Any:
-    """Two rules undo each other: transposes of transposes are one, and one is two."""
+    """One rule merges transposes, and another splits them again."""
 
     def rewrite(self: Any, op: Any) -> Any:
         turned = original(self, op)
@@ -278,7 +278,7 @@ def undone(original: Any) -> Any:
 
 
 def whole_count(original: Any) -> Any:
-    """A mean over some axes is divided by the number of all elements."""
+    """A mean over some axes divides by the number of all elements."""
     return property(lambda self: int(np.prod(shape_of(self.x))))
 
 
@@ -315,7 +315,7 @@ def first_output_only(original: Any) -> Any:
 
 
 def gradient_for_pooled(original: Any) -> Any:
-    """The mask is that of the numbers it masks."""
+    """A gradient's sign replaces the sign of the pooled value as the mask."""
     return lambda gradient, before: gradient.dy
 
 
@@ -342,7 +342,7 @@ def far_more(original: Any) -> Any:
 
 
 def from_the_start(original: Any) -> Any:
-    """Every part of a sum begins with the first product."""
+    """Every chunk of a sum begins at the first term."""
     return lambda value, axis, begin, end: original(value, axis, 0, end - begin)
 
 
@@ -350,7 +350,7 @@ def from_the_start(original: Any) -> Any:
 
 
 def wherever_they_fit(original: Any) -> Any:
-    """Words are taken from any tensor that has as many bytes."""
+    """Four bytes count as a word wherever the sizes agree."""
 
     def ready(op: Any) -> bool:
         source, word = (value.type for value in (op.inputs[0], op.outputs[0]))
@@ -365,12 +365,12 @@ def wherever_they_fit(original: Any) -> Any:
 
 
 def in_another_order(original: Any) -> Any:
-    """The addend is a factor, and a factor is added."""
+    """Swaps a factor and the addend."""
     return lambda lhs, rhs, addend: original(addend, rhs, lhs)
 
 
 def too_small(original: Any) -> Any:
-    """A reciprocal is a hundredth too small."""
+    """A reciprocal is 1 % too small."""
 
     def of(divisor: Any, first: Any, last: Any) -> Any:
         found = original(divisor, first, last)
@@ -383,7 +383,7 @@ def too_small(original: Any) -> Any:
 
 
 def one_tap_less(original: Any) -> Any:
-    """The last tap that meets an element is said to meet none."""
+    """Drops the last tap of a window."""
 
     def piece(self: Any, start: int, stop: int) -> Any:
         found = original(self, start, stop)
@@ -393,7 +393,7 @@ def one_tap_less(original: Any) -> Any:
 
 
 def other_way_round(original: Any) -> Any:
-    """What is along an axis stands there the other way round, if it has one size."""
+    """Pieces of equal type are joined in reverse order."""
 
     def joined(made: Any, pieces: Any) -> Any:
         values = list(made.values())
@@ -407,7 +407,7 @@ def other_way_round(original: Any) -> Any:
 
 
 def first_tap_only(original: Any) -> Any:
-    """Every tap meets what the first one does."""
+    """Every tap of the depth reads what the first tap reads."""
 
     def met(self: Any, op: Any, taps: int, depth: int) -> Any:
         return [original(self, op, taps, depth)[0]] * taps
@@ -430,7 +430,7 @@ def a_part_by_the_element(original: Any) -> Any:
 
 
 def of_the_first_block(original: Any) -> Any:
-    """What is done to a block's sum reads what the first one reads."""
+    """Every block's epilogue reads the operands of the first block."""
 
     def blocks(*args: Any) -> Any:
         made = original(*args)
@@ -457,7 +457,7 @@ def whatever_fails(original: Any) -> Any:
 
 
 def nothing_contributed(original: Any) -> Any:
-    """What the zero contributes to sums is not given back."""
+    """The contribution of the zero point to the sums is not subtracted."""
     return lambda *args: gc.SubOp(original(*args), original(*args))
 
 
@@ -488,7 +488,7 @@ def always_zero(original: Any) -> Any:
 
 
 def of_the_first(original: Any) -> Any:
-    """One scale for all."""
+    """One scale is used for all channels."""
 
     def moved(op: Any, value: Any) -> Any:
         made = original(op, value)
@@ -500,7 +500,7 @@ def of_the_first(original: Any) -> Any:
 
 
 def scale_of_the_input(original: Any) -> Any:
-    """Weights are taken as if their scale were 1."""
+    """Weights count as if their scale were 1."""
 
     def product(op: Any, scales: Any) -> Any:
         return original(op, [scales[0], np.ones_like(scales[1])])
@@ -512,7 +512,7 @@ def scale_of_the_input(original: Any) -> Any:
 
 
 def one_window_less(original: Any) -> Any:
-    """Where windows overlap, the one that begins first is forgotten."""
+    """Drops the first of overlapping windows."""
 
     def covering(*arguments: Any) -> Any:
         covers = original(*arguments)
@@ -534,7 +534,7 @@ def undilated(original: Any) -> Any:
 
 
 def axes_as_given(original: Any) -> Any:
-    """An operand's map is the order of the loops, not where each axis stands in it."""
+    """An operand's map follows the order of the loops instead of its axes."""
 
     def axes_last(shape: Any, axes: Any) -> Any:
         domain, parallel, map_ = original(shape, axes)
@@ -549,17 +549,17 @@ def axes_as_given(original: Any) -> Any:
 
 
 def window_turned(original: Any) -> Any:
-    """Rows of the window for its columns."""
+    """Swaps rows and columns of the window."""
     return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (s, r, c, k)))
 
 
 def window_backwards(original: Any) -> Any:
-    """The window from its end; gradients of images from its start."""
+    """Reverses the window."""
     return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (2 - r, 2 - s, c, k)))
 
 
 def rows_for_columns(original: Any) -> Any:
-    """The window of a gradient is turned, too."""
+    """Swaps rows and columns of the window of a weight gradient."""
 
     def weight_gradient(op: Any, image: int) -> Any:
         found = original(op, image)
@@ -619,7 +619,7 @@ def composed_turned(original: Any) -> Any:
 
 
 def maps_forgotten(original: Any) -> Any:
-    """A value counts as read twice whatever the maps are."""
+    """A value that is read through two maps is read through the first."""
 
     def without_repeats(reading: Any) -> Any:
         firsts: dict[Any, Any] = {}
@@ -633,7 +633,7 @@ def maps_forgotten(original: Any) -> Any:
 
 
 def whole_by_its_map(original: Any) -> Any:
-    """What else an operand has is forgotten."""
+    """Compares the map only, not the operand's type."""
 
     def reads_whole(type_: Any, map_: AffineMap, sizes: Any) -> bool:
         like_domain = TensorType(type_.element_type, sizes)
@@ -643,12 +643,12 @@ def whole_by_its_map(original: Any) -> Any:
 
 
 def total_first(original: Any) -> Any:
-    """The sum becomes the first operand of the map, whichever it was."""
+    """The sum becomes the first operand of the map."""
     return lambda old, op, number: original(old, op, 0)
 
 
 def maps_kept(original: Any) -> Any:
-    """Loops change places, but nobody tells the maps."""
+    """Loops are permuted without their maps."""
     return lambda maps, sequence: list(maps)
 
 
@@ -660,17 +660,17 @@ def without_offsets(original: Any) -> Any:
 
 
 def first_twin(original: Any) -> Any:
-    """Of dimensions that could be meant, the first is."""
+    """Picks the first of several dimensions that match."""
     return lambda place, shape: original(place, shape)[:1]
 
 
 def nothing_around_nothing(original: Any) -> Any:
-    """What has no elements has no halo to be cleared."""
+    """A tensor without elements counts as having no halo."""
     return lambda type_: () if 0 in type_.get_shape() else original(type_)
 
 
 def in_any_order(original: Any) -> Any:
-    """An operand's two indices may be exchanged."""
+    """Swapped indices of an operand count as in order."""
 
     def pair(self: Any, dim: int, sizes: Any) -> int | None:
         found: int | None = original(self, dim, sizes)
@@ -685,7 +685,7 @@ def in_any_order(original: Any) -> Any:
 
 
 def the_first_stream(original: Any) -> Any:
-    """What is added to results is that of the first stream everywhere."""
+    """All streams read the addends of the first one."""
 
     def split(shape: Any, map_: AffineMap, dim: int, extent: int, strips: int) -> Any:
         found = original(shape, map_, dim, extent, strips)
@@ -699,7 +699,7 @@ def the_first_stream(original: Any) -> Any:
 
 
 def lanes_of_other(original: Any) -> Any:
-    """One packed factor serves all contractions, whatever layouts they want."""
+    """Packs a factor with the wrong number of lanes."""
 
     def panel_layout(digits: Any, map_: Any, order: Any, dim: int, lanes: int) -> Any:
         return original(digits, map_, order, dim, max(1, lanes // 2))
@@ -720,7 +720,7 @@ def first_operand_decides(original: Any) -> Any:
 
 
 def chunk_for_total(original: Any) -> Any:
-    """The total is the last chunk of terms, not all of them."""
+    """The total becomes the last chunk of terms."""
 
     def sum_of_two(kind: Any) -> Any:
         block = original(kind)
@@ -732,7 +732,7 @@ def chunk_for_total(original: Any) -> Any:
 
 
 def from_anything(original: Any) -> Any:
-    """Totals add to what memory holds, whatever it is."""
+    """Totals with K outermost are not initialized."""
 
     def k_outer_loops(self: Any) -> None:
         write, begun = self.nest.write, []
@@ -749,12 +749,12 @@ def from_anything(original: Any) -> Any:
 
 
 def the_first_rows(original: Any) -> Any:
-    """All blocks stand where the first one does."""
+    """All blocks are at the position of the first."""
     return lambda memory, _: original(memory)
 
 
 def without_the_last(original: Any) -> Any:
-    """A loop of several iterations is one short."""
+    """Drops the last iteration of a loop."""
 
     def iterations(loop: Any) -> range | None:
         found: range | None = original(loop)
@@ -763,18 +763,38 @@ def without_the_last(original: Any) -> Any:
     return iterations
 
 
+def nothing_yielded(original: Any) -> Any:
+    """An iterator over nothing."""
+    return lambda *_: iter(())
+
+
+def first_part_twice(original: Any) -> Any:
+    """A sum of two indices is twice the first of them."""
+
+    def copied(op: Any, operands: Any) -> Any:
+        index = op.name == "arith.addi"
+        return original(op, [operands[0], operands[0]] if index else operands)
+
+    return copied
+
+
+def one_short(original: Any) -> Any:
+    """A sequence of several lacks its last element."""
+    return lambda *args: original(*args)[:-1] or original(*args)
+
+
 def newest_twice(original: Any) -> Any:
-    """A chunk is added to itself, not to what was there."""
-    return lambda kind, old, new: original(kind, new, new)
+    """Adds a chunk to itself instead of to the total."""
+    return lambda kind, old, *new: original(kind, *new, new[-1])
 
 
 def pairs_not_transposed(original: Any) -> Any:
-    """In the smallest squares, of two by two, nothing changes places."""
+    """The 2 x 2 step of a transpose in registers is left out."""
     return lambda lane, half, lanes: original(lane, half, lanes) if half > 1 else lane
 
 
 def one_element_early(original: Any) -> Any:
-    """Every piece but the first overwrites the end of the one before."""
+    """Every piece but the first begins one element early."""
     return lambda op: [start and start - 1 for start in original(op)]
 
 
@@ -814,7 +834,7 @@ def freed_early(original: Any) -> Any:
 
 
 def first_reader_last(original: Any) -> Any:
-    """What is read twice may be overwritten by its first reader."""
+    """The first reader of a value may overwrite it though there is another."""
 
     def read(self: Any, time: int) -> None:
         known = self.root.last
@@ -834,7 +854,7 @@ def all_but_the_last(calls: Any) -> Any:
 
 
 def columns_reversed(original: Any) -> Any:
-    """Gives the columns of what is evaluated from the last to the first."""
+    """Reverses the columns of evaluated constants."""
 
     def reversed_of(constants: Any, value: Any) -> Any:
         found = original(constants, value)
@@ -844,7 +864,7 @@ def columns_reversed(original: Any) -> Any:
 
 
 def selects_backwards(original: Any) -> Any:
-    """Looks up what is selected from the last to the first."""
+    """Looks up the selected indices in reverse order."""
     return lambda op, places, version, store: original(op, places[::-1], version, store)
 
 
@@ -859,13 +879,13 @@ def without_attributes(original: Any) -> Any:
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "evaluate-constants",
-        "elements are in another order",
+        "elements are reversed",
         f"{PASSES}.onnx.evaluate_constants:Constants.of",
         columns_reversed,
     ),
     Mutant(
         "select-known",
-        "elements are in another order",
+        "elements are reversed",
         f"{PASSES}.onnx.select_known:_replace",
         selects_backwards,
     ),
@@ -883,25 +903,25 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "infer-shapes",
-        "constants of one type are taken for each other",
+        "constants of equal type are equal",
         "popgraph.dialects.onnx.schema_inference:elements",
         by_type,
     ),
     Mutant(
         "infer-shapes",
-        "declared outputs stay as they were",
+        "types of outputs are not declared",
         f"{PASSES}.onnx.infer_shapes:_declare",
         nothing,
     ),
     Mutant(
         "normalize",
-        "attributes fall back to their defaults",
+        "attributes have their defaults",
         "popgraph.dialects.onnx.expansion:body_of_call",
         attributes_lost,
     ),
     Mutant(
         "onnx-to-graphcore",
-        "Gemm forgets alpha",
+        "Gemm ignores alpha",
         "popgraph.operators.matrices:_scaled",
         unscaled,
     ),
@@ -949,33 +969,33 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "add-optimizer",
-        "gradients stay that nobody asked for",
+        "gradients that are not requested are outputs",
         f"{PASSES}.graphcore.training.add_optimizer:requested",
         gradients_kept,
         training=True,
     ),
     Mutant(
         "contract-in-floats",
-        "floats are said to hold more than they do",
+        "floats are exact for larger integers",
         f"{PASSES}.graphcore.contract_in_floats:EXACT",
         far_more,
     ),
     Mutant(
         "contract-in-floats",
-        "every part of a sum begins where the first does",
+        "all parts of a sum begin at the first term",
         f"{PASSES}.graphcore.contract_in_floats:_part",
         from_the_start,
     ),
     Mutant(
         "view-words",
         "numbers are said to be neighbours wherever they stand",
-        f"{PASSES}.structured.analysis.words:stands_ready",
+        f"{PASSES}.structured.analysis.words:memory_holds_words",
         wherever_they_fit,
         shows_in=quantized_products,
     ),
     Mutant(
         "round-cheaply",
-        "the other half is multiplied, and the number added",
+        "a factor and the addend are swapped",
         f"{PASSES}.graphcore.round_cheaply:FmaOp",
         in_another_order,
         shows_in=roundings,
@@ -989,51 +1009,51 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "contract-quantized",
-        "whatever is quantized is said to be clipped where its zero is",
+        "every quantized value is clipped at its zero point",
         f"{PASSES}.graphcore.contract_quantized:RectifyByClipping._is_kept_from",
         whatever_comes,
     ),
     Mutant(
         "skip-padding",
-        "the last tap that meets an element is left out",
+        "the last tap is left out",
         f"{PASSES}.graphcore.skip_padding:Axis.piece",
         one_tap_less,
     ),
     Mutant(
         "skip-padding",
-        "pieces stand in the wrong order",
+        "pieces are in reverse order",
         f"{PASSES}.graphcore.skip_padding:joined",
         other_way_round,
     ),
     Mutant(
         "fold-depth",
-        "every tap of the depth meets what the first one does",
+        "all taps of the depth read the input of the first",
         f"{PASSES}.graphcore.fold_depth:SumOverDepth._met",
         first_tap_only,
     ),
     Mutant(
         "contract-in-words",
-        "words are said to hold all numbers",
+        "every number fits in a word",
         "popgraph.support.words:Words.hold",
         whatever_comes,
     ),
     Mutant(
         "contract-in-words",
-        "words hold numbers where their bits are meant",
+        "words hold the values of floats instead of their bits",
         f"{PASSES}.graphcore.pack_words:is_float",
         whatever_fails,
         shows_in=half_products,
     ),
     Mutant(
         "contract-in-words",
-        "what a zero contributes stays",
+        "the sum of zero points is not subtracted",
         f"{PASSES}.graphcore.contract_in_words:_sums_of",
         nothing_contributed,
         shows_in=quantized_products,
     ),
     Mutant(
         "contract-in-words",
-        "windows are padded with another number than the zero",
+        "windows are padded with the zero point plus one",
         f"{PASSES}.graphcore.contract_in_words:SumInWords._padded",
         another_zero,
         needs=frozenset({"Conv"}),
@@ -1041,13 +1061,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "contract-quantized",
-        "what moves has the scale of its first element",
+        "moved values have the scale of their first element",
         f"{PASSES}.graphcore.canonicalize.quantized:_moved_with",
         of_the_first,
     ),
     Mutant(
         "canonicalize",
-        "whatever is quantized again is said to have the same zero point",
+        "requantized values have the same zero point",
         f"{PASSES}.graphcore.canonicalize.quantized:DropDequantized._is_same",
         whatever_comes,
         shows_in=roundings,
@@ -1061,7 +1081,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "contract-quantized",
-        "zero points are forgotten",
+        "zero points are ignored",
         f"{PASSES}.graphcore.contract_quantized:Dequantized.integers",
         without_zero,
     ),
@@ -1073,25 +1093,25 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "scale-sums",
-        "blocks have the scales of others",
+        "scales of blocks are reversed",
         f"{PASSES}.graphcore.scale_sums:ScaleAfterwards._table",
         last_first,
     ),
     Mutant(
         "scale-sums",
-        "bytes hold whatever comes",
+        "every value fits in a byte",
         f"{PASSES}.graphcore.scale_sums:BYTE",
         far_around,
     ),
     Mutant(
         "check-indices",
-        "what counts from the end is out of range",
+        "negative indices are out of range",
         f"{PASSES}.graphcore.check_indices:_literal",
         from_nowhere,
     ),
     Mutant(
         "fuse-softmax-loss",
-        "labels to ignore count",
+        "ignored labels count",
         f"{PASSES}.graphcore.fuse_softmax_loss:SubtractLabels.counts",
         all_rows_count,
         training=True,
@@ -1105,7 +1125,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fold-constants",
-        "constants of one type are taken for each other",
+        "constants of equal type are equal",
         f"{PASSES}.graphcore.fold_constants:constant_array",
         types_for_values,
     ),
@@ -1117,20 +1137,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "canonicalize",
-        "the bias moves behind a scale without it",
+        "a bias that moves after a scale is not scaled",
         f"{PASSES}.graphcore.canonicalize.scaling:shifted",
         bias_unscaled,
     ),
     Mutant(
         "canonicalize",
         "a scale that moves is lost",
-        f"{PASSES}.graphcore.canonicalize.operand_scales:ScaleFewest._number",
+        f"{PASSES}.graphcore.canonicalize.scaling:ScaleFewest._number",
         scale_of_one,
         shows_in=attentions,
     ),
     Mutant(
         "canonicalize",
-        "masks of pooled elements ask the gradient",
+        "masks of pooled elements compare the gradient",
         f"{PASSES}.graphcore.canonicalize.pools:_pooled",
         gradient_for_pooled,
         training=True,
@@ -1138,14 +1158,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "canonicalize",
-        "integers end one before the ends of their types",
+        "ranges of integer types are one too small",
         f"{PASSES}.graphcore.canonicalize.arithmetic:ends_of",
         one_inside,
         shows_in=clamps,
     ),
     Mutant(
         "canonicalize",
-        "comparisons forget which side the constant is on",
+        "comparisons ignore the side of the constant",
         f"{PASSES}.graphcore.canonicalize.arithmetic:PREDICATES",
         operands_turned,
         shows_in=clamps,
@@ -1158,14 +1178,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "canonicalize",
-        "an operand that is read twice is replaced twice or not at all, without end",
+        "an operand that is read twice is replaced twice or never, in an infinite loop",
         f"{PASSES}.graphcore.canonicalize.arithmetic:with_operands",
         by_value,
         needs=frozenset({"Expand"}),
     ),
     Mutant(
         "canonicalize",
-        "rules undo each other without end",
+        "two rules are inverse, in an infinite loop",
         f"{PASSES}.graphcore.canonicalize.movement:MergeTransposes.rewrite",
         undone,
         needs=frozenset({"Transpose"}),
@@ -1203,13 +1223,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "graphcore-to-structured",
-        "windows without holes",
+        "windows without dilation",
         f"{PASSES}.graphcore.to_structured.contractions:read_at",
         undilated,
     ),
     Mutant(
         "graphcore-to-structured",
-        "elements ask one window too few",
+        "elements read one window too few",
         f"{PASSES}.graphcore.to_structured.windows:covering",
         one_window_less,
         training=True,
@@ -1229,7 +1249,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-elementwise",
-        "a value read through two maps is read through one",
+        "a value read through two maps is one operand",
         f"{PASSES}.structured.fusion.fuse_elementwise:without_repeats",
         maps_forgotten,
     ),
@@ -1241,19 +1261,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-epilogue",
-        "a square may be read in any order",
+        "a square tensor is read transposed",
         f"{PASSES}.structured.fusion.fuse_epilogue:_in_order",
         always,
     ),
     Mutant(
         "fuse-epilogue",
-        "the first element of every row is taken for the row",
+        "an operand of another type is read as a whole",
         f"{PASSES}.structured.fusion.fuse_epilogue:reads_whole",
         whole_by_its_map,
     ),
     Mutant(
         "fuse-epilogue",
-        "loops change places, maps do not",
+        "loops are permuted, maps are not",
         f"{PASSES}.structured.analysis.permute_results:renumbered",
         maps_kept,
         training=True,
@@ -1261,13 +1281,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-attention",
-        "the loops of a product stay in the order of its result",
+        "loops of a matmul are in the order of its result",
         f"{PASSES}.structured.fusion.fuse_attention:_of_rows",
         unturned,
     ),
     Mutant(
         "parallelize-loops",
-        "nobody has the last part of a loop",
+        "the last part of a loop is missing",
         f"{PASSES}.structured.parallel.parallelize_loops:best_parts",
         without_last_part,
     ),
@@ -1279,7 +1299,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-channels",
-        "channels that are mixed are taken for channels that go alone",
+        "grouped convolutions are taken for depthwise ones",
         f"{PASSES}.structured.fusion.fuse_channels:follows",
         always,
     ),
@@ -1291,7 +1311,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "assign-layouts",
-        "a view of axes in another order stays a view",
+        "a view of permuted axes is still a view",
         f"{PASSES}.structured.layout.assign_layouts:_same",
         always,
     ),
@@ -1310,14 +1330,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "assign-halos",
-        "a whole has no room for the halos of its parts",
+        "a concatenation has no halos for its operands",
         f"{PASSES}.structured.layout.assign_halos:_make_room",
         nothing,
         needs=frozenset({"Conv", "Concat"}),
     ),
     Mutant(
         "assign-halos",
-        "pieces are read past their ends, where their neighbours stand",
+        "operands of a concatenation are read past their ends",
         f"{PASSES}.structured.layout.assign_halos:_ends_with",
         always,
         needs=frozenset({"Concat"}),
@@ -1325,13 +1345,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "assign-halos",
         "halos of one pixel all go to the same dimension",
-        f"{PASSES}.structured.layout.assign_halos:_standing",
+        f"{PASSES}.structured.layout.assign_halos:_counterparts",
         first_twin,
         needs=frozenset({"GlobalAveragePool", "Conv"}),
     ),
     Mutant(
         "assign-halos",
-        "a maximum is never negative, whatever its epilogue makes of it",
+        "a maximum with any epilogue is never negative",
         f"{PASSES}.structured.layout.assign_halos:is_identity",
         always,
         needs=frozenset({"Relu", "MaxPool"}),
@@ -1345,20 +1365,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "use-winograd",
-        "the window is turned",
+        "the window is transposed",
         f"{PASSES}.structured.winograd.use_winograd:convolution",
         window_turned,
     ),
     Mutant(
         "use-winograd",
-        "the window is seen from the other end",
+        "the window is reversed",
         f"{PASSES}.structured.winograd.use_winograd:convolution",
         window_backwards,
         training=True,
     ),
     Mutant(
         "use-winograd",
-        "the window of a gradient is turned",
+        "the window of a gradient is transposed",
         f"{PASSES}.structured.winograd.use_winograd:weight_gradient",
         rows_for_columns,
         training=True,
@@ -1367,51 +1387,51 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "settle-loops",
         "loops are joined that a transposed operand walks in another order",
-        f"{PASSES}.structured.schedule.collapse_loops:Operand.pair",
+        f"{PASSES}.structured.schedule.settle_loops:Operand.pair",
         in_any_order,
     ),
     Mutant(
         "settle-loops",
         "all streams take the addends of the first",
-        f"{PASSES}.structured.schedule.split_gemv:_split",
+        f"{PASSES}.structured.schedule.settle_loops:_split",
         the_first_stream,
         needs=frozenset({"Gemm"}),
     ),
     Mutant(
         "schedule-contractions",
-        "panels of another width than the schedule's",
+        "panels have half the lanes of the schedule",
         f"{PASSES}.structured.schedule.schedule_contractions:panel_layout",
         lanes_of_other,
     ),
     Mutant(
         "hoist-constants",
-        "the first operand decides",
+        "operations with a constant first operand are constant",
         f"{PASSES}.analysis.invariants:_read_by",
         first_operand_decides,
     ),
     Mutant(
         "hoist-invariants",
-        "what is carried counts as captured",
+        "carried values count as captured",
         f"{PASSES}.structured.hoist_invariants:_captured",
         carried_as_captured,
         shows_in=controlled,
     ),
     Mutant(
         "move-updates",
-        "nobody waits for operands",
+        "updates do not wait for their operands",
         f"{PASSES}.structured.move_updates:_read_by",
         none_of_them,
         training=True,
     ),
     Mutant(
         "structured-to-loops",
-        "local memory begins where the first row would",
+        "local memory is not shifted by its first row",
         f"{PASSES}.structured.to_loops.fused:FusedLoops._start",
         unshifted,
     ),
     Mutant(
         "structured-to-loops",
-        "every iteration works on the first channels",
+        "all iterations compute the first channels",
         f"{PASSES}.structured.to_loops.fused:part_stride",
         no_distance,
         shows_in=separable_convolutions,
@@ -1425,21 +1445,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "structured-to-loops",
-        "line buffers do not keep the rows that steps share",
+        "line buffers do not keep common rows of steps",
         f"{PASSES}.structured.to_loops.contraction.line_buffer:LineBufferLoops._shift_overlap",
         nothing,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
-        "a split of a line buffer begins with the rows of another",
+        "a split of a line buffer is not refilled",
         f"{PASSES}.structured.to_loops.contraction.line_buffer:LineBufferLoops._refill",
         nothing,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
-        "line buffers hold old rows where the image has ended",
+        "line buffers are not cleared after the image",
         f"{PASSES}.structured.to_loops.contraction.line_buffer:LineBufferLoops._clear",
         nothing,
         shows_in=separable_convolutions,
@@ -1458,13 +1478,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "structured-to-loops",
-        "totals with K outermost add to what is there",
+        "totals with K outermost are not initialized",
         f"{PASSES}.structured.to_loops.contraction.contract:ContractLoops._k_outer_loops",
         from_anything,
     ),
     Mutant(
         "structured-to-loops",
-        "long sums forget all chunks of chunks",
+        "long sums drop chunks of chunks",
         f"{PASSES}.structured.to_loops.contraction.microkernel:TileTotals.carry",
         nothing,
     ),
@@ -1476,9 +1496,33 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "structured-to-loops",
-        "blocks of rows that take in a panel together share the sums of the first",
+        "blocks of rows with a common panel share the sums of the first",
         f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
         the_first_rows,
+    ),
+    Mutant(
+        "interchange-loops",
+        "an index is twice its first part",
+        f"{PASSES}.loops.interchanging:copy_of",
+        first_part_twice,
+    ),
+    Mutant(
+        "interchange-loops",
+        "inner loops are left out",
+        f"{PASSES}.loops.interchanging:Distribution._loop",
+        nothing_yielded,
+    ),
+    Mutant(
+        "vectorize-loops",
+        "the last vector is left out",
+        f"{PASSES}.loops.vectorizing:widths_of",
+        one_short,
+    ),
+    Mutant(
+        "vectorize-loops",
+        "products are added to a factor instead of the sum",
+        f"{PASSES}.loops.vectorizing:create_same_type",
+        newest_twice,
     ),
     Mutant(
         "unroll-loops",
@@ -1494,13 +1538,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "unroll-loops",
-        "index arithmetic that waits is never written",
+        "deferred index arithmetic is not emitted",
         f"{PASSES}.loops.editor:Editor.need",
         nothing,
     ),
     Mutant(
         "structured-to-loops",
-        "squares of two by two are not transposed",
+        "2x2 tiles are not transposed",
         f"{PASSES}.structured.to_loops.emit.transpose_in_registers:_from",
         pairs_not_transposed,
         needs=frozenset({"Gemm"}),
@@ -1513,45 +1557,45 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "map-to-tiles",
-        "the first element of every row is taken for the row",
+        "an operand of another type is read as a whole",
         "popgraph.ipu.map_to_tiles:reads_whole",
         whole_by_its_map,
     ),
     Mutant(
         "read-narrow",
-        "what is done before elements are widened is left out",
+        "operations before a conversion are left out",
         f"{PASSES}.structured.schedule.read_narrow:_before_last",
         as_they_came,
     ),
     Mutant(
         "read-narrow",
-        "the number of an element says which of its parts is read",
+        "the part of a word is the index of the loop before",
         f"{PASSES}.structured.schedule.read_narrow:_part",
         a_part_by_the_element,
         shows_in=block_products,
     ),
     Mutant(
         "sum-in-blocks",
-        "all blocks are finished like the first one",
+        "all blocks have the epilogue of the first",
         f"{PASSES}.structured.fusion.sum_in_blocks:_blocks",
         of_the_first_block,
         shows_in=block_products,
     ),
     Mutant(
         "structured-to-loops",
-        "the remainder begins one late",
+        "the remainder begins one element late",
         f"{PASSES}.structured.to_loops.emit.vectors:_after",
         rest_too_late,
     ),
     Mutant(
         "structured-to-loops",
-        "in place though read elsewhere",
+        "in place despite another reader",
         f"{PASSES}.structured.to_loops.emit.access:reads_whole",
         always,
     ),
     Mutant(
         "structured-to-loops",
-        "what two tiles of a gradient have counts twice",
+        "common elements of two gradient tiles count twice",
         f"{PASSES}.structured.to_loops.winograd.tile_transforms:ImageTile.is_own",
         nothing,
         training=True,
@@ -1559,7 +1603,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "structured-to-loops",
-        "what bodies do is not part of an operation's structure",
+        "bodies are not part of the structure of an operation",
         f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
     ),
@@ -1571,13 +1615,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "prefetch-panels",
-        "what is read once is prefetched when it is read",
+        "lines are prefetched when they are read",
         f"{PASSES}.loops.prefetching:Inserter.ahead",
         at_once,
     ),
     Mutant(
         "prefetch-panels",
-        "only the first loop of a kernel is looked at",
+        "only the first loop of a kernel has prefetches",
         f"{PASSES}.loops.prefetching:loops_in",
         first_only,
     ),
@@ -1589,21 +1633,21 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "plan-memory",
-        "pieces of a whole begin one element early",
+        "operands of a concatenation begin one element early",
         f"{PASSES}.program.plan_memory:places",
         one_element_early,
         needs=frozenset({"Concat"}),
     ),
     Mutant(
         "plan-memory",
-        "the first reader is the last",
+        "memory is free after the first reader",
         f"{PASSES}.program.storage:Storage.read",
         first_reader_last,
     ),
     Mutant(
         "plan-memory",
         "a variable changes before all have read it",
-        f"{PASSES}.program.in_place:InPlace.may_replace",
+        f"{PASSES}.program.plan_memory:InPlace.may_replace",
         always,
         training=True,
     ),

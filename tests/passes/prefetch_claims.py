@@ -1,4 +1,4 @@
-"""The claim about prefetches, which change no result: each is near the access that it is for."""
+"""The claim about prefetches, which change no result: each is close to the access it is for."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from popgraph.testing import random_inputs
 LOADS = (memref.LoadOp, vector.LoadOp)
 STORES = (memref.StoreOp, vector.StoreOp)
 LINE = 64
-"""At most so many elements are in a cache line."""
+"""Most elements of a cache line."""
 
 
 def assert_prefetched(before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
     """
-    Marked loops prefetch, where they access the memory of their mark; other loops do not.
+    Marked loops prefetch the memory of their mark; other loops prefetch nothing.
 
-    Fixed distances are as far as the recipe says; what is read next is less than two sections away,
-    which is also as far as an index may be outside of a memory.
+    Fixed distances equal the recipe's. Prefetches of the next section are less than two sections
+    ahead, which also bounds indices outside of the memory.
     """
     distances = distances_of(after, weights)
     expected = set[PrefetchOp]()
@@ -42,7 +42,7 @@ def assert_prefetched(before: ModuleOp, after: ModuleOp, weights: WeightStore) -
 def check_loop(
     loop: scf.ForOp, recipe: object, distances: dict[PrefetchOp, set[int]]
 ) -> set[PrefetchOp]:
-    """The prefetches of a loop, whose recipe they follow."""
+    """The prefetches of a loop, after a check against its recipe."""
     assert isinstance(recipe, PrefetchAheadAttr | PrefetchNextAttr)
     memory = kernel_of(loop).body.block.args[argument_of(recipe)]
     inside = loop.walk() if isinstance(recipe, PrefetchAheadAttr) else loop.body.block.ops
@@ -55,7 +55,7 @@ def check_loop(
         assert len(stores) == len([op for op in found if op.written]), f"missing: {recipe}"
         low, high = recipe.by.data, 1 << 62
     else:
-        assert len(found) == recipe["lines"] * len(accessed), f"not so many lines: {recipe}"
+        assert len(found) == recipe["lines"] * len(accessed), f"wrong number of lines: {recipe}"
         low, high = 1, 2 * recipe["elements"] + LINE * (recipe["lines"] - 1)
     for op in found:
         wrong = [number for number in distances[op] if not low <= number < high]
@@ -65,7 +65,7 @@ def check_loop(
 
 
 def distances_of(module: ModuleOp, weights: WeightStore) -> dict[PrefetchOp, set[int]]:
-    """How far from the access beside it each prefetch was, in a run on random inputs."""
+    """Distances of each prefetch from its access, in a run on random inputs."""
     found = {op: set[int]() for op in module.walk() if isinstance(op, PrefetchOp)}
 
     def recorded(op: PrefetchOp, scope: Scope) -> Step:
@@ -80,7 +80,7 @@ def distances_of(module: ModuleOp, weights: WeightStore) -> dict[PrefetchOp, set
 
 
 def index_beside(op: PrefetchOp) -> SSAValue:
-    """Where the access is that a prefetch was written for: a store before it, or a load after."""
+    """The index of the access that a prefetch is for: the store before it, or the load after it."""
     beside: Operation | None = op
     kinds, place = (STORES, 1) if op.written else (LOADS, 0)
     while beside is not None:
@@ -97,7 +97,7 @@ def loops_of(module: ModuleOp) -> Iterator[scf.ForOp]:
 
 
 def kernel_of(op: Operation) -> func.FuncOp:
-    """The function that an operation is in."""
+    """The function around an operation."""
     while not isinstance(op, func.FuncOp):
         parent = op.parent_op()
         assert parent is not None

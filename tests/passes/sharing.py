@@ -1,4 +1,4 @@
-"""Targets of tests on which small work is shared between threads."""
+"""Targets for tests on which even small work is partitioned among threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ THREADS = 3
 
 
 def sharing_all(grain: int, vector_bytes: int = 64, tuning: Tuning | None = None) -> Target:
-    """Whatever does more than twice `grain` is shared, since nothing but uneven work costs."""
+    """Partitions all work above twice `grain`; only imbalance costs anything."""
     target = Target.of(vector_bytes, 32 if vector_bytes == 64 else 16)
     machine = replace(
         target.machine,

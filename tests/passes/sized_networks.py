@@ -1,4 +1,4 @@
-"""Random networks with a dimension that is a size of the call, at its bound and at other sizes."""
+"""Random networks with a run-time size as a dimension, at its bound and at other sizes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from popgraph.testing import (
 from popgraph.testing.strategies import grown
 
 BOUND = 23
-"""A prime that random networks have nowhere else: all multiples of it come from the size."""
+"""A prime that random networks do not contain: its multiples come from the size."""
 NAME = "N"
 
 
 @dataclass(frozen=True)
 class Front(Constant):
-    """The front of a larger constant."""
+    """A leading slice of a larger constant."""
 
     whole: Constant | None = None
 
@@ -49,12 +49,12 @@ class Front(Constant):
 
 @dataclass(frozen=True)
 class SizedNetwork:
-    """A network whose dimensions that are multiples of BOUND are multiples of a size."""
+    """A network in which multiples of BOUND are multiples of a size."""
 
     bounded: Network
 
     def at(self, size: int) -> Network:
-        """The network of just this size."""
+        """The network for one size."""
         nodes = tuple(
             replace(node, operands=tuple(_operand(operand, size) for operand in node.operands))
             for node in self.bounded.nodes
@@ -63,12 +63,12 @@ class SizedNetwork:
         return replace(self.bounded, inputs=inputs, nodes=nodes)
 
     def module(self, size: int, weights: WeightStore) -> ModuleOp:
-        """The model of just this size."""
+        """The module for one size."""
         return build_network(self.at(size), weights)
 
     @property
     def size(self) -> Size:
-        """The size, and where inputs have it."""
+        """The size, with the input axes that have it."""
         places = [
             Place(self.bounded.name(number), axis, dim // BOUND)
             for number, shape in enumerate(self.bounded.inputs)
@@ -78,7 +78,7 @@ class SizedNetwork:
         return Size(NAME, BOUND, tuple(places))
 
     def inputs(self, size: int, garbage: float) -> dict[str, Array]:
-        """Inputs at the bound, with garbage after the size."""
+        """Inputs at the bound, with garbage beyond the size."""
         generator = np.random.default_rng(size)
         dtype = dtypes.BY_NAME[self.bounded.dtype].numpy
         made = {}
@@ -90,7 +90,7 @@ class SizedNetwork:
         return made
 
     def fronts(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
-        """The part of these inputs before the garbage."""
+        """The slices of the inputs up to the size."""
         return {name: array[_slices(_shape(array.shape, size))] for name, array in inputs.items()}
 
 
@@ -119,7 +119,7 @@ def _operand(operand: int | Constant | None, size: int) -> int | Constant | None
 
 @st.composite
 def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
-    """Networks of any operators, whose first input and seldom a second one have the size."""
+    """Networks of any operators; the first input and rarely a second one have the size."""
     few = st.integers(1, 4)
     shapes = st.one_of(
         st.tuples(st.just(BOUND), st.integers(1, 18)),
@@ -140,7 +140,7 @@ def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
 
 
 def _ends(nodes: list[Node], first: int) -> tuple[int, ...]:
-    """The values that no node reads."""
+    """Values without a reader."""
     read = {operand for node in nodes for operand in node.operands if isinstance(operand, int)}
     return tuple(sorted({*range(first, first + len(nodes))} - read))
 
@@ -149,7 +149,7 @@ def _ends(nodes: list[Node], first: int) -> tuple[int, ...]:
 def with_size(
     draw: DrawFn, networks: SearchStrategy[Network], first: int = 0, axis: int | None = None
 ) -> SizedNetwork:
-    """Networks of a kind with the size as an axis, any or this one, of inputs from some one on."""
+    """Networks in which inputs from `first` on have the size along `axis`, or a random axis."""
     network = draw(networks)
     longest = max(len(shape) for shape in network.inputs)
     if axis is None:
@@ -179,7 +179,7 @@ def _is_legal(network: SizedNetwork) -> bool:
 
 
 def sized_networks(dtype: str = "f64") -> SearchStrategy[SizedNetwork]:
-    """Networks of all kinds in which a size may run."""
+    """Networks of all kinds that accept a run-time size."""
     return st.one_of(
         grown_networks(dtype),
         grown_networks(dtype),
@@ -195,7 +195,7 @@ def sized_networks(dtype: str = "f64") -> SearchStrategy[SizedNetwork]:
 
 @st.composite
 def long_products(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
-    """Products that add up along the size, or whose results lie side by side along it."""
+    """Matmuls with the size as the reduced dimension, or as a dimension of the result."""
     rows, others = draw(st.tuples(st.integers(2, 9), st.integers(2, 9)))
     inputs = draw(
         st.sampled_from(
@@ -212,7 +212,7 @@ def long_products(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
 
 @st.composite
 def inner_rows(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
-    """Elementwise work on tensors that have the size between other axes."""
+    """Elementwise operations on tensors with the size as a middle axis."""
     around, inside = draw(st.tuples(st.integers(2, 5), st.integers(2, 9)))
     nodes = (Node("Relu", (0,)), Node("Neg", (1,)))
     return SizedNetwork(Network(((around, BOUND, inside),), nodes, dtype, (2,)))

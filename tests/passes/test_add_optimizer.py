@@ -64,7 +64,7 @@ def network(compilation: Compilation, dtype: type[np.floating]) -> ModuleOp:
 
 @dataclass
 class Trained:
-    """A trained program and where it stands."""
+    """A trained program, its state and its last outputs."""
 
     module: ModuleOp
     compilation: Compilation
@@ -127,7 +127,7 @@ def assert_weights(state: Mapping[str, Array], expected: Mapping[str, Array], to
 
 
 def seeded(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """PopART dampens the first step too; PyTorch only when there is a velocity already."""
+    """A zero velocity makes PyTorch dampen the first step, as PopART does."""
     for group in optimizer.param_groups:
         for weight in group["params"]:
             optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
@@ -268,15 +268,15 @@ CASES: dict[str, tuple[OptimizerSpec, Callable[[list[torch.Tensor]], torch.optim
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_ten_steps_as_pytorch(name: str, dtype: type[np.floating]) -> None:
+def test_ten_optimizer_steps_as_pytorch(name: str, dtype: type[np.floating]) -> None:
     spec, make = CASES[name]
     state = train(spec, dtype).state
     assert_weights(state, torch_train(make), 1e-9 if dtype is np.float64 else 1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_streamed_scalars_give_the_same(name: str) -> None:
-    """Every hyper-parameter a variable that the host writes: same weights, same names."""
+def test_streamed_hyper_parameters_give_the_same(name: str) -> None:
+    """Hyper-parameters as variables that the host writes give the same weights and names."""
     spec, make = CASES[name]
     changed = {
         key: replace(value, constant=False)
@@ -297,7 +297,7 @@ def test_streamed_scalars_give_the_same(name: str) -> None:
         np.testing.assert_array_equal(trained.state[name], value)
 
 
-def test_names_are_those_of_popart() -> None:
+def test_state_names_are_those_of_popart() -> None:
     spec = SGD(
         learning_rate=Scalar(0.1, False),
         momentum=Scalar(0.5),
@@ -336,7 +336,7 @@ def test_the_host_changes_the_learning_rate_between_steps() -> None:
     assert_weights(state, {name: w.detach().numpy() for name, w in weights.items()}, 1e-9)
 
 
-def test_a_weight_with_its_own_numbers() -> None:
+def test_a_weight_with_its_own_learning_rate() -> None:
     spec = SGD(
         learning_rate=Scalar(0.01), specific=(Specific("b1", "learning_rate", Scalar(0.02)),)
     )
@@ -369,7 +369,7 @@ def by_hand(
     return weights
 
 
-def test_combined_sgd_decays_weights_as_its_definition_says() -> None:
+def test_combined_sgd_applies_weight_decay_by_its_definition() -> None:
     """Accl starts at swd1 * w, and holds the decay of the weight after the update."""
     lr, wd, mm, dm, vs = 0.01, 0.2, 0.9, 0.3, 4.0
     spec = SGD(
@@ -443,15 +443,15 @@ def test_rms_prop_as_tensorflow(momentum: float) -> None:
     assert_weights(train(spec).state, by_hand(rule), 1e-9)
 
 
-def test_adam_without_bias_correction_keeps_no_step() -> None:
+def test_adam_without_bias_correction_has_no_step_state() -> None:
     state = train(Adam(mode="adam_no_bias"), steps=1).state
     assert not [name for name in state if name.startswith("Step___")]
     assert train(Adam(), steps=3).state["Step___w1"] == 3
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_clipping_shrinks_gradients_together(name: str) -> None:
-    """Before momentum and weight decay see them, and without the loss scale."""
+def test_clipping_scales_all_gradients_alike(name: str) -> None:
+    """Gradients are clipped before momentum and weight decay, by a norm without the loss scale."""
     spec, make = CASES[name]
     found = train(replace(spec, clip=(ClipNorm(0.5),)), steps=3).state
     expected = torch_train(make, steps=3, clip=0.5)
@@ -482,7 +482,7 @@ def test_clipping_of_a_group_leaves_others_alone() -> None:
 def test_gradients_accumulate_over_micro_batches(
     mean: bool, momentum: float, combined: bool
 ) -> None:
-    """Weights move on every second step only, by the gradients of both."""
+    """Weights move in every second step only, by both gradients."""
     spec = SGD(
         learning_rate=Scalar(LR),
         momentum=Scalar(momentum),
@@ -520,7 +520,7 @@ def test_the_mean_of_micro_batches_is_clipped(name: str, running: bool) -> None:
     assert_weights(found, {name: one.detach().numpy() for name, one in weights.items()}, 1e-5)
 
 
-def test_gradients_are_clipped_without_a_loss_scale_that_changes() -> None:
+def test_clipping_does_not_depend_on_the_loss_scale() -> None:
     plain = SGD(clip=(ClipNorm(0.05),))
     scaled = replace(plain, loss_scaling=Scalar(8.0, constant=False))
     wanted, found = (train(spec, steps=3).state for spec in (plain, scaled))
@@ -540,7 +540,7 @@ def test_half_precision_weights_have_states_in_single_precision(name: str) -> No
     assert_weights(state, torch_train(make, steps=3), 2e-2)
 
 
-def test_outputs_show_what_the_step_leaves_behind() -> None:
+def test_extra_outputs_are_values_after_the_step() -> None:
     names = ("UpdatedVar___w1", "w1", "Accl___w1", "scaledMomentum1___default___DOUBLE")
     spec = SGD(momentum=Scalar(0.9, False))
     trained = train(spec, steps=3, extra_outputs=names)
@@ -550,20 +550,20 @@ def test_outputs_show_what_the_step_leaves_behind() -> None:
         np.testing.assert_array_equal(trained.outputs[name], trained.state[variable])
 
 
-def test_unknown_names_are_said() -> None:
+def test_unknown_optimizer_names_are_refused() -> None:
     with pytest.raises(PassError, match="no variable 'Accl___nobody'"):
         train(SGD(), steps=1, extra_outputs=("Accl___nobody",))
-    with pytest.raises(PassError, match="there is no optimizer 'sgdx'"):
+    with pytest.raises(PassError, match="unknown optimizer 'sgdx'"):
         OptimizerSpec.parse("sgdx learning_rate=0.1")
     with pytest.raises(PassError, match="sgd has no parameter 'beta=1'"):
         OptimizerSpec.parse("sgd beta=1")
-    with pytest.raises(PassError, match="there is no optimizer mode 'adamx'"):
+    with pytest.raises(PassError, match="unknown optimizer mode 'adamx'"):
         Adam(mode="adamx")
-    with pytest.raises(PassError, match="cannot take the numbers of adam"):
+    with pytest.raises(PassError, match="cannot take the values of adam"):
         SGD().with_values_of(Adam())
 
 
-def test_one_line_form_holds_everything() -> None:
+def test_optimizer_specs_are_read_back() -> None:
     specs = [spec for spec, _ in CASES.values()]
     specs.append(
         SGD(
@@ -578,8 +578,8 @@ def test_one_line_form_holds_everything() -> None:
         assert OptimizerSpec.parse(str(spec)) == spec
 
 
-def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: an Adam that forgets to correct its bias."""
+def test_a_wrong_update_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that the comparison can fail: an Adam without bias correction."""
     monkeypatch.setattr(Adam, "corrects_bias", property(lambda self: False))
     spec, make = CASES["adam"]
     with pytest.raises(AssertionError):

@@ -48,7 +48,7 @@ def model(
 
 
 def inception() -> bytes:
-    """Branches with halos of their own, read by a window, in one concatenation."""
+    """Branches with halos of their own that a window reads, in one concatenation."""
     made = [
         convolution("stem", "x", (3, 16), 3),
         convolution("one", "r_stem", (16, 24), 1),
@@ -93,7 +93,7 @@ def dense() -> bytes:
 
 
 def copies(module: ModuleOp) -> Iterator[tile.AssembleOp]:
-    """Padding and concatenations that are still there before loops are written."""
+    """Padding and concatenations that are still copies before loops are emitted."""
     for op in module.walk():
         if isinstance(op, tile.AssembleOp):
             yield op
@@ -101,21 +101,21 @@ def copies(module: ModuleOp) -> Iterator[tile.AssembleOp]:
 
 @pytest.mark.parametrize("made", [inception(), dense()], ids=["inception", "dense"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_values(made: bytes, threads: int) -> None:
-    """Compiled, with work shared between threads, as NumPy computes it."""
+def test_halos_keep_values(made: bytes, threads: int) -> None:
+    """Compiled, with work partitioned among threads, against the reference."""
     target = sharing_all(256, 32)
     shared = Options(machine=target.machine, tuning=target.tuning)
     x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
     expected = popgraph.compile(made, backend="reference")(x=x)["y"]
     run = popgraph.compile(made, threads=threads, options=shared)
-    for _ in range(2):  # the second time, memory is not fresh
+    for _ in range(2):  # In the second run, memory holds old values.
         found = run(x=x)["y"]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("made", [inception(), dense()], ids=["inception", "dense"])
-def test_no_copies(made: bytes) -> None:
-    """Of all padding, only that of the caller's own array is left; pieces are parts."""
+def test_padding_and_concatenation_are_not_copied(made: bytes) -> None:
+    """Only the padding of the caller's array is copied; pieces are parts of their whole."""
     module, compilation = load(made)
     lower(module, compilation, until="assign-halos")
     padded = [op for op in copies(module) if len(op.pieces) == 1]
@@ -126,8 +126,8 @@ def test_no_copies(made: bytes) -> None:
         assert all(halo is not None and halo.part == 3 for halo in halos)
 
 
-def test_padding_that_goes_with_a_view() -> None:
-    """Groups are a view of padding: who reads past the edge erases both, once."""
+def test_halos_of_a_view() -> None:
+    """Grouped channels are a view of the padded tensor, whose halo is cleared once."""
     shapes = {"w": (4, 3, 1, 1), "v": (6, 2, 3, 3)}
     weights = [
         numpy_helper.from_array(RANDOM.standard_normal(shape).astype(np.float32), name)
@@ -146,7 +146,7 @@ def test_padding_that_goes_with_a_view() -> None:
 
 
 def test_halos_of_one_pixel() -> None:
-    """The average of one channel is a view of one element, around which there is no room."""
+    """The average of one channel is a view of one element, which has no room for a halo."""
     layers = [("stem", "x", (3, 1)), ("one", "pooled", (1, 16)), ("y", "one", (16, 16))]
     made = [convolution(*layer, 3) for layer in layers]
     nodes = [node for node, _ in made]
@@ -155,14 +155,14 @@ def test_halos_of_one_pixel() -> None:
     x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
     expected = popgraph.compile(network, backend="reference")(x=x)["y"]
     run = popgraph.compile(network)
-    for _ in range(2):  # the second time, memory is not fresh
+    for _ in range(2):  # In the second run, memory holds old values.
         np.testing.assert_allclose(run(x=x)["y"], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [3, 5], ids=["same", "wider"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_halos_of_nothing(width: int, threads: int) -> None:
-    """Padding around a tensor without elements is all there is to read, through a view, too."""
+def test_halos_of_empty_tensors(width: int, threads: int) -> None:
+    """Padding around an empty tensor is all that is read, also through a view."""
     numbers = {
         "zero": np.array([0]),
         "axis": np.array([1]),
@@ -193,7 +193,7 @@ def weights_of(*shape: int) -> Constant:
 
 
 def reader(name: str, source: int) -> Node:
-    """Something that reads past the edges of an image of three channels."""
+    """An operation that reads past the edges of an image of three channels."""
     match name:
         case "Conv":
             return Node("Conv", (source, weights_of(4, 3, 3, 3)), (("pads", (1, 1, 1, 1)),))
@@ -209,7 +209,7 @@ def reader(name: str, source: int) -> Node:
 
 @pytest.mark.parametrize("name", ["Conv", "depthwise", "AveragePool", "MaxPool", "Pad"])
 @pytest.mark.parametrize("axis", [2, 3])
-def test_what_is_joined_along_an_image_is_read_past_its_ends(name: str, axis: int) -> None:
+def test_concatenations_along_an_image_are_read_past_their_ends(name: str, axis: int) -> None:
     nodes = [
         Node("Exp", (0,)),
         Node("Relu", (0,)),
@@ -223,7 +223,7 @@ def test_what_is_joined_along_an_image_is_read_past_its_ends(name: str, axis: in
 @pytest.mark.parametrize("first", [0, 1], ids=["window-first", "image-first"])
 @pytest.mark.parametrize("axis", [2, 3])
 @pytest.mark.parametrize("name", ["depthwise", "AveragePool", "MaxPool"])
-def test_a_piece_that_is_read_past_its_ends(name: str, axis: int, first: int) -> None:
+def test_a_piece_of_a_concatenation_is_read_past_its_ends(name: str, axis: int, first: int) -> None:
     pieces = (2, 1) if first == 0 else (1, 2)
     nodes = [
         Node("Relu", (0,)),
@@ -236,8 +236,8 @@ def test_a_piece_that_is_read_past_its_ends(name: str, axis: int, first: int) ->
 
 @pytest.mark.parametrize("name", ["Neg", "Sin", "Identity", "Relu", "Tanh"])
 @pytest.mark.parametrize("first", ["MaxPool", "AveragePool", "Conv"])
-def test_what_windows_are_finished_with_may_be_negative(name: str, first: str) -> None:
-    """Zeros around what a rectifier made do for minus infinity until somebody turns the sign."""
+def test_max_pools_after_functions_with_negative_values(name: str, first: str) -> None:
+    """A zero halo equals a halo of -inf only until an operation changes the sign."""
     nodes = [
         Node("Relu", (0,)),
         reader(first, 1),
@@ -249,7 +249,7 @@ def test_what_windows_are_finished_with_may_be_negative(name: str, first: str) -
 
 
 def assert_compiles_to_the_same(network: Network) -> None:
-    """The program, whose memory begins with rubbish, computes what the network means."""
+    """Compares the compiled program, in uninitialized memory, with the reference."""
     compilation = Compilation()
     module = build_network(network, compilation.weights)
     original = module.clone()
@@ -257,8 +257,8 @@ def assert_compiles_to_the_same(network: Network) -> None:
     assert_same_meaning(original, module, compilation.weights, tolerance=1e-9)
 
 
-def test_nobody_may_read_a_neighbour() -> None:
-    """The verifier knows what a tensor has around it, and that a part has nothing of its own."""
+def test_reads_past_a_halo_do_not_verify() -> None:
+    """The verifier knows the halo of a tensor, and that a part has none of its own."""
     text = """
         builtin.module {{
           pg.graph @main inputs [#pg.bytes<"x">] {{

@@ -74,7 +74,7 @@ X, W, B, V = random(5, 4), random(4, 3), random(3), random(3, 4)
 
 
 def perceptron(values: Values) -> dict[str, Operand]:
-    """`w` is used twice, `b` is broadcast, `unused` is a variable that the loss does not see."""
+    """`w` is used twice, `b` is broadcast, and the loss does not depend on `unused`."""
     hidden = gc.TanhOp(gc.AddOp(gc.MatMulOp(values["x"], values["w"]), values["b"]))
     again = gc.MatMulOp(gc.MatMulOp(hidden, values["v"]), values["w"])
     loss = sum_all(gc.MulOp(again, again))
@@ -94,7 +94,7 @@ def torch_gradients() -> dict[str, Array]:
     return {name: leaf.grad.numpy() for name, leaf in leaves.items() if leaf.grad is not None}
 
 
-def test_every_variable_that_the_loss_sees_has_its_gradient() -> None:
+def test_every_variable_of_the_loss_has_a_gradient() -> None:
     outputs = perceptron_program().differentiated(Autodiff("loss"))
     assert set(outputs) == {
         "loss", "hidden", "other", "Gradient___w", "Gradient___b", "Gradient___v",
@@ -135,8 +135,8 @@ def test_a_loss_of_shape_1() -> None:
     np.testing.assert_allclose(outputs["Gradient___w"], expected, rtol=1e-12)
 
 
-def test_only_what_the_gradients_need_is_computed() -> None:
-    """The first layer's input wants no gradient, so no product is there to compute it."""
+def test_unneeded_gradients_are_not_computed() -> None:
+    """The input of the first layer needs no gradient, so its matmul is not emitted."""
     program = perceptron_program()
     program.differentiated(Autodiff("loss", wrt=("w",)))
     products = [op for op in program.graph.block.ops if isinstance(op, gc.MatMulOp)]
@@ -156,7 +156,7 @@ def test_no_gradient_flows_through_detach_or_integers() -> None:
 
 
 def test_composites_without_a_gradient_are_expanded() -> None:
-    """GELU has no gradient of its own, as the last operation before the loss or further up."""
+    """GELU has no gradient of its own, neither as the last operation nor further up."""
     for approximate in (False, True):
 
         def build(values: Values, approximate: bool = approximate) -> dict[str, Operand]:
@@ -176,7 +176,7 @@ def test_composites_without_a_gradient_are_expanded() -> None:
         np.testing.assert_allclose(outputs["Gradient___first"], first.grad.numpy(), rtol=1e-9)
 
 
-def test_a_convolutional_network() -> None:
+def test_gradients_of_a_convolutional_network() -> None:
     image, kernel, dense = random(2, 3, 6, 6), random(4, 3, 3, 3), random(36, 5) / 20
     labels = np.array([1, 4], np.int64)
 
@@ -204,7 +204,7 @@ def test_a_convolutional_network() -> None:
         np.testing.assert_allclose(outputs[f"Gradient___{name}"], leaf.grad.numpy(), rtol=1e-8)
 
 
-def test_operations_without_gradient_are_named_with_their_place() -> None:
+def test_operations_without_gradient_are_named_with_their_location() -> None:
     def build(values: Values) -> dict[str, Operand]:
         half, other = (element_types.BY_NAME[name] for name in ("f16", "bf16"))
         same_bits = gc.BitcastOp(gc.CastOp(values["w"], to=half), to=other)
@@ -217,8 +217,8 @@ def test_operations_without_gradient_are_named_with_their_place() -> None:
     assert "node 'bits 1'" in str(caught.value)
 
 
-def test_mistakes_are_said() -> None:
-    with pytest.raises(PassError, match="no output 'lose'"):
+def test_wrong_options_of_autodiff_are_refused() -> None:
+    with pytest.raises(PassError, match="'lose' is not an output"):
         perceptron_program().differentiated(Autodiff("lose"))
     with pytest.raises(DifferentiationError, match="'hidden' must be one float, not f64 of shape"):
         perceptron_program().differentiated(Autodiff("hidden"))
@@ -228,7 +228,7 @@ def test_mistakes_are_said() -> None:
         perceptron_program().differentiated(Autodiff("loss", gradients=("unused",)))
 
 
-def test_locations_are_those_of_the_forward_operations() -> None:
+def test_gradients_have_the_locations_of_forward_operations() -> None:
     program = perceptron_program()
     for number, op in enumerate(program.graph.block.ops):
         op.location = NameLoc(StringAttr(f"n{number}"), NoneAttr())
@@ -242,8 +242,8 @@ def test_locations_are_those_of_the_forward_operations() -> None:
         assert (GRADIENT in notes(op.location)) == (op not in forward)
 
 
-def test_a_gradient_that_is_not_added_up_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: of two ways to the loss only the last counts."""
+def test_a_gradient_that_is_not_accumulated_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that the comparison can fail: the last of two paths to the loss replaces the first."""
 
     def forgetful(self: ReverseMode, value: SSAValue, gradient: SSAValue) -> None:
         self.gradients[value] = gradient
@@ -264,10 +264,10 @@ def test_constants_have_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("make", [gc.SoftmaxOp, gc.LogSoftmaxOp])
-def test_rows_without_probabilities_that_nobody_reads_have_no_slope(
+def test_masked_softmax_rows_have_zero_gradients(
     make: type[gc.SoftmaxOp | gc.LogSoftmaxOp],
 ) -> None:
-    """Of nothing but -inf there is no softmax; who writes 0 in its place gets the gradient 0."""
+    """A softmax of nothing but -inf is NaN; a row replaced by 0 must have gradient 0."""
 
     def build(values: Values) -> dict[str, Operand]:
         zero = gc.SubOp(values["zero"], values["zero"])

@@ -1,4 +1,4 @@
-"""Programs whose loops end at sizes of the call, compared with programs of just these sizes."""
+"""Tests programs whose loops end at run-time sizes against programs of exactly these sizes."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ graph scanned(x: f32[6, N, 12]) -> outs {
 }
 """,
 }
-"""Models whose sizes run inside of fused kernels or other loops, and in bodies."""
+"""Models whose sizes bound loops inside of fused kernels, other loops, and bodies."""
 
 REACHED = {
     "winograd": "tile.winograd",
@@ -202,14 +202,16 @@ REACHED = {
     "recurrent": "pg.call_loop",
     "scanned": "pg.call_loop",
 }
-"""The operation that each of these models must contain."""
+"""The operation that each model of INNER must contain."""
 
 FEW = 5
-"""A bound for which channels of all images fit into local memory together."""
+"""With this small bound, channels of all images fit in local memory."""
 UNSIZED = {
-    "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": "reads another part of a size",
+    "graph turned(x: f32[N, 4]) -> y {\n y = x[::-1]\n}": (
+        "reads and writes different parts of a size"
+    ),
     "graph first(x: f32[N, 32, 30], w: f32[8, 32]) -> y {\n y = w @ x[0]\n}": (
-        "multiplies by the first step of a size"
+        "multiplies by the first index of a size only"
     ),
     "graph longer(x: f32[N, 4]) -> y {\n y = Concat(x, x, axis=0)\n}": "along a size",
 }
@@ -218,7 +220,7 @@ UNSIZED = {
 def bound(
     text: str, options: Options, level: str, most: int = BOUND
 ) -> tuple[ModuleOp, Compilation]:
-    """A model whose dimension N is a size of the call, down to a level."""
+    """Lowers a model whose dimension N is a run-time size."""
     module, compilation = load(text)
     places = [
         Place(name, axis)
@@ -232,7 +234,7 @@ def bound(
 
 
 def exact(text: str, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of the model of just this size, for the front of the inputs."""
+    """The outputs of the model of exactly this size, for the leading slice of the inputs."""
     module, compilation = load(text)
     specialise(module, compilation, {"N": size})
     lower(module, compilation, level="graphcore")
@@ -241,12 +243,12 @@ def exact(text: str, size: int, inputs: Mapping[str, Array]) -> dict[str, Array]
 
 
 def front(array: Array, axis: int, size: int) -> Array:
-    """The part of an array before the end of an axis."""
+    """The slice of an array up to a size along an axis."""
     return array[(slice(None),) * axis + (slice(size),)]
 
 
 def inner_inputs(text: str, size: int, most: int) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Inputs up to a size, and with NaN behind it up to the most that it can be."""
+    """Inputs of a size, exact, and padded with NaN up to the bound."""
     module, _ = load(text)
     exactly, padded = dict[str, Array](), dict[str, Array]()
     for name, type_ in input_types(module).items():
@@ -262,7 +264,7 @@ def inner_inputs(text: str, size: int, most: int) -> tuple[dict[str, Array], dic
 
 
 def garbage_behind(size: int, shape: tuple[int, ...]) -> Array:
-    """Numbers up to a size, and behind it what must not be read."""
+    """Random numbers up to a size, then NaN, which must not be read."""
     made = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     made[size:] = np.nan
     return made
@@ -279,7 +281,7 @@ def inputs_of(text: str, size: int) -> dict[str, Array]:
 
 @pytest.mark.parametrize("level", ["structured", "loops", "program"])
 @pytest.mark.parametrize("name", MODELS)
-def test_reference_runs_to_sizes(name: str, level: str) -> None:
+def test_loops_end_at_sizes_in_the_reference(name: str, level: str) -> None:
     text = MODELS[name]
     module, compilation = bound(text, Options(), level)
     (size_of,) = sizes_of(module)
@@ -293,7 +295,7 @@ def test_reference_runs_to_sizes(name: str, level: str) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
-def test_c_runs_to_sizes(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_end_at_sizes_in_c(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POPGRAPH_POISON", "1")
     text = MODELS[name]
     options = for_this_machine(Options(), threads)
@@ -308,7 +310,7 @@ def test_c_runs_to_sizes(name: str, threads: int, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", INNER)
-def test_sizes_run_inside_of_kernels_and_bodies(
+def test_loops_end_at_sizes_inside_of_kernels_and_bodies(
     name: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POPGRAPH_POISON", "1")
@@ -329,7 +331,7 @@ def test_sizes_run_inside_of_kernels_and_bodies(
 
 
 def compare_front(text: str, output: Place, size: int, found: Mapping[str, Array]) -> None:
-    """What is before a size is what the program of just this size computes."""
+    """Compares the outputs up to a size with the program of exactly this size."""
     module, compilation = load(text)
     specialise(module, compilation, {"N": size})
     lower(module, compilation, level="graphcore")
@@ -340,12 +342,12 @@ def compare_front(text: str, output: Place, size: int, found: Mapping[str, Array
 
 
 @pytest.mark.parametrize("text", UNSIZED)
-def test_sizes_of_the_program_are_refused(text: str) -> None:
+def test_models_that_depend_on_a_size_are_refused(text: str) -> None:
     with pytest.raises(UnsizedError, match=UNSIZED[text]):
         bound(text, Options(), "structured")
 
 
-def test_programs_without_sizes_stay_as_they_are() -> None:
+def test_programs_without_sizes_are_unchanged() -> None:
     module, compilation = load(MODELS["mlp"])
     specialise(module, compilation, {"N": BOUND})
     lower(module, compilation, level="structured")

@@ -29,11 +29,11 @@ from tests.passes.control_graphs import (
 from tests.passes.mutants import Mutant, always
 
 TOLERANCE = 1e-12
-"""Products of all rows at once add in another order."""
+"""One matmul for all rows adds in another order than one per row."""
 
 
 def run(module: ModuleOp, *passes: Pass) -> None:
-    """Runs the passes; the module means the same, and a second run changes nothing."""
+    """Runs the passes and checks that the module means the same."""
     before, compilation = module.clone(), Compilation()
     for each in passes:
         each.run(compilation, module)
@@ -43,7 +43,7 @@ def run(module: ModuleOp, *passes: Pass) -> None:
 
 @given(control_graphs())
 @settings(deadline=None)
-def test_bodies_mean_the_same_afterwards(graph: ControlGraph) -> None:
+def test_canonicalized_bodies_mean_the_same(graph: ControlGraph) -> None:
     module = build(graph)
     check_ir(module)
     run(module, Canonicalize())
@@ -54,13 +54,13 @@ def test_bodies_mean_the_same_afterwards(graph: ControlGraph) -> None:
 
 @given(single_loops())
 @settings(deadline=None)
-def test_a_loop_means_the_same_afterwards(graph: ControlGraph) -> None:
+def test_canonicalized_loops_mean_the_same(graph: ControlGraph) -> None:
     run(build(graph), Canonicalize())
 
 
 @given(control_graphs())
 @settings(deadline=None)
-def test_the_passes_of_the_level_know_bodies(graph: ControlGraph) -> None:
+def test_graphcore_passes_on_bodies(graph: ControlGraph) -> None:
     run(
         build(graph),
         FoldConstants(),
@@ -79,7 +79,7 @@ BODIES = "popgraph.passes.graphcore.canonicalize"
 
 
 def only_own(original: Callable[..., set[SSAValue]]) -> Any:
-    """Forgets that what is carried comes from what the turn before yields."""
+    """Drops carried values that are used only by the next iteration."""
 
     def wrong(op: Any) -> set[SSAValue]:
         used = {
@@ -94,19 +94,19 @@ def only_own(original: Callable[..., set[SSAValue]]) -> Any:
 
 
 def from_zero(original: Any) -> Any:
-    """Forgets where a counter begins."""
+    """Every counter begins at zero."""
     return lambda draft, operand: (
         draft.op.index if operand.type == draft.op.index.type else (original(draft, operand))
     )
 
 
 def first_only(original: Any) -> Any:
-    """All values are the first one."""
+    """All values count as equal to the first one."""
     return lambda values: iter([0 for _ in values])
 
 
 def with_index(original: Any) -> Any:
-    """Takes what depends on the turn for the same in every turn."""
+    """A reshape of the loop index counts as loop-invariant."""
 
     def wrong(body: Any, captured: Any, may_move: Any) -> Any:
         found = original(body, captured, may_move)
@@ -116,15 +116,22 @@ def with_index(original: Any) -> Any:
 
 
 BUGS = (
-    Mutant("canonicalize", "drops what later turns need", f"{BODIES}.loops:_needed", only_own),
+    Mutant(
+        "canonicalize",
+        "drops values that later iterations need",
+        f"{BODIES}.loops:_needed",
+        only_own,
+    ),
     Mutant("canonicalize", "counts from zero", f"{BODIES}.bodies:LoopDraft.capture", from_zero),
     Mutant(
         "canonicalize",
-        "takes any two captured values for one",
+        "merges any two captured values",
         f"{BODIES}.loops:first_of_equals",
         first_only,
     ),
-    Mutant("canonicalize", "hoists what is not the same", f"{BODIES}.loops:invariants", with_index),
+    Mutant(
+        "canonicalize", "hoists reshapes of the index", f"{BODIES}.loops:invariants", with_index
+    ),
     Mutant("canonicalize", "every row is known", f"{BODIES}.projections:_is_known", always),
     Mutant(
         "canonicalize", "all counters count by one", f"{BODIES}.loops:CountByIndex._counts", always
@@ -133,7 +140,7 @@ BUGS = (
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)
-def test_a_planted_bug_is_found(bug: Mutant) -> None:
+def test_a_planted_bug_of_bodies_is_found(bug: Mutant) -> None:
     @settings(max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False, deadline=None)
     @given(single_loops())
     def keeps_meaning(graph: ControlGraph) -> None:

@@ -33,7 +33,7 @@ Literal = Callable[[object], SSAValue]
 def canonicalized(
     build: Callable[[SSAValue, Literal], Operand], x: Array = SPECIAL
 ) -> tuple[list[str], Array, Array]:
-    """Names of the operations left, the value before and the value after."""
+    """Names of the remaining operations, and the values before and after."""
     compilation = Compilation()
     graph = GraphOp(
         "main", ["x"], [TensorType(element_types.to_ir(dtypes.from_numpy(x.dtype)), x.shape)]
@@ -213,12 +213,12 @@ def cases() -> dict[str, tuple[Callable[[SSAValue, Literal], Operand], list[str]
 
 
 def padded(x: SSAValue, low: int, high: int, value: float = 0.0) -> Operand:
-    """Columns of a number before and behind."""
+    """Pads columns with a number at both ends."""
     return gc.PadOp(x, low=(0, low), high=(0, high), interior=(0, 0), value=value)
 
 
 @pytest.mark.parametrize("name", cases())
-def test_rule(name: str) -> None:
+def test_canonicalize_rule(name: str) -> None:
     build, expected = cases()[name]
     left, before, after = canonicalized(build)
     assert left == expected
@@ -233,7 +233,7 @@ EXTREMES = np.array([1e-45, 1e-38, 3e-20, 0.7, 1.9, 4e19, 3e38, np.inf, 0, np.na
 
 @pytest.mark.parametrize("exponent", [*powers.FROM_ZERO, *powers.EVERYWHERE])
 def test_powers_keep_their_accuracy(exponent: float) -> None:
-    """Against the correctly rounded result, from the smallest number to the largest."""
+    """Against the correctly rounded result, over the whole range of f32."""
     drawn = np.exp2(np.random.default_rng(0).uniform(-126, 128, 100_000)).astype(np.float32)
     x = np.concatenate([EXTREMES, drawn])
     left, _, after = canonicalized(lambda x, c: gc.PowOp(gc.AbsOp(x), c(exponent)), x)
@@ -248,15 +248,15 @@ def test_powers_keep_their_accuracy(exponent: float) -> None:
     np.testing.assert_array_equal(np.isnan(after), np.isnan(wanted))
 
 
-def test_roots_of_what_may_be_negative_are_left_alone() -> None:
+def test_powers_of_maybe_negative_numbers_are_unchanged() -> None:
     def build(x: SSAValue, c: Literal) -> Operand:
         return gc.PowOp(gc.AddOp(gc.MulOp(x, x), x), c(0.5))
 
     assert canonicalized(build)[0] == ["mul", "add", "pow"]
 
 
-def test_powers_of_half_precision_are_left_alone() -> None:
-    """Every operation of a chain would round to half precision."""
+def test_powers_of_half_precision_are_unchanged() -> None:
+    """Each operation of a chain would round to half precision."""
     x = np.ones(3, np.float16)
     assert canonicalized(lambda x, c: gc.PowOp(gc.AbsOp(x), c(0.75)), x)[0] == ["abs", "pow"]
 
@@ -295,7 +295,7 @@ def channels(numbers: Array) -> Array:
         ),
     ],
 )
-def test_convolutions_take_in_scales(
+def test_scales_are_folded_into_convolutions(
     build: Callable[[SSAValue, Literal], Operand], expected: list[str]
 ) -> None:
     left, before, after = canonicalized(build, IMAGE)
@@ -316,16 +316,16 @@ def twice(value: Operand) -> Operand:
         lambda x, c: gc.BatchNormOp(x, *(c(n[:3]) for n in NUMBERS), epsilon=1e-3),
     ],
 )
-def test_convolutions_do_not_take_in_what_is_not_theirs(
+def test_other_scales_are_not_folded_into_convolutions(
     build: Callable[[SSAValue, Literal], Operand],
 ) -> None:
-    """A scale per row, weights that are no literal, a product with another reader, no conv."""
+    """A scale per row, weights that are computed, another reader of the result, no conv."""
     left, before, after = canonicalized(build, IMAGE)
     assert "mul" in left or "batch_norm" in left
     np.testing.assert_array_equal(after, before)
 
 
-def test_matrix_products_take_in_scales() -> None:
+def test_scales_are_folded_into_matmuls() -> None:
     x = np.random.default_rng(5).normal(size=(2, 3)).astype(np.float32)
     w = np.random.default_rng(6).normal(size=(3, 4)).astype(np.float32)
 
@@ -339,8 +339,8 @@ def test_matrix_products_take_in_scales() -> None:
     np.testing.assert_allclose(after, (x @ w + NUMBERS[0]) * NUMBERS[1], rtol=1e-5, atol=1e-6)
 
 
-def test_a_scalar_layer_is_not_widened() -> None:
-    """One channel times four numbers has four channels: the weights cannot say that."""
+def test_a_convolution_of_one_channel_is_not_widened() -> None:
+    """Scaling one channel by four numbers gives four channels, which the weights cannot express."""
 
     def build(x: SSAValue, c: Literal) -> Operand:
         return gc.MulOp(gc.ConvOp(x, c(KERNEL[:1]), **OPTIONS), c(channels(NUMBERS[0])))
@@ -350,14 +350,14 @@ def test_a_scalar_layer_is_not_widened() -> None:
     np.testing.assert_array_equal(after, before)
 
 
-def test_integers_have_one_zero() -> None:
+def test_neutral_integers() -> None:
     x = np.array([3, -4], np.int32)
     assert canonicalized(lambda x, c: gc.AddOp(x, c(0)), x)[0] == []
     assert canonicalized(lambda x, c: gc.DivOp(x, c(4)), x)[0] == ["div"]
 
 
-def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests can fail: x + 0 dropped, and a batch norm that forgets the mean."""
+def test_a_wrong_canonicalize_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that the tests can fail: a dropped x + 0, and a batch norm without its mean."""
     monkeypatch.setattr(
         arithmetic.DropNeutral,
         "is_all",
@@ -376,24 +376,24 @@ def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
 
 
-def test_every_rule_says_before_and_after() -> None:
+def test_every_rule_documents_before_and_after() -> None:
     rules: Sequence[type] = RULES
     assert all("->" in (rule.__doc__ or "") for rule in rules)
 
 
 @pytest.mark.parametrize("op", [gc.MulOp, gc.AddOp, gc.MaxOp, gc.PowOp])
-def test_one_broadcast_on_both_sides(op: Callable[[Operand, Operand], Operand]) -> None:
+def test_the_same_broadcast_on_both_sides(op: Callable[[Operand, Operand], Operand]) -> None:
     def build(x: SSAValue, literal: Literal) -> Operand:
         wide = gc.BroadcastOp(x, shape=(2, 2, 3))
         return op(wide, wide)
 
     left, before, after = canonicalized(build)
-    assert len(left) == 2  # one of them goes
+    assert len(left) == 2  # One of the two broadcasts is removed.
     np.testing.assert_array_equal(before, after)
 
 
-def test_pieces_in_any_order_within_a_larger_sum() -> None:
-    """Four rows that were pulled out of a tensor, and a number that was not."""
+def test_padded_pieces_in_a_sum_become_a_concatenation() -> None:
+    """Four rows sliced out of a tensor, and a number that was not."""
 
     def build(x: SSAValue, literal: Literal) -> Operand:
         def row(number: int) -> Operand:
@@ -407,7 +407,7 @@ def test_pieces_in_any_order_within_a_larger_sum() -> None:
     np.testing.assert_array_equal(before, after)
 
 
-def test_overlapping_pieces_stay_apart() -> None:
+def test_overlapping_padded_pieces_are_not_joined() -> None:
     def build(x: SSAValue, literal: Literal) -> Operand:
         def at(number: int) -> Operand:
             return gc.PadOp(x, low=[number, 0], high=[6 - number, 0], interior=[0, 0], value=0.0)
@@ -419,7 +419,7 @@ def test_overlapping_pieces_stay_apart() -> None:
     np.testing.assert_array_equal(before, after)
 
 
-def test_rules_without_an_end_are_named() -> None:
+def test_rules_that_do_not_terminate_are_named() -> None:
     class Again(Rule[gc.NegOp]):
         ROOTS = (gc.NegOp,)
 
@@ -429,12 +429,12 @@ def test_rules_without_an_end_are_named() -> None:
     compilation, graph = Compilation(), GraphOp("main", ["x"], [TensorType(f32, [2])])
     with ImplicitBuilder(graph.block):
         ReturnOp([gc.NegOp(graph.block.args[0]).result], ["y"])
-    with pytest.raises(PassError, match=r"does not come to an end: .* applied were Again \(\d"):
+    with pytest.raises(PassError, match=r"does not terminate: .* applied: Again \(\d"):
         apply_rules(ModuleOp([graph]), [Again(compilation.weights)])
 
 
-def test_deep_sums_and_joins() -> None:
-    """Of sums of sums and joins of joins only the outermost are looked at, and all at once."""
+def test_deep_sums_and_concatenations() -> None:
+    """Only the outermost of nested sums and concatenations is rewritten, in linear time."""
 
     def build(x: SSAValue, literal: Literal) -> Operand:
         total, joined = x, x
@@ -466,7 +466,7 @@ LOOKED_UP = np.arange(21, dtype=np.float32).reshape(3, 7)
         ([], ["gather"]),
     ],
 )
-def test_lookups_of_known_places(indices: object, left: list[str]) -> None:
+def test_gathers_with_constant_indices(indices: object, left: list[str]) -> None:
     def build(x: SSAValue, literal: Literal) -> Operand:
         return gc.GatherOp(x, literal(np.array(indices, np.int64)), axis=1)
 
@@ -476,15 +476,15 @@ def test_lookups_of_known_places(indices: object, left: list[str]) -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=14), st.integers(1, 4))
-def test_runs_have_all_places_in_order(places: list[int], most: int) -> None:
+def test_runs_cover_all_indices_in_order(places: list[int], most: int) -> None:
     runs = runs_of(np.array(places), most)
     if runs is not None:
         assert [run.start + run.step * at for run in runs for at in range(run.count)] == places
         assert len(runs) <= most
 
 
-def test_the_longer_run_has_what_two_runs_may_have() -> None:
-    """Of reflected or repeated edges, all of the row is one run, which needs no slice."""
+def test_the_longest_run_takes_elements_of_both() -> None:
+    """With reflected or repeated edges, the longest run is the whole row, which needs no slice."""
     for mode in ("reflect", "edge", "wrap"):
         places = np.pad(np.arange(6), (2, 3), mode=mode)  # type: ignore[call-overload]
         runs = runs_of(places, 4)

@@ -1,4 +1,4 @@
-"""Every pass does to every case what its file claims, in text and in meaning."""
+"""Tests every pass on its cases: text and meaning are as the claim of the file says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEPARATOR = "// -----\n"
 
 @dataclass(frozen=True)
 class Case:
-    """One file: a claim in comments, the input, and what the pass makes of it."""
+    """A file: a claim in comments, the input, and the expected output of the pass."""
 
     path: Path
 
@@ -30,12 +30,12 @@ class Case:
         return before, after
 
     @property
-    def claims_that_it_stays(self) -> bool:
-        """Whether the first line says that the pass leaves the input alone."""
+    def claims_no_change(self) -> bool:
+        """Whether the first line says that the pass leaves the input unchanged (`stays`)."""
         return bool(re.search(r"\bstays?\b", self.path.read_text().splitlines()[0]))
 
     def bless(self, before: str, after: str) -> None:
-        """Writes what came out; and what went in, too, if that has lines that are too long."""
+        """Writes the output, and the input, too, if it has lines that are too long."""
         source = self.parts[0]
         if too_long(source):
             claim = "".join(itertools.takewhile(is_comment, source.splitlines(keepends=True)))
@@ -48,7 +48,7 @@ def is_comment(line: str) -> bool:
 
 
 def too_long(text: str) -> list[int]:
-    """The numbers of the lines that nobody reads to their end."""
+    """Numbers of the lines longer than COLUMNS."""
     return [place for place, line in enumerate(text.splitlines(), 1) if len(line) > COLUMNS]
 
 
@@ -74,7 +74,7 @@ def test_case(case: Case, request: pytest.FixtureRequest) -> None:
     if WITH_CASES[case.path.parent.name].KEEPS_MEANING:
         assert_same_meaning(before, module, compilation.weights, tolerance=1e-6)
     text = show(module, source)
-    assert text != show(before, source) or case.claims_that_it_stays, (
+    assert text != show(before, source) or case.claims_no_change, (
         "the pass changes nothing: mend the input, or say in the first line that it stays"
     )
     assert parse(compilation, text).is_structurally_equivalent(module)
@@ -86,7 +86,7 @@ def test_case(case: Case, request: pytest.FixtureRequest) -> None:
 
 
 @every_case
-def test_no_line_is_too_long_to_read(case: Case) -> None:
+def test_no_line_of_a_case_is_too_long(case: Case) -> None:
     assert not too_long(case.path.read_text()), (
         f"more than {COLUMNS} columns: use aliases (#map = affine_map<...>) and seeded literals"
         " (#pg.data<seed 1 : tensor<4xf32>>), or let pytest --bless do the former"

@@ -1,4 +1,4 @@
-"""Tests sums of products of integers that floats compute: exact to the last unit, cut, refused."""
+"""Tests sums of integer products that are computed in floats: exact, split, or refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from popgraph.support.arrays import Array
 from tests.one_node import model, of_both
 
 LONGEST = (1 << 24) // (255 * 128)
-"""So many products of the largest bytes are a sum that floats hold."""
+"""Number of products of the largest bytes whose sum f32 holds exactly."""
 
 
 def full(value: int, kind: type, *shape: int) -> Array:
@@ -23,7 +23,7 @@ def full(value: int, kind: type, *shape: int) -> Array:
 
 
 def contractions(proto: ModelProto) -> list[str]:
-    """The element types of all products and convolutions."""
+    """Element types of all matmuls and convolutions."""
     module, compilation = load(proto)
     without = Options(disabled=frozenset({"contract-in-words"}))
     lower(module, compilation, without, level="graphcore")
@@ -35,17 +35,17 @@ def contractions(proto: ModelProto) -> list[str]:
     ("terms", "parts"),
     [(LONGEST, 1), (LONGEST + 1, 2), (3 * (LONGEST - LONGEST % 16), 3), (9000, 0)],
 )
-def test_sums_of_the_largest_bytes(terms: int, parts: int) -> None:
+def test_integer_matmuls_are_split_where_floats_would_round(terms: int, parts: int) -> None:
     inputs = {"a": full(255, np.uint8, 2, terms), "b": full(-128, np.int8, terms, 3)}
-    inputs["b"][0, 1] = 127  # An odd sum, which floats beyond their limit would round.
+    inputs["b"][0, 1] = 127  # An odd sum, which floats would round beyond 2^24.
     proto = model("MatMulInteger", inputs)
     assert contractions(proto) == (["f32"] * parts or ["i32"])
     wanted = inputs["a"].astype(np.int64) @ inputs["b"].astype(np.int64)
     assert np.array_equal(of_both(proto, inputs)["y"], wanted)
 
 
-def test_literals_say_how_large_sums_are() -> None:
-    """Weights that are small on the average may be many; each result has a sum of its own."""
+def test_constant_weights_bound_the_sums() -> None:
+    """The bound of each result is the sum of its own weights, not of the largest one."""
     inputs = {"a": full(255, np.uint8, 2, 8192), "b": full(8, np.int8, 8192, 3)}
     inputs["b"][::3, 1] = -8
     wanted = inputs["a"].astype(np.int64) @ inputs["b"].astype(np.int64)
@@ -56,7 +56,7 @@ def test_literals_say_how_large_sums_are() -> None:
         assert np.array_equal(of_both(proto, given)["y"], wanted * scale)
 
 
-def test_integers_of_which_nothing_is_known_stay() -> None:
+def test_unbounded_integers_are_not_contracted_in_floats() -> None:
     wide = {"a": full(1 << 20, np.int32, 2, 4), "b": full(3, np.int32, 4, 2)}
     proto = model("MatMul", wide)
     assert contractions(proto) == ["i32"]
@@ -65,8 +65,8 @@ def test_integers_of_which_nothing_is_known_stay() -> None:
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("disabled", [frozenset[str](), frozenset({"fuse-epilogue"})])
-def test_convolutions_are_exact(groups: int, disabled: frozenset[str]) -> None:
-    """Winograd's transforms would round, and are taken for the same convolution of floats."""
+def test_integer_convolutions_are_exact(groups: int, disabled: frozenset[str]) -> None:
+    """Winograd transforms would round; they are used for the same convolution of floats."""
     random = np.random.default_rng(groups)
     images = random.integers(0, 256, (1, 32, 12, 12)).astype(np.uint8)
     filters = random.integers(-128, 128, (32, 32 // groups, 3, 3)).astype(np.int8)

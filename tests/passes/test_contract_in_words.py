@@ -1,4 +1,4 @@
-"""Tests when sums of products of small numbers are made in words, by machine and size."""
+"""Tests when sums of narrow products use packed words, by machine and size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.one_node import close, model, of_both
 
 
 def words_of(channels: int, machine: str) -> list[str]:
-    """The words of a convolution of so many channels, where there are any."""
+    """The packed word types of a convolution of this number of channels."""
     inputs = {
         "x": np.zeros((1, channels, 6, 6), np.uint8),
         "w": np.zeros((4, channels, 3, 3), np.int8),
@@ -37,7 +37,7 @@ def words_of(channels: int, machine: str) -> list[str]:
         (9, "zen3", ["i16"]),
     ],
 )
-def test_words_pay_for_free_places_where_one_instruction_takes_them(
+def test_padding_of_packed_words_pays_with_a_dot_instruction(
     channels: int, machine: str, words: list[str]
 ) -> None:
     assert words_of(channels, machine) == words
@@ -45,8 +45,8 @@ def test_words_pay_for_free_places_where_one_instruction_takes_them(
 
 @pytest.mark.parametrize(("columns", "words"), [(3, 0), (4, 1)])
 @pytest.mark.parametrize("machine", ["zen4", "zen3"])
-def test_bytes_of_few_columns_are_read_as_they_are(columns: int, words: int, machine: str) -> None:
-    """Words have neighbouring sums in the lanes of a vector, which few would leave empty."""
+def test_bytes_of_few_columns_are_not_packed(columns: int, words: int, machine: str) -> None:
+    """Vector lanes hold adjacent results, so few columns would leave lanes empty."""
     random = np.random.default_rng(0)
     a = random.integers(0, 256, (64, 96)).astype(np.uint8)
     b = random.integers(-128, 128, (96, columns)).astype(np.int8)
@@ -74,8 +74,10 @@ def contractions(machine: str, text: str = NET) -> list[ReduceOp]:
     return [op for op in module.walk() if is_contraction(op)]
 
 
-def test_pairs_of_bf16_where_the_machine_multiplies_them() -> None:
-    """Sums are f32 either way; of an odd number of terms, the last one has a zero beside it."""
+def test_bf16_pairs_need_a_dot_instruction() -> None:
+    """
+    Sums are f32 on both machines; with an odd number of terms, the last pair is padded with zero.
+    """
     machines = ("zen4", "ice_lake_server")
     words = [[op.words and op.words.data for op in contractions(one)] for one in machines]
     assert words == [["bf16"] * 2, [None] * 2]
@@ -91,8 +93,8 @@ def test_pairs_of_bf16_where_the_machine_multiplies_them() -> None:
     close(found[0]["scores"], (q @ k.T).astype(bfloat16))
 
 
-def test_pairs_in_rows_are_read_where_they_stand() -> None:
-    """Also of a factor that comes transposed: nothing is moved to make words of them."""
+def test_adjacent_bf16_pairs_are_not_packed() -> None:
+    """Also for a transposed factor: packing moves no data."""
     (scores,) = (op for op in contractions("zen4") if op.sizes == (40, 24, 32))
     owners = [value.owner for value in (scores.lhs, scores.rhs)]
     owners = [one.source.owner if isinstance(one, PackOp) else one for one in owners]
@@ -100,8 +102,8 @@ def test_pairs_in_rows_are_read_where_they_stand() -> None:
 
 
 @pytest.mark.parametrize(("rows", "words"), [(2, 0), (20, 2)])
-def test_factors_that_few_products_share_are_read_as_they_are(rows: int, words: int) -> None:
-    """A token beside a cache of keys and values: to make words of that would take longer."""
+def test_factors_with_little_reuse_are_not_packed(rows: int, words: int) -> None:
+    """One token against a key-value cache: packing would cost more than it saves."""
     text = f"""
     graph decode(q: bf16[{rows}, 64], k: bf16[80, 64], v: bf16[80, 64]) -> y {{
         y = Softmax(q @ Transpose(k)) @ v
@@ -115,10 +117,10 @@ def test_factors_that_few_products_share_are_read_as_they_are(rows: int, words: 
     ("kind", "low", "high", "zero"),
     [("u8", 10, 100, 200), ("u8", 10, 100, 0), ("i8", 10, 20, -5), ("i8", -20, -10, 5)],
 )
-def test_what_pads_is_held_beside_numbers_that_are_bounded(
+def test_the_range_of_packed_words_includes_the_padding(
     machine: str, kind: str, low: int, high: int, zero: int
 ) -> None:
-    """A zero that lies far from all numbers of a factor has its place in words, too."""
+    """The padding value counts for the range of a factor, even when far from its elements."""
     random = np.random.default_rng(0)
     x = random.integers(0, 120, (1, 8, 6, 6)).astype(dtypes.BY_NAME[kind].numpy)
     w = random.integers(-9, 9, (4, 8, 3, 3), np.int8)
@@ -139,8 +141,8 @@ def test_what_pads_is_held_beside_numbers_that_are_bounded(
     assert np.array_equal(found, wanted)
 
 
-def test_three_channels_of_bytes() -> None:
-    """The fourth place of a word is free, and what pads stands for the zero of the image."""
+def test_a_convolution_of_three_channels_in_words() -> None:
+    """The fourth byte of each word is free; padding is the zero point of the image."""
     random = np.random.default_rng(7)
     image = random.integers(0, 256, (2, 3, 9, 7), np.uint8)
     weights = random.integers(-128, 128, (5, 3, 7, 7), np.int8)

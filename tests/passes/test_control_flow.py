@@ -46,7 +46,7 @@ X = np.array([1, 2, 3], F32)
 
 
 def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
-    """A model from ONNX's own text form; an output `nobody` is absent."""
+    """A model from ONNX's text form; an output called `nobody` becomes absent."""
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]>\n{text}')
     for node in model.graph.node:
         node.output[:] = ["" if name == "nobody" else name for name in node.output]
@@ -54,7 +54,7 @@ def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
 
 
 def run(text: str, opset: int = 17, **inputs: Array) -> dict[str, Array]:
-    """What the reference makes of a model, right after lowering and after all later passes."""
+    """The outputs in the reference, after a check that later passes keep them."""
     model = parsed(text, opset)
     module, compilation = lowered(model)
     check_ir(module)
@@ -66,7 +66,7 @@ def run(text: str, opset: int = 17, **inputs: Array) -> dict[str, Array]:
 
 
 def agree(text: str, opset: int = 17, **inputs: Array) -> dict[str, Array]:
-    """The same, if onnxruntime finds the same."""
+    """The same outputs, after a comparison with onnxruntime."""
     found = run(text, opset, **inputs)
     data = parsed(text, opset).SerializeToString()
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
@@ -78,7 +78,7 @@ def agree(text: str, opset: int = 17, **inputs: Array) -> dict[str, Array]:
 
 
 def controls(text: str, opset: int = 17) -> list[Operation]:
-    """The branches and loops of a lowered model, outer ones first."""
+    """The branches and loops of a lowered model, outermost first."""
     module, _ = lowered(parsed(text, opset))
     return [op for op in graph_of(module).walk() if isinstance(op, gc.CondOp | gc.LoopOp)]
 
@@ -104,7 +104,7 @@ BRANCHES = """g ({condition} c, float[3] x) => (float[3] y, float[3] z) {{
 
 
 @pytest.mark.parametrize(("condition", "shape"), [("bool", ()), ("bool[1]", (1,))])
-def test_data_choose_a_branch(condition: str, shape: tuple[int, ...]) -> None:
+def test_if_with_a_condition_from_data(condition: str, shape: tuple[int, ...]) -> None:
     text = BRANCHES.format(condition=condition)
     for choice in (True, False):
         found = agree(text, c=np.full(shape, choice), x=X)
@@ -115,7 +115,7 @@ def test_data_choose_a_branch(condition: str, shape: tuple[int, ...]) -> None:
     assert all(any(isinstance(op, ConstantOp) for op in block.ops) for block in cond.bodies())
 
 
-def test_a_branch_inside_a_branch_sees_everything_around_it() -> None:
+def test_nested_if_captures_outer_values() -> None:
     text = """g (bool c, bool d, float[3] x) => (float[3] y) {
       one = Constant<value_float = 1.0>()
       two = Add(one, one)
@@ -137,7 +137,7 @@ def test_a_branch_inside_a_branch_sees_everything_around_it() -> None:
     assert len(controls(text)) == 2
 
 
-def test_outputs_that_nobody_wants_are_not_there() -> None:
+def test_absent_outputs_of_if_are_dropped() -> None:
     text = BRANCHES.format(condition="bool").replace("y, z = If", ", z = If")
     text = text.replace("(float[3] y, float[3] z)", "(float[3] z)")
     found = run(text, c=np.array(False), x=X)
@@ -146,7 +146,7 @@ def test_outputs_that_nobody_wants_are_not_there() -> None:
     assert len(cond.results) == 1
 
 
-def test_branches_give_one_type() -> None:
+def test_if_with_unequal_result_types_is_refused() -> None:
     text = """g (bool c, float[3] x) => (float[N] y) {
       y = If (c) <
         then_branch = t () => (float[3] a) { a = Neg(x) },
@@ -157,7 +157,7 @@ def test_branches_give_one_type() -> None:
     assert "output 'y' of If is f32[3] in one branch and f32[6] in the other" in found
 
 
-def test_of_a_branch_that_is_never_taken_nothing_is_asked() -> None:
+def test_a_branch_never_taken_is_not_checked() -> None:
     text = """g (float[3] x) => (float[N] y) {
       c = Constant<value = bool {1}>()
       y = If (c) <
@@ -194,7 +194,7 @@ def summing(
     inputs: str = "",
     kept: bool = True,
 ) -> str:
-    """Loops that add the numbers from 1 on; `rows` are types of what every turn gives."""
+    """Loops that add the numbers from 1 on; `rows` is the type of the stacked output."""
     return SUM.format(
         inputs=inputs,
         before=before,
@@ -213,7 +213,7 @@ FOUR = "n4 = Constant<value_int = 4>() yes = Constant<value = bool {1}>()"
 
 @pytest.mark.parametrize("condition", ["", "yes"])
 @pytest.mark.parametrize("rows", ["", "float[4, 3]"])
-def test_a_known_number_of_turns(condition: str, rows: str) -> None:
+def test_loop_with_a_constant_trip_count(condition: str, rows: str) -> None:
     text = summing("n4", condition, before=FOUR, rows=rows)
     found = agree(text, x=X)
     np.testing.assert_allclose(found["y"], X + 10)
@@ -222,7 +222,7 @@ def test_a_known_number_of_turns(condition: str, rows: str) -> None:
 
 
 @pytest.mark.parametrize("more", ["Cast<to = 9>(go)", "Not(o)", "Or(go, go)"])
-def test_a_condition_that_stays_true_is_none(more: str) -> None:
+def test_loop_with_a_condition_that_stays_true(more: str) -> None:
     text = summing("n4", "yes", more, before=FOUR).replace("more = ", "o = Not(go) more = ")
     agree(text, x=X)
     (loop,) = controls(text)
@@ -231,7 +231,7 @@ def test_a_condition_that_stays_true_is_none(more: str) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 5, -3])
 @pytest.mark.parametrize("shape", ["", "[1]"])
-def test_a_number_of_turns_that_comes_with_the_data(count: int, shape: str) -> None:
+def test_loop_with_a_trip_count_from_data(count: int, shape: str) -> None:
     text = summing("n", inputs=f"int64{shape} n, ")
     found = agree(text, n=np.full([1] if shape else [], count), x=X)
     np.testing.assert_allclose(found["y"], X + sum(range(1, count + 1)))
@@ -243,12 +243,12 @@ GROWS = "ReduceMax<keepdims = 0>(s) top = Constant<value_float = 9.0>() more = L
 
 
 def until(count: str, condition: str, before: str = FOUR, inputs: str = "") -> str:
-    """Goes on while the largest number is below 9."""
+    """A loop that runs while the largest number is below 9."""
     text = summing(count, condition, before=before, inputs=inputs)
     return text.replace("more = Identity(go)", f"largest = {GROWS}")
 
 
-def test_data_end_a_loop() -> None:
+def test_loop_with_a_condition_from_data() -> None:
     agree(until("", "yes"), x=X)
     agree(until("n4", "yes"), x=X)
     agree(until("n4", "yes"), x=X + 4)
@@ -261,23 +261,23 @@ def test_data_end_a_loop() -> None:
     agree(until("n4", "yes", before=biggest), x=X)
 
 
-def test_the_first_condition_alone_comes_from_data() -> None:
+def test_loop_with_only_the_first_condition_from_data() -> None:
     for first in (True, False):
         text = summing("n4", "first", before=FOUR, inputs="bool first, ")
         found = agree(text, x=X, first=np.array(first))
         np.testing.assert_allclose(found["y"], X + 10 if first else X)
 
 
-def test_without_a_condition_nobody_asks_what_the_body_says_of_it() -> None:
-    """So ONNX defines it, although onnxruntime ends such a loop."""
+def test_loop_without_a_condition_ignores_that_of_its_body() -> None:
+    """ONNX ignores the body's condition then, although onnxruntime ends such a loop."""
     text = summing("n4", "", "Constant<value = bool {0}>()", before=FOUR, rows="float[4, 3]")
     found = run(text, x=X)
     np.testing.assert_allclose(found["y"], X + 10)
     used = "Not(go)"
-    assert "without a condition" in refused(summing("n4", "", used, before=FOUR))
+    assert "reads a condition" in refused(summing("n4", "", used, before=FOUR))
 
 
-def test_loops_without_a_turn() -> None:
+def test_loop_without_iterations() -> None:
     nothing = "n0 = Constant<value_int = 0>() yes = Constant<value = bool {1}>()"
     found = agree(summing("n0", "yes", before=nothing, rows="float[0, 3]"), x=X)
     assert found["r"].shape == (0, 3)
@@ -287,20 +287,20 @@ def test_loops_without_a_turn() -> None:
     assert not controls(summing("n4", "no", before=never))
 
 
-def test_a_body_that_says_no_runs_once() -> None:
+def test_loop_whose_condition_is_false_at_once_runs_once() -> None:
     text = summing("n4", "yes", "Constant<value = bool {0}>()", rows="float[1, 3]", before=FOUR)
     agree(text, x=X)
     (loop,) = controls(text)
     assert isinstance(loop, gc.LoopOp) and (loop.turns, loop.ends_early) == (1, False)
 
 
-def test_rows_that_nobody_wants_need_no_count() -> None:
+def test_absent_rows_of_a_loop_need_no_trip_count() -> None:
     text = summing("n", "", inputs="int64 n, ", rows="float[N, 3]", kept=False)
     found = run(text.replace("y = Loop", "y, nobody = Loop"), n=np.array(3), x=X)
     np.testing.assert_allclose(found["y"], X + 6)
 
 
-def test_the_number_of_rows_is_known() -> None:
+def test_rows_of_a_loop_need_a_constant_trip_count() -> None:
     text = summing("n", "", inputs="int64 n, ", rows="float[N, 3]")
     assert "the trip count of Loop must be constant" in refused(text)
     text = summing("n4", "c", inputs="bool c, ", rows="float[N, 3]", before=FOUR)
@@ -309,16 +309,16 @@ def test_the_number_of_rows_is_known() -> None:
     text = text.replace("y = Loop", "y, r = Loop").replace("float[3] t)", "float[3] t, float[3] u)")
     text = text.replace("t = Add(s, m)", "t = Add(s, m) u = Neg(t)")
     found = refused(text)
-    assert "output 'r' of Loop has a row for each turn, and data decide how many" in found
+    assert "output 'r' of Loop has a row for each iteration, but the trip count" in found
 
 
-def test_a_loop_ends() -> None:
+def test_endless_loops_are_refused() -> None:
     assert "never ends" in refused(summing("", "yes", before=FOUR))
     assert "never ends" in refused(summing("", "", "Constant<value = bool {1}>()"))
 
 
-def test_counters_that_end_a_loop_are_followed() -> None:
-    """As exporters write `while i < 3`: rows are counted when the program is compiled."""
+def test_trip_counts_of_loops_with_a_counter_are_found() -> None:
+    """Exporters write `while i < 3` like this; the trip count is found at compile time."""
     text = """g (float[3] x) => (int64 j, float[3] y, float[N, 3] r) {
       zero = Constant<value_int = 0>()
       three = Constant<value_int = 3>()
@@ -343,13 +343,13 @@ GROWTH = """g ({inputs}float[2] x) => (float[N] y, float[M] r) {{
 }}"""
 
 
-def test_a_few_turns_may_change_shapes() -> None:
+def test_loops_that_change_shapes_are_unrolled() -> None:
     text = GROWTH.format(inputs="", before="n = Constant<value_int = 3>()")
     found = agree(text, x=X[:2])
     assert found["y"].shape == (8,) and found["r"].shape == (3,) and not controls(text)
     many = text.replace("value_int = 3", "value_int = 65")
-    assert "the state 's' of Loop changes from f32[2] to f32[4] in a turn" in refused(many)
-    with pytest.raises(UnsupportedError, match="and 2 at most"):
+    assert "the state 's' of Loop changes from f32[2] to f32[4] in an iteration" in refused(many)
+    with pytest.raises(UnsupportedError, match="a constant of at most 2"):
         lowered(parsed(text), OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=2)))
     unknown = GROWTH.format(inputs="int64 n, ", before="").replace(
         "y, r = Loop", "y, nobody = Loop"
@@ -357,7 +357,7 @@ def test_a_few_turns_may_change_shapes() -> None:
     assert "the state 's' of Loop changes" in refused(unknown.replace(", float[M] r)", ")"))
 
 
-def test_nested_loops_that_are_written_out_count_together() -> None:
+def test_unrolled_nested_loops_share_one_limit() -> None:
     text = """g (float[1] x) => (float[N] y) {
       n = Constant<value_int = 9>()
       y = Loop (n, , x) <body =
@@ -369,12 +369,12 @@ def test_nested_loops_that_are_written_out_count_together() -> None:
             }>
         }>
     }"""
-    assert "and 64 at most" in refused(text)
+    assert "of at most 64" in refused(text)
     few = text.replace("value_int = 9", "value_int = 3")
     assert run(few, x=X[:1])["y"].shape == (10,)
 
 
-def test_a_size_may_depend_on_the_number_of_the_turn() -> None:
+def test_sizes_that_depend_on_the_loop_index() -> None:
     text = """g (float[6] x) => (float[N] y) {
       n = Constant<value_int = 3>()
       yes = Constant<value = bool {1}>()
@@ -394,7 +394,7 @@ def test_a_size_may_depend_on_the_number_of_the_turn() -> None:
     assert found["y"].tolist() == [1 + 3 + 6] and not controls(text)
 
 
-def test_loops_see_what_is_two_levels_up() -> None:
+def test_nested_loops_capture_outer_values() -> None:
     text = """g (float[3] x, bool c) => (float[3] y, float[2, 3] r) {
       n = Constant<value_int = 2>()
       m = Constant<value_int = 3>()
@@ -422,7 +422,7 @@ def test_loops_see_what_is_two_levels_up() -> None:
     assert isinstance(outer, gc.LoopOp) and isinstance(inner, gc.LoopOp)
 
 
-def test_states_that_no_turn_changes_are_constants_where_they_are() -> None:
+def test_loop_states_that_never_change_are_constants() -> None:
     text = """g (float[2, 3] x) => (float[3, 2] y, int64[2] kept, float[2] f) {
       n = Constant<value_int = 3>()
       yes = Constant<value = bool {1}>()
@@ -441,7 +441,7 @@ def test_states_that_no_turn_changes_are_constants_where_they_are() -> None:
     assert isinstance(loop, gc.LoopOp) and len(loop.carried) == 1
 
 
-def test_states_keep_their_element_types() -> None:
+def test_loop_states_that_change_their_type_are_refused() -> None:
     text = summing("n4", "yes", before=FOUR).replace("t = Add(s, m)", "t = Cast<to = 11>(s)")
     text = text.replace("(bool more, float[3] t", "(bool more, double[3] t")
     with pytest.raises(TypeMismatchError):
@@ -450,8 +450,8 @@ def test_states_keep_their_element_types() -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
 @pytest.mark.parametrize(("element", "dtype"), [("complex64", "c8"), ("complex128", "c16")])
-def test_rows_of_complex_numbers(element: str, dtype: str, backend: str) -> None:
-    """They are as far apart as two floats are long."""
+def test_scan_of_complex_rows(element: str, dtype: str, backend: str) -> None:
+    """The stride of complex rows is two floats per element."""
     text = """g (T[2] s, T[3, 2] x) => (T[2] t, T[3, 2] y) {
         t, y = Scan <num_scan_inputs = 1, body = b (T[2] s, T[2] x) => (T[2] t, T[2] y) {
             t = Identity (x)  y = Identity (s)
@@ -465,16 +465,16 @@ def test_rows_of_complex_numbers(element: str, dtype: str, backend: str) -> None
     np.testing.assert_array_equal(found["y"], [s, x[0], x[1]])
 
 
-# What bodies hold
+# Values and weights inside of bodies
 
 
-def test_tensors_inside_are_no_outputs() -> None:
+def test_tensors_inside_of_bodies_are_not_outputs() -> None:
     model = parsed(summing("n4", "yes", before=FOUR))
     with pytest.raises(UnsupportedError, match="'m' is computed inside a node's graph"):
         lowered(model, OnnxToGraphcore(extra_outputs=("m",)))
 
 
-def test_operations_inside_know_their_nodes() -> None:
+def test_operations_inside_of_bodies_have_locations() -> None:
     model = parsed(summing("n4", "yes", before=FOUR))
     body = model.graph.node[-1].attribute[0].g
     body.node[-1].name = "inner"
@@ -492,7 +492,7 @@ WEIGHT = """g (float[3] x) => (float[3] y) {
 }"""
 
 
-def test_weights_inside_are_variables_of_the_model() -> None:
+def test_weights_inside_of_bodies_are_variables() -> None:
     agree(WEIGHT, x=X)
     made = OnnxToGraphcore(weights="variable", extra_outputs=("w",))
     module, compilation = lowered(parsed(WEIGHT), made)
@@ -506,7 +506,7 @@ def test_weights_inside_are_variables_of_the_model() -> None:
     assert any(isinstance(value.owner, VariableOp) for value in loop.captured)
 
 
-def test_weights_inside_are_saved_where_they_were() -> None:
+def test_weights_inside_of_bodies_are_saved_there() -> None:
     compilation = Compilation()
     module = import_model(parsed(WEIGHT), compilation.weights)
     trained = np.array([2, 2, 2], F32)
@@ -530,7 +530,7 @@ def two_weights_of_one_name() -> str:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_two_weights_of_one_name_are_two_variables(backend: str) -> None:
+def test_weights_of_equal_names_are_two_variables(backend: str) -> None:
     text = two_weights_of_one_name()
     for c in (True, False):
         agree(text, c=np.array(c), x=X)
@@ -554,20 +554,20 @@ def test_two_weights_of_one_name_are_two_variables(backend: str) -> None:
         np.testing.assert_allclose(numpy_helper.to_array(held), expected[f"y/{attribute.name}/w"])
 
 
-def test_a_pass_alone_gives_no_names() -> None:
+def test_weights_of_equal_names_are_refused_by_the_pass_alone() -> None:
     with pytest.raises(UnsupportedError, match="two graphs have a weight named 'w'"):
         lowered(parsed(two_weights_of_one_name()), OnnxToGraphcore(weights="variable"))
 
 
-def test_weights_keep_their_names_when_others_go() -> None:
-    """A branch that is never taken is gone when weights become variables."""
+def test_weights_keep_their_names_when_others_are_removed() -> None:
+    """A branch that is never taken is removed before weights become variables."""
     text = two_weights_of_one_name().replace("bool c, ", "").replace("(c)", "(no)")
     text = text.replace("y = If", "no = Constant<value = bool {0}>()\n y = If")
     run = popgraph.compile(parsed(text), backend="reference", options=Options(variables=True))
     assert run.static is not None and list(run.static.variables) == ["y/else_branch/w"]
 
 
-def test_two_weights_of_one_name_are_loaded_into_sessions() -> None:
+def test_weights_of_equal_names_are_loaded_into_sessions() -> None:
     model = parsed(two_weights_of_one_name()).SerializeToString()
     named = weights_of(model)
     np.testing.assert_array_equal(named["y/then_branch/w"], [1, 2, 3])
@@ -586,7 +586,7 @@ STATISTICS = """g (float[4, 3] x, float[3] s) => (float[4, 3] y)
 
 
 def statistics_after(text: str, x: Array, **inputs: Array) -> dict[str, Array]:
-    """What a step of training leaves of the weights: the reference and C agree."""
+    """The weights after a training step, equal in the reference and in C."""
     made = OnnxToGraphcore(weights="variable", training=True)
     module, compilation = lowered(parsed(text), made)
     check_ir(module)
@@ -606,8 +606,8 @@ def statistics_after(text: str, x: Array, **inputs: Array) -> dict[str, Array]:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 70])
-def test_statistics_move_in_every_turn(turns: int) -> None:
-    """Each turn moves what the one before has left: the first by x, the others by what it made."""
+def test_running_statistics_are_updated_in_every_iteration(turns: int) -> None:
+    """Iteration 1 updates them by x, later ones by the output of the one before."""
     x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
     text = STATISTICS.replace("value_int = 2", f"value_int = {turns}")
     state = statistics_after(text, x)
@@ -617,8 +617,8 @@ def test_statistics_move_in_every_turn(turns: int) -> None:
     np.testing.assert_allclose(state["var"], left * first + (1 - left), rtol=1e-3)
 
 
-def test_statistics_move_in_loops_that_end_early_and_in_branches() -> None:
-    """Turns that do not run and the branch that is not taken leave them as they are."""
+def test_running_statistics_in_loops_that_end_early_and_branches() -> None:
+    """Skipped iterations and branches that are not taken leave them unchanged."""
     x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
     text = """g (float[4, 3] x, float[3] s, int64 n, bool c) => (float[4, 3] y)
       <float[3] mean = {0, 0, 0}, float[3] var = {1, 1, 1}> {
@@ -639,8 +639,8 @@ def test_statistics_move_in_loops_that_end_early_and_in_branches() -> None:
 
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_an_optimizer_leaves_statistics_of_branches_alone(backend: str, taken: bool) -> None:
-    """Neither a gradient, which the other branch lets pass, nor decay moves them."""
+def test_optimizers_do_not_update_running_statistics_of_branches(backend: str, taken: bool) -> None:
+    """Neither the gradient through the other branch nor weight decay moves them."""
     text = """g (float[4, 3] x, bool c) => (float loss)
       <float[3] s = {1, 1, 1}, float[3] mean = {0.5, 0, 0}, float[3] var = {1, 1, 1}> {
       y = If (c) <
@@ -677,7 +677,7 @@ NOISE = """g (float[64] x) => (float[64] first, float[2, 64] a, float[2, 3, 64] 
 
 
 @pytest.mark.parametrize("seed", ["", "<seed = 3.0>"])
-def test_every_turn_draws_anew(seed: str) -> None:
+def test_every_iteration_draws_new_random_numbers(seed: str) -> None:
     module, compilation = lowered(parsed(NOISE.replace("<SEED>", seed)))
     check_ir(module)
     drawn: list[Array] = []
@@ -694,7 +694,7 @@ def test_every_turn_draws_anew(seed: str) -> None:
     np.testing.assert_array_equal(again["a"].reshape(-1), drawn[1])
 
 
-def test_dropout_in_a_loop_has_a_mask_for_each_turn() -> None:
+def test_dropout_in_a_loop_has_a_mask_per_iteration() -> None:
     text = """g (float[8, 100] x) => (float[8, 100] y) {
       y = Scan<num_scan_inputs = 1, body =
         b (float[100] r) => (float[100] s) { s = Dropout(r) }>(x)
@@ -723,7 +723,7 @@ SCAN = """g (float[3] p, float[4, 3] x, float[3, 4] z)
 @pytest.mark.parametrize("inputs", [(0, 0), (1, 0), (0, 1), (1, 1)])
 @pytest.mark.parametrize("outputs", [(0, 0, 0), (1, 0, 1), (1, 1, 1)])
 @pytest.mark.parametrize("axes", [(1, 1), (-1, -1)])
-def test_scans_in_all_directions(
+def test_scan_in_all_directions(
     inputs: tuple[int, ...], outputs: tuple[int, ...], axes: tuple[int, int]
 ) -> None:
     attributes = (
@@ -742,7 +742,7 @@ def test_scans_in_all_directions(
     assert isinstance(loop, gc.LoopOp) and (loop.reverse is not None) == all(inputs)
 
 
-def test_a_scan_of_nothing() -> None:
+def test_scan_without_iterations() -> None:
     text = """g (float[3] p, float[0, 3] x) => (float[3] last, float[3, 0] r) {
       last, r = Scan<num_scan_inputs = 1, scan_output_axes = [1], body =
         b (float[3] s, float[3] i) => (float[3] t, float[3] o) { t = Add(s, i) o = Neg(t) }>(p, x)
@@ -752,7 +752,7 @@ def test_a_scan_of_nothing() -> None:
     np.testing.assert_array_equal(found["last"], X)
 
 
-def test_what_is_wrong_with_a_scan() -> None:
+def test_scan_of_unequal_lengths_is_refused() -> None:
     text = """g (float[3] p, float[4, 3] x, float[5, 3] z) => (float[4, 3] r) {
       r = Scan<num_scan_inputs = 2, body =
         b (float[3] i, float[3] j) => (float[3] o) { o = Add(i, j) }>(x, z)
@@ -772,8 +772,8 @@ SCAN_8 = """g ({lengths}float[2, 3] p, float[2, 4, 3] x, float[2, 4, 3] z)
 
 @pytest.mark.parametrize("directions", [[0, 0], [1, 0], [1, 1]])
 @pytest.mark.parametrize("lengths", [None, [4, 4], [2, 3], [1, 4]])
-def test_scans_of_batches(directions: list[int], lengths: list[int] | None) -> None:
-    """Against a loop of Python: rows behind the end are zero, the way back begins at the end."""
+def test_scan_8_of_batches(directions: list[int], lengths: list[int] | None) -> None:
+    """Against a loop in Python: rows after the end are zero, and reverse scans begin at the end."""
     generator = np.random.default_rng(6)
     p = generator.normal(size=(2, 3)).astype(F32)
     x, z = generator.normal(size=(2, 2, 4, 3)).astype(F32)
@@ -798,7 +798,7 @@ def test_scans_of_batches(directions: list[int], lengths: list[int] | None) -> N
 
 
 def types_of(text: str, opset: int = 17) -> dict[str, str]:
-    """The types of the outputs of the last node, as inference finds them."""
+    """The inferred types of the outputs of the last node."""
     model = parsed(text, opset)
     for output in model.graph.output:
         output.type.tensor_type.ClearField("shape")
@@ -810,7 +810,7 @@ def types_of(text: str, opset: int = 17) -> dict[str, str]:
     return {name: describe(value.type) for name, value in values if value is not None}
 
 
-def test_the_types_of_loops_are_exact() -> None:
+def test_inferred_types_of_loop() -> None:
     rows = "float[4, 3]"
     assert types_of(summing("n4", "yes", before=FOUR, rows=rows)) == {
         "y": "f32[3]",
@@ -824,7 +824,7 @@ def test_the_types_of_loops_are_exact() -> None:
     assert types_of(growth) == {"y": "f32[?]", "r": "f32[3]"}
 
 
-def test_the_types_of_scans_are_exact() -> None:
+def test_inferred_types_of_scan() -> None:
     attributes = ", scan_input_axes = [0, 1], scan_output_axes = [0, -1, 0]"
     text = SCAN.format(attributes=attributes)
     assert list(types_of(text).values()) == [
@@ -838,7 +838,7 @@ def test_the_types_of_scans_are_exact() -> None:
     assert types_of(batches, 8) == {"last": "f32[2, 3]", "r": "f32[2, 4, 3]"}
 
 
-def test_functions_inside_bodies_dissolve() -> None:
+def test_functions_inside_of_bodies_are_inlined() -> None:
     head = '<ir_version: 8, opset_import: ["": 17, "own": 1]>\n'
     text = (
         head
@@ -857,8 +857,8 @@ def test_functions_inside_bodies_dissolve() -> None:
     np.testing.assert_allclose(found["y"], 8 * X)
 
 
-def test_branches_of_functions_call_functions() -> None:
-    """Whose types nobody knows while the model is read, though the branch declares its own."""
+def test_branches_inside_of_functions_may_call_functions() -> None:
+    """Types of nested calls are unknown at import, though the branch declares its own."""
     calls = """
         <ir_version: 9, opset_import: ["": 21, "d": 1]>
         g (float[3] x, bool c) => (float[3] y) { y = d.f(x, c) }
@@ -877,7 +877,7 @@ def test_branches_of_functions_call_functions() -> None:
     np.testing.assert_array_equal(run(x=X, c=np.array(False))["y"], -X)
 
 
-def test_functions_that_hold_loops_dissolve() -> None:
+def test_functions_with_loops_are_inlined() -> None:
     text = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
     g (float[3] x, bool c) => (float[3] y) {
       n = Constant<value_int = 2>()
@@ -901,11 +901,11 @@ def test_functions_that_hold_loops_dissolve() -> None:
 
 
 EXPANDED = ("test_range_", "test_linear_attention_")
-"""What ONNX defines by a Loop or a Scan."""
+"""Cases of operators that ONNX defines by a Loop or a Scan."""
 
 
-def test_cases_of_onnx_with_graphs_inside() -> None:
-    """Its own, and what its functions make of operators that lowering knows by itself."""
+def test_node_cases_of_if_loop_and_scan() -> None:
+    """ONNX's cases of these operators, and cases that its functions expand to them."""
     found = set()
     for case in node_cases():
         operators = {node.op_type for node in case.model.graph.node}
@@ -914,7 +914,7 @@ def test_cases_of_onnx_with_graphs_inside() -> None:
             expanded and not case.name.startswith(EXPANDED)
         ):
             continue
-        if holds_containers(case.model):  # Whoever compiles it opens its inputs and outputs.
+        if holds_containers(case.model):  # Compilation opens these inputs and outputs.
             continue
         for inputs, outputs in case.data_sets:
             actual = run_case(case.model, inputs)
@@ -939,7 +939,7 @@ GATHERS = """g (float[4] x, int64[3, 2] i{inputs}) => (float[2] y) {{
 }}"""
 
 
-def test_indices_are_checked_in_every_turn() -> None:
+def test_indices_are_checked_in_every_iteration() -> None:
     runner = popgraph.compile(parsed(GATHERS.format(inputs="", count="n")), backend="reference")
     x, indices = np.arange(4, dtype=F32), np.array([[0, 1], [-4, 3], [2, -1]])
     np.testing.assert_array_equal(runner(x=x, i=indices)["y"], [2, 7])
@@ -951,7 +951,7 @@ def test_indices_are_checked_in_every_turn() -> None:
                 runner(x=x, i=broken)
 
 
-def test_indices_of_turns_that_do_not_run_are_not_checked() -> None:
+def test_indices_of_skipped_iterations_are_not_checked() -> None:
     text = GATHERS.format(inputs=", int64 m", count="m")
     runner = popgraph.compile(parsed(text), backend="reference")
     x, indices = np.arange(4, dtype=F32), np.array([[0, 1], [2, 3], [7, 0]])
@@ -989,7 +989,7 @@ def test_indices_are_checked_in_the_branch_that_is_taken() -> None:
         runner(c=np.array(False), x=x, i=good, j=broken)
 
 
-def test_known_indices_of_a_branch_are_wrong_only_if_it_is_taken() -> None:
+def test_constant_indices_are_checked_only_in_the_branch_taken() -> None:
     text = LOOKS.format(first="far").replace(
         "y = If", "far = Constant<value_ints = [0, 9]>() y = If"
     )
@@ -1000,8 +1000,8 @@ def test_known_indices_of_a_branch_are_wrong_only_if_it_is_taken() -> None:
         runner(c=np.array(True), x=x, i=i, j=j)
 
 
-def test_indices_into_nothing_are_refused_where_nobody_knows_whether_they_are_used() -> None:
-    """No number would say of them that a branch was not taken."""
+def test_indices_into_empty_tensors_inside_of_branches_are_refused() -> None:
+    """An empty tensor leaves no index that could mark a branch as not taken."""
     module, compilation = lowered(parsed(LOOKS.format(first="i")))
     (cond,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.CondOp)]
     block = cond.then_body.block
@@ -1009,7 +1009,7 @@ def test_indices_into_nothing_are_refused_where_nobody_knows_whether_they_are_us
     check = gc.CheckIndicesOp(gather.indices, low=[0], last=[-1])
     block.insert_op_before(check, gather)
     gather.operands[1] = check.result
-    with pytest.raises(UnsupportedError, match="into nothing"):
+    with pytest.raises(UnsupportedError, match="into an empty axis"):
         CheckIndices().run(compilation, module)
 
 
@@ -1017,7 +1017,7 @@ def test_indices_into_nothing_are_refused_where_nobody_knows_whether_they_are_us
 
 
 def built(make: Callable[[Any], str], **arrays: Array) -> Array:
-    """The one output of a model that PopART's builder makes."""
+    """The only output of a model from PopART's builder."""
     builder = popgraph.Builder(opsets={"ai.onnx": 11, "ai.onnx.ml": 1, "ai.graphcore": 1})
     builder.addOutputTensor(make(builder))
     found = popgraph.compile(builder, backend="reference")(**arrays)
@@ -1025,7 +1025,7 @@ def built(make: Callable[[Any], str], **arrays: Array) -> Array:
     return np.asarray(array)
 
 
-def test_the_builder_calls_a_graph() -> None:
+def test_builder_call() -> None:
     def make(builder: Any) -> str:
         x = builder.addInputTensor("FLOAT", [3], "x")
         inner = builder.createSubgraphBuilder()
@@ -1039,7 +1039,7 @@ def test_the_builder_calls_a_graph() -> None:
 
 
 @pytest.mark.parametrize("choice", [True, False])
-def test_the_builder_branches(choice: bool) -> None:
+def test_builder_if(choice: bool) -> None:
     def make(builder: Any) -> str:
         x = builder.addInputTensor("FLOAT", [3], "x")
         c = builder.addInputTensor("BOOL", [], "c")
@@ -1056,7 +1056,7 @@ def test_the_builder_branches(choice: bool) -> None:
     np.testing.assert_allclose(found, np.exp(X) if choice else -X, rtol=1e-6)
 
 
-def test_the_builder_loops() -> None:
+def test_builder_loop() -> None:
     def make(builder: Any) -> str:
         x = builder.addInputTensor("FLOAT", [3], "x")
         count = builder.aiOnnx.constant(np.array(5), debugContext="count")
@@ -1075,7 +1075,7 @@ def test_the_builder_loops() -> None:
     np.testing.assert_allclose(built(make, x=X), 6 * X)
 
 
-def test_the_builder_scans() -> None:
+def test_builder_scan() -> None:
     def make(builder: Any) -> str:
         x = builder.addInputTensor("FLOAT", [4, 3], "x")
         first = builder.aiOnnx.constant(np.zeros(3, F32), debugContext="first")
@@ -1089,11 +1089,11 @@ def test_the_builder_scans() -> None:
         return str(rows)
 
     x = np.arange(12, dtype=F32).reshape(4, 3)
-    joined = (x.cumsum(0) ** 2).ravel()  # PopART's results of turns have no axis of their own
+    joined = (x.cumsum(0) ** 2).ravel()  # In PopART, stacked results have no axis of their own.
     np.testing.assert_allclose(built(make, x=x), joined)
 
 
-# What the number of the turn decides
+# Operands that depend on the loop index
 
 
 TURNING = """g (float[8, 6] x) => (y) {
@@ -1135,8 +1135,8 @@ def turning(body: str, trips: int) -> str:
         ("w, p = TopK(x, two)\n f = Cast<to = 1>(i)\n r = Mul(w, f)", 70),
     ],
 )  # fmt: skip
-def test_the_number_of_the_turn_is_data(body: str, trips: int) -> None:
-    """The loop stays one: no turn is written out."""
+def test_operands_that_depend_on_the_loop_index(body: str, trips: int) -> None:
+    """The loop is kept: no iteration is unrolled."""
     text = turning(body, trips)
     x = np.random.default_rng(0).normal(size=(8, 6)).astype(F32)
     agree(text, x=x)
@@ -1159,15 +1159,14 @@ def test_the_number_of_the_turn_is_data(body: str, trips: int) -> None:
         ("a = Mod(turn, two)\n c = Squeeze(a)\n r = CumSum(x, c)", 3),
     ],
 )  # fmt: skip
-def test_what_the_number_of_the_turn_cannot_decide(body: str, trips: int) -> None:
-    """Sizes and axes differ from turn to turn, or may: turns are written out, or refused."""
+def test_sizes_and_axes_that_depend_on_the_loop_index_are_refused(body: str, trips: int) -> None:
     never = OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=0))
     with pytest.raises(UnsupportedError, match="must be constant"):
         lowered(parsed(turning(body, trips)), never)
 
 
-def test_a_part_that_moves_has_a_gradient() -> None:
-    """Of a sum of windows: each element counts as often as a window holds it."""
+def test_gradient_of_a_slice_that_moves_with_the_loop_index() -> None:
+    """In a sum of windows, each element counts once per window that covers it."""
     text = turning(WINDOW, 7).replace("(float[8, 6] x) => (y)", "() => (y, loss)\n <float[1] x>")
     text = text.replace("<float[1] x>", "<float[8, 1] x = {0, 0, 0, 0, 0, 0, 0, 0}>")
     text = text[: text.rindex("}")] + "loss = ReduceSum<keepdims = 0>(y) }"

@@ -1,4 +1,4 @@
-"""Fuzz of If, Loop and Scan in all versions that onnxruntime knows, against onnxruntime."""
+"""Fuzzes If, Loop and Scan in all versions that onnxruntime supports, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.passes.test_control_flow import agree
 
 OPSETS = (8, 9, 11, 13, 16, 19, 21, 23)
-"""In each, one of the three has another version or takes other bodies."""
+"""Each opset has another version of If, Loop or Scan, or of operators in their bodies."""
 STEPS = ("Add", "Sub", "Mul", "Max", "Min")
 
 
 def values(size: int, seed: int, *shape: int) -> np.ndarray:
-    """Small whole numbers, of which all results are exact."""
+    """Small integers, so that all results are exact."""
     return np.random.default_rng(seed).integers(-3, 4, (*shape, size)).astype(np.float32)
 
 
@@ -67,9 +67,9 @@ def test_loop_of_all_versions_fuzz(
     seed: int,
 ) -> None:
     """
-    A condition ends it that data decide, or it has a result of each turn.
+    A loop ends by a condition from data, or stacks rows, not both.
 
-    Together, those are a loop for the host: data decide a size.
+    With both, data would decide a size, and the host would run the loop.
     """
     inputs = {"x": values(size, seed), "w": values(size, seed + 1)}
     given = {"n": np.array(turns), "c": np.array(goes_on), "bound": np.array(bound, np.float32)}
@@ -116,7 +116,7 @@ def test_scan_of_all_versions_fuzz(
     step: str,
     seed: int,
 ) -> None:
-    """Along either axis, from either end; axes count from the end as well since version 11."""
+    """Along either axis in either direction; negative axes since version 11."""
     if negative and opset >= 11:
         axis, out_axis = axis - 2, out_axis - 2
     shape, out = [length, size], [length, size]
@@ -151,7 +151,7 @@ def test_scan_of_all_versions_fuzz(
 def test_scan_8_of_batches_fuzz(
     batch: int, length: int, size: int, backward: int, step: str, seed: int
 ) -> None:
-    """The first version goes along axis 1 of every sequence of a batch."""
+    """The first version scans axis 1 of every sequence in a batch."""
     agree(
         f"""g (float[{batch},{size}] h, float[{batch},{length},{size}] x)
           => (float[{batch},{size}] last, float[{batch},{length},{size}] all) {{

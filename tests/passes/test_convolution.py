@@ -1,4 +1,4 @@
-"""DeformConv computes sums over windows whose elements have moved, and has slopes."""
+"""Tests DeformConv: sums over displaced window elements, and gradients."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.passes.test_onnx_gradients import check
 Given = dict[str, Array | None]
 
 
-def between(image: Array, at: list[float]) -> float:
-    """An image at a place between its elements; there are zeros around it."""
+def interpolated(image: Array, at: list[float]) -> float:
+    """Linear interpolation of an image at fractional indices, with zeros outside."""
     total = 0.0
     for corner in product((0, 1), repeat=len(at)):
         place = [floor(one) + step for one, step in zip(at, corner, strict=True)]
@@ -29,8 +29,8 @@ def between(image: Array, at: list[float]) -> float:
     return total
 
 
-def slowly(inputs: Given, attributes: dict[str, Any]) -> Array:
-    """One product after the other, as the operator is defined."""
+def by_definition(inputs: Given, attributes: dict[str, Any]) -> Array:
+    """DeformConv by its definition, one product at a time."""
     x, w, offset = (inputs[name] for name in ("x", "w", "offset"))
     bias, mask = inputs.get("b"), inputs.get("mask")
     assert x is not None and w is not None and offset is not None
@@ -55,7 +55,7 @@ def slowly(inputs: Given, attributes: dict[str, Any]) -> Array:
                 for axis in range(rank)
             ]
             weight = float(w[(m, c, *element)]) * float(factor[(n, group, *element, *window)])
-            total += weight * between(x[n, channel], at)
+            total += weight * interpolated(x[n, channel], at)
         y[(n, m, *window)] = total
     return y
 
@@ -99,13 +99,13 @@ def arrays(
 
 
 @given(convolutions())
-def test_sums_over_moved_windows(case: tuple[Given, dict[str, Any]]) -> None:
+def test_deform_conv_values(case: tuple[Given, dict[str, Any]]) -> None:
     inputs, attributes = case
-    close(found(model("DeformConv", inputs, **attributes), inputs)["y"], slowly(*case))
+    close(found(model("DeformConv", inputs, **attributes), inputs)["y"], by_definition(*case))
 
 
 @given(convolutions())
-def test_gradients_are_slopes(case: tuple[Given, dict[str, Any]]) -> None:
+def test_deform_conv_gradients_are_slopes(case: tuple[Given, dict[str, Any]]) -> None:
     inputs, attributes = case
     proto = model("DeformConv", inputs, **attributes)
     some = [array for array in inputs.values() if array is not None]
@@ -115,7 +115,7 @@ def test_gradients_are_slopes(case: tuple[Given, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("opset", "dtype"), [(19, "float32"), (19, "float16"), (22, "bfloat16"), (22, "float64")]
 )
-def test_versions_and_types(opset: int, dtype: str) -> None:
+def test_deform_conv_versions_and_types(opset: int, dtype: str) -> None:
     attributes = {
         "group": 2,
         "offset_group": 2,
@@ -128,12 +128,12 @@ def test_versions_and_types(opset: int, dtype: str) -> None:
     wide: Given = {
         name: None if array is None else array.astype(np.float64) for name, array in inputs.items()
     }
-    wanted = slowly(wide, attributes)
+    wanted = by_definition(wide, attributes)
     margin = TOLERANCE[dtype] * np.abs(wanted).max()
     np.testing.assert_allclose(y.astype(np.float64), wanted, rtol=0, atol=margin)
 
 
-def test_without_offsets_it_is_a_convolution() -> None:
+def test_deform_conv_without_offsets_is_a_convolution() -> None:
     attributes = {"strides": [2, 1], "pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
     inputs: Given = {"x": normal((2, 4, 6, 6)), "w": normal((3, 4, 3, 3))}
     wanted = found(model("Conv", inputs, **attributes), inputs)["y"]

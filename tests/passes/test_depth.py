@@ -1,4 +1,4 @@
-"""Passes neither recurse over the depth of a graph nor take the square of it."""
+"""Tests that passes neither recurse over the depth of a graph nor take quadratic time in it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from popgraph.passes.structured.layout.assign_halos import Rectified
 from popgraph.testing import Constant, Network, Node, build_network
 
 DEEP = 400
-"""So many operations hang on each other."""
+"""Length of the chains of operations."""
 
 FRAMES = 200
-"""So many calls within each other are enough for any pass."""
+"""Python frames that any pass may nest."""
 
 
 @contextmanager
 def few_frames() -> Iterator[None]:
-    """Python refuses to recurse over the depth of what is built here."""
+    """Lowers Python's recursion limit far below the depth of the graphs here."""
     usual = sys.getrecursionlimit()
     sys.setrecursionlimit(len(stack(0)) + FRAMES)
     try:
@@ -45,7 +45,7 @@ def zero() -> FloatAttr:
 
 
 def source(block: Block) -> SSAValue:
-    """What an operation computes: an element of each of 4."""
+    """The result of a map on an input of four elements."""
     body = Block(arg_types=[f32])
     body.add_op(tile.YieldOp(body.args[0]))
     type_ = tensor_type(f32, [4])
@@ -79,7 +79,7 @@ def concatenations(block: Block) -> list[SSAValue]:
 
 
 @pytest.mark.parametrize("chain", [views, concatenations])
-def test_what_fed_only_what_is_erased_goes_too(
+def test_erasing_a_deep_chain(
     chain: Callable[[Block], list[SSAValue]],
 ) -> None:
     block = Block()
@@ -90,14 +90,14 @@ def test_what_fed_only_what_is_erased_goes_too(
     assert not list(block.ops)
 
 
-def test_readers_are_found_through_all_views() -> None:
+def test_readers_through_deep_views() -> None:
     first, *_, last = views(Block())
     with few_frames():
         assert not escapes(first) and not escapes(last)
 
 
 @pytest.mark.parametrize("start", [0, DEEP - 1], ids=["from-the-first", "from-the-last"])
-def test_concatenations_of_concatenations_are_joins(start: int) -> None:
+def test_joins_of_deep_concatenations(start: int) -> None:
     owners = [value.owner for value in concatenations(Block())[1:]]
     wholes = [op for op in owners if isinstance(op, tile.AssembleOp)]
     assert len(wholes) == len(owners)
@@ -108,13 +108,13 @@ def test_concatenations_of_concatenations_are_joins(start: int) -> None:
 
 
 @pytest.mark.parametrize("chain", [views, concatenations])
-def test_signs_are_followed_to_the_start(chain: Callable[[Block], list[SSAValue]]) -> None:
+def test_rectified_through_deep_chains(chain: Callable[[Block], list[SSAValue]]) -> None:
     with few_frames():
         assert chain(Block())[-1] not in Rectified()
 
 
-def test_answers_are_found_out_once() -> None:
-    """Two ways lead from each to the next: all ways together are more than anybody can go."""
+def test_holds_visits_each_value_once() -> None:
+    """Each value reaches the next one on two paths: 2^100 paths in all."""
     asked: list[int] = []
 
     def follows(one: int) -> bool:
@@ -126,7 +126,7 @@ def test_answers_are_found_out_once() -> None:
     assert len(asked) <= 202
 
 
-def test_what_leans_on_itself_does_not_hold() -> None:
+def test_holds_is_false_on_a_cycle() -> None:
     known = dict[int, bool]()
     assert not holds(0, known, lambda one: [(one + 1) % 3], lambda one: known[(one + 1) % 3])
 

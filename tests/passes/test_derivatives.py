@@ -1,4 +1,4 @@
-"""Gradient is the derivative of what it names, of any order, wherever it stands."""
+"""Tests ONNX's Gradient operator: derivatives of any order, at any place in a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X, W = np.array([0.5, -1.5, 2.0]), np.array([1.5, 0.25, -3.0])
 
 
 def gradient(outputs: str, xs: str, y: str, inputs: str, zs: str = "") -> str:
-    """A node, as ONNX's text has it; names are parted by spaces."""
+    """A Gradient node in ONNX's text form; names are separated by spaces."""
     listed = [", ".join(f'"{name}"' for name in names.split()) for names in (xs, zs)]
     more = f", zs = [{listed[1]}]" if zs else ""
     values = ", ".join(inputs.split())
@@ -38,8 +38,8 @@ def run(text: str, backend: str = "reference", **inputs: Any) -> dict[str, Array
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_derivatives_of_any_order(backend: str) -> None:
-    """x^4, four times: each Gradient is one of the one before."""
+def test_gradient_node_of_any_order(backend: str) -> None:
+    """Derivatives of x^4: each Gradient differentiates the one before."""
     nodes = ["s = Mul(x, x)", "d0 = Mul(s, s)"]
     nodes += [gradient(f"d{order}", "x", f"d{order - 1}", "x") for order in range(1, 6)]
     results = ", ".join(f"double[3] d{order}" for order in range(6))
@@ -50,8 +50,8 @@ def test_derivatives_of_any_order(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_third_derivatives_of_products_with_zeros(backend: str) -> None:
-    """Of a b c d, of which two or three are 0: in each order the product of what is left."""
+def test_gradient_node_of_products_with_zeros(backend: str) -> None:
+    """Derivatives of a b c d with two or three zeros: each is the product of the other factors."""
     nodes = ["d0 = ReduceProd <keepdims = 0> (x)"]
     for order, name in enumerate("abcd", start=1):
         nodes += [gradient(f"g{order}", "x", f"d{order - 1}", "x")]
@@ -70,8 +70,8 @@ def test_third_derivatives_of_products_with_zeros(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_gradient_of_a_product_that_underflows(backend: str) -> None:
-    """The product is 0 and no element is; the products of the others are numbers."""
+def test_gradient_node_of_a_product_that_underflows(backend: str) -> None:
+    """The product underflows to 0 without a zero factor; products of the others are finite."""
     text = f"""g (double[3] x) => (double[3] d) {{
         y = ReduceProd <keepdims = 0> (x)
         {gradient("d", "x", "y", "x")}
@@ -81,8 +81,8 @@ def test_the_gradient_of_a_product_that_underflows(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_example_of_the_schema(backend: str) -> None:
-    """A linear model and a loss; the second derivatives are of sums of the first."""
+def test_gradient_node_example_of_the_schema(backend: str) -> None:
+    """A linear model with a loss; second derivatives are of sums of the first ones."""
     text = f"""
     g (double[4, 3] X, double[3, 2] W, double[4, 2] L) => (double[4, 3] dX, double[3, 2] dW,
        double[4, 3] dWdX, double[3, 2] dWdW) {{
@@ -103,8 +103,8 @@ def test_the_example_of_the_schema(backend: str) -> None:
     np.testing.assert_allclose(found["dWdW"], 2 * x.T @ x @ ones, 1e-12)
 
 
-def test_values_of_other_tensors_and_shapes_are_put_in() -> None:
-    """dY/dH at another value of H than the model computes, and with other sizes."""
+def test_gradient_node_at_other_values_and_shapes() -> None:
+    """dY/dH at another value of H than the model computes, also of another shape."""
     text = f"""
     g (double[3] x, double[2, 3] other) => (double[3] y, double[3] at, double[2, 3] elsewhere) {{
         h = Sin(x)
@@ -118,7 +118,7 @@ def test_values_of_other_tensors_and_shapes_are_put_in() -> None:
     np.testing.assert_allclose(found["elsewhere"], 2 * other, 1e-12)
 
 
-def test_a_tensor_of_the_same_value_is_another_variable() -> None:
+def test_gradient_node_distinguishes_tensors_of_equal_value() -> None:
     text = f"""
     g (double[3] x) => (double[3] by_h, double[3] by_x) {{
         h = Identity(x)
@@ -131,8 +131,8 @@ def test_a_tensor_of_the_same_value_is_another_variable() -> None:
     np.testing.assert_allclose(found["by_x"], 2 * X)
 
 
-def test_by_weights_and_past_what_is_constant() -> None:
-    """An initializer is no constant of the function; what is not named stays what it is."""
+def test_gradient_node_by_weights() -> None:
+    """An initializer may be named in xs; tensors that are not named are constants."""
     text = f"""
     g (double[3] x) => (double[3] d) <double[3] w = {{1.5, 0.25, -3}}, double[3] b = {{1, 2, 3}}> {{
         p = Mul(w, x)
@@ -143,7 +143,7 @@ def test_by_weights_and_past_what_is_constant() -> None:
     np.testing.assert_allclose(run(text, x=X)["d"], 2 * (W * X + [1, 2, 3]) * X)
 
 
-def test_y_may_stand_behind_and_outputs_may_be_absent() -> None:
+def test_gradient_node_before_its_y_and_with_absent_outputs() -> None:
     text = f"""
     g (double[3] x, double[3] w) => (double[3] d, double[3] twice) {{
         {gradient(", twice", "x w", "d", "x w")}
@@ -158,7 +158,7 @@ def test_y_may_stand_behind_and_outputs_may_be_absent() -> None:
     np.testing.assert_allclose(found["twice"], 2 * X)
 
 
-def test_no_way_leads_there() -> None:
+def test_gradient_node_without_a_path_is_zero() -> None:
     text = f"""
     g (double[3] x, double[3] w) => (double[3] d, double[3] e) {{
         y = Exp(w)
@@ -171,7 +171,7 @@ def test_no_way_leads_there() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_values_of_zs_may_decide_a_shape(backend: str) -> None:
+def test_gradient_node_with_a_shape_in_zs(backend: str) -> None:
     text = f"""
     g (double[n] x, int64[2] shape) => (double[n] d) {{
         m = Reshape(x, shape)
@@ -187,8 +187,8 @@ def test_values_of_zs_may_decide_a_shape(backend: str) -> None:
         np.testing.assert_allclose(found, np.broadcast_to(2 * sums, shape).reshape(-1))
 
 
-def test_in_functions_branches_and_loops() -> None:
-    """Names are those of the function, or of the graph inside the node and those around it."""
+def test_gradient_node_in_functions_branches_and_loops() -> None:
+    """Names are from the function, or from the graph in the node and its outer graphs."""
     text = f"""
     g (double[3] x, bool c) => (double[3] f, double[3] i, double[3] l) {{
         f = own.Slope(x)
@@ -222,8 +222,8 @@ def test_in_functions_branches_and_loops() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_second_derivatives_through_a_loop_and_a_branch(backend: str) -> None:
-    """x ^ 8 by squaring three times; of negative sums by a branch, the square alone."""
+def test_second_gradient_node_through_a_loop_and_a_branch(backend: str) -> None:
+    """x ^ 8 by squaring three times; x ^ 2 in the branch for negative sums."""
     text = f"""
     g (double[3] x) => (double[3] y, double[3] d, double[3] dd) {{
         turns = Constant <value_int = 3> ()
@@ -251,8 +251,8 @@ def test_second_derivatives_through_a_loop_and_a_branch(backend: str) -> None:
     np.testing.assert_allclose(found["dd"], np.full(3, 2.0), 1e-12)
 
 
-def test_beside_what_the_host_computes() -> None:
-    """The names are found before the model is cut into steps."""
+def test_gradient_node_beside_host_steps() -> None:
+    """Names are resolved before the model is split into segments and host steps."""
     text = f"""
     g (double[3] x) => (int64[1, n] places, double[3] d) {{
         y = Mul(x, x)
@@ -265,8 +265,8 @@ def test_beside_what_the_host_computes() -> None:
 
 
 @pytest.mark.parametrize("made", OPTIMIZERS)
-def test_second_derivatives_of_optimizers(made: Optimizer) -> None:
-    """Gradient of Gradient of a step, by the tensor's gradient, is the slope of the first."""
+def test_second_gradient_node_of_optimizers(made: Optimizer) -> None:
+    """The Gradient of an optimizer node's Gradient is the slope of the first."""
     tensors = groups(made, [(3,)], "float64", 5)
     given = [np.array(0.1), np.array(2), *tensors]
     text = model(made, given)
@@ -290,18 +290,18 @@ def test_second_derivatives_of_optimizers(made: Optimizer) -> None:
 
 ERRORS = {
     "g (double[3] x) => (double[3] d) { y = Mul(x, x) %s }": [
-        (gradient("d", "q", "y", "x"), "names 'q', and there is no such tensor"),
-        (gradient("d", "x", "q", "x"), "names 'q', and there is no such tensor"),
+        (gradient("d", "q", "y", "x"), "names 'q', but the graph has no such tensor"),
+        (gradient("d", "x", "q", "x"), "names 'q', but the graph has no such tensor"),
         (gradient("d", "x", "y", "x x"), "2 inputs for 1 names"),
-        (gradient("d", "x x", "y", "x x"), "name a tensor twice"),
+        (gradient("d", "x x", "y", "x x"), "list a tensor twice"),
         (gradient("d, e", "x", "y", "x"), "2 outputs for 1 names"),
-        (gradient("z", "x", "e", "x") + " e = Mul(z, x) d = Identity(e)", "from its own result"),
+        (gradient("z", "x", "e", "x") + " e = Mul(z, x) d = Identity(e)", "the node's own result"),
         (gradient("d", "x", "k", "x") + " r = Constant <value_float = 0.5> () "
-         "t = Constant <value = bool {1}> () k = Dropout(x, r, t)", "draws random numbers"),
+         "t = Constant <value = bool {1}> () k = Dropout(x, r, t)", "depends on random numbers"),
         ("n = Constant <value = int64[3] {1, 2, 3}> () " + gradient("d", "n", "y", "n"),
-         "differentiates floats, and 'n' is i64"),
+         "differentiates floats, but 'n' is i64"),
         ("k = Cast <to = 7> (x) " + gradient("d", "x", "k", "x"),
-         "differentiates floats, and 'k' is i64"),
+         "differentiates floats, but 'k' is i64"),
         ("n = NonZero(x) k = Cast <to = 11> (n) " + gradient("d", "x", "k", "x"),
          "which only Python computes"),
     ],
@@ -312,7 +312,7 @@ ERRORS = {
     ("text", "message"),
     [(frame % nodes, message) for frame, rows in ERRORS.items() for nodes, message in rows],
 )
-def test_errors_name_the_node(text: str, message: str) -> None:
+def test_errors_of_gradient_nodes_name_the_node(text: str, message: str) -> None:
     with pytest.raises(PopgraphError, match=message) as caught:
         run(text, x=X)
     assert "Gradient" in caught.value.where and caught.value.hint

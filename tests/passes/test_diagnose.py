@@ -1,4 +1,6 @@
-"""Tests that a model hears of all that cannot be compiled, and `diagnose` of all its nodes."""
+"""
+Tests that compilation reports all unsupported nodes at once, and that `diagnose` counts nodes.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,14 @@ g (float[3,3] x) => (y, z, w) {
 <domain: "own", opset_import: ["": 17, "com.example": 1]>
 Twice (x) => (y) { inner = com.example.Bar(x)  y = Add(inner, inner) }
 """
-TRY = "`popgraph ops` lists what is; express it with those, or remove the node"
+TRY = "use operators that `popgraph ops` lists, or remove the node"
 TOLD = f"""the operator com.example.Bar-1 is not supported
   at: node 'a' (com.example.Bar-1), and 2 more nodes
   try: {TRY}
 
 the activation 'Swish' of FusedGemm is not supported
   at: node 'd' (com.microsoft.FusedGemm-1)
-  try: use an activation of its own node
+  try: use a separate node for the activation
 
 the operator com.example.Baz-1 is not supported
   at: node 'z' (com.example.Baz-1)
@@ -58,21 +60,21 @@ def diagnosis(text: str) -> Diagnosis:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_all_refusals_are_told_at_once(backend: str) -> None:
+def test_all_refusals_are_reported_at_once(backend: str) -> None:
     with pytest.raises(UnsupportedGroup) as caught:
         popgraph.compile(model(SEVERAL), backend=backend)
     assert str(caught.value) == TOLD
 
 
-def test_a_node_of_a_function_is_told_by_the_name_of_the_call() -> None:
+def test_a_refused_node_of_a_function_is_named_by_its_call() -> None:
     text = SEVERAL[SEVERAL.index("<domain") :]
     with pytest.raises(UnsupportedError) as caught:
         popgraph.compile(model("g (float[3,3] x) => (w) { w = own.Twice(x) }" + text))
     assert caught.value.where == "node 'w', which is made of com.example.Bar-1"
 
 
-def test_what_follows_from_a_refusal_is_not_told() -> None:
-    """Reshape's shape is no constant because of what was refused, and not by itself."""
+def test_consequences_of_a_refusal_are_not_reported() -> None:
+    """The shape of Reshape is not constant only because its source was refused."""
     with pytest.raises(UnsupportedError) as caught:
         popgraph.compile(
             model("g (int64[2] x) => (z) { s = com.example.Bar(x)  r = Exp(s) z = Reshape(x, s) }")
@@ -81,7 +83,7 @@ def test_what_follows_from_a_refusal_is_not_told() -> None:
     assert caught.value.where == "node 's' (com.example.Bar-1)"
 
 
-def test_nodes_in_graphs_inside_are_told() -> None:
+def test_refused_nodes_in_subgraphs_are_reported() -> None:
     with pytest.raises(UnsupportedError) as caught:
         popgraph.compile(
             model(
@@ -101,7 +103,7 @@ MORE = "z = com.example.Baz(x) v = Softmax(x)"
 
 
 @pytest.mark.parametrize("size", [3, "N"])
-def test_models_with_host_steps_are_told_when_they_are_compiled(size: object) -> None:
+def test_refusals_in_models_with_host_steps_are_reported_at_once(size: object) -> None:
     with pytest.raises(UnsupportedGroup, match=r"Bar-1[^$]*Baz-1"):
         popgraph.compile(model(STEPS.format(n=size, more=MORE)))
 
@@ -116,7 +118,7 @@ def test_a_diagnosis_counts_all_nodes(size: object) -> None:
     assert found.is_open == (size == "N")
 
 
-def test_a_diagnosis_goes_on_behind_what_python_computes() -> None:
+def test_a_diagnosis_continues_after_host_steps() -> None:
     text = """g (float[99999] x) => (y, z) {
       m = ReduceMax<keepdims = 1>(x)
       n = Cast<to = 7>(m)
@@ -129,7 +131,7 @@ def test_a_diagnosis_goes_on_behind_what_python_computes() -> None:
     assert found.compiled == 2
 
 
-def test_a_good_model_has_a_good_diagnosis() -> None:
+def test_a_diagnosis_of_a_supported_model() -> None:
     text = "g (float[3,3] x) => (y) { a = com.microsoft.BiasGelu(x, x)  y = Relu(a) }"
     assert diagnosis(text) == Diagnosis(nodes=2)
     store = WeightStore()
@@ -143,7 +145,7 @@ def call(*arguments: Any) -> Any:
     return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
-def test_the_doctor_looks_at_models(tmp_path: Path) -> None:
+def test_the_doctor_command_diagnoses_models(tmp_path: Path) -> None:
     onnx.save(model(SEVERAL), tmp_path / "bad.onnx")
     result = call("doctor", tmp_path / "bad.onnx")
     assert result.exit_code == 1
@@ -155,7 +157,7 @@ def test_the_doctor_looks_at_models(tmp_path: Path) -> None:
     assert "1 x Cast-13  node 'y' (Cast-13)  'y' is string" in result.output
 
 
-def test_check_warns_of_what_cannot_be_compiled(tmp_path: Path) -> None:
+def test_the_check_command_warns_of_unsupported_nodes(tmp_path: Path) -> None:
     file = tmp_path / "net.pgraph"
     file.write_text(
         "opset 21\nopset com.example 1\n"
@@ -168,8 +170,7 @@ def test_check_warns_of_what_cannot_be_compiled(tmp_path: Path) -> None:
     assert call("check", file, "--strict").exit_code == 1
 
 
-def test_a_model_that_is_refused_has_run_nothing() -> None:
-    """Reading a model with many refusals leaves the memory of the good one alone."""
+def test_a_refused_model_leaves_other_programs_usable() -> None:
     good = popgraph.compile(model("g (float[2] x) => (y) { y = Neg(x) }"))
     with pytest.raises(UnsupportedGroup):
         popgraph.compile(model(SEVERAL))

@@ -1,4 +1,4 @@
-"""Second derivatives: autodiff through the gradient of every operation is the slope of that."""
+"""Tests second derivatives: autodiff of every operation's gradient against finite differences."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
-from popgraph.passes.graphcore.training.differentiate import differentiate
+from popgraph.passes.graphcore.training.autodiff import differentiate
 from popgraph.support.arrays import Array
 from tests.dialects.graphcore_run import Sample, build, is_float, run
-from tests.dialects.test_op_contract import NO_GRADIENT, SMOOTH, cases, told
+from tests.dialects.test_op_contract import NO_GRADIENT, SMOOTH, cases, naming
 
 STEP = 1e-5
 
 
 def mixed(block: Block, values: Sequence[SSAValue], generator: np.random.Generator) -> SSAValue:
-    """A random mixture of all elements of some values, added to a block."""
+    """A random weighted sum of all elements of some values, emitted to a block."""
     terms: list[Operand] = []
     with ImplicitBuilder(block):
         for value in values:
@@ -46,9 +46,9 @@ def gradients(block: Block, target: SSAValue, sources: Sequence[SSAValue]) -> li
 
 def slopes(sample: Sample) -> tuple[list[float], list[float]]:
     """
-    By autodiff twice, and by differences of autodiff: the second derivative in some directions.
+    Second derivatives in some directions: by autodiff twice, and by differences of autodiff.
 
-    The first derivative is mixed of all operands', so that mixed derivatives are there as well.
+    The first derivative mixes all operands, so that mixed derivatives are covered.
     """
     generator = np.random.default_rng(3)
     built = build(sample)
@@ -77,19 +77,19 @@ TRIED = [each for each in SMOOTH if each.op not in NO_GRADIENT and any(map(is_fl
 @pytest.mark.parametrize("samples", cases(TRIED))
 def test_second_derivatives_are_slopes_of_the_first(samples: Sequence[Sample]) -> None:
     for sample in samples:
-        with told(sample):
+        with naming(sample):
             found, wanted = slopes(sample)
             np.testing.assert_allclose(found, wanted, 2e-5, 2e-5)
 
 
 def test_every_operation_with_a_gradient_has_a_second_one() -> None:
-    """Composites without a gradient of their own have that of what they are made of."""
+    """Composites without a gradient have the second derivatives of their expansion."""
     with_gradient = {op for op in gc.OPERATIONS if op.is_differentiable()} - NO_GRADIENT
     assert with_gradient <= {sample.op for sample in TRIED}
 
 
-def test_a_product_with_zeros_has_the_slope_of_the_other_factors() -> None:
-    """Second derivatives of x * y * z, of which one or two are zero: the third factor, or none."""
+def test_second_derivatives_of_products_with_zeros() -> None:
+    """Second derivatives of x * y * z with one or two zeros: the third factor, or zero."""
     for zeros, wanted in (((0,), [[0, 5, 3], [5, 0, 0], [3, 0, 0]]), ((0, 1), None)):
         x = np.array([2.0, 3.0, 5.0])
         x[list(zeros)] = 0

@@ -1,4 +1,4 @@
-"""Einsum computes what NumPy does, in an order that is worth it, and so do its gradients."""
+"""Tests Einsum against NumPy: values, gradients, and the order of contraction."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ CASES = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("equation", "shapes"), CASES)
-def test_sums_are_those_of_numpy(
+def test_einsum_is_that_of_numpy(
     equation: str, shapes: Sequence[tuple[int, ...]], backend: str
 ) -> None:
     arrays = [normal(*shape) for shape in shapes]
@@ -122,7 +122,7 @@ def sums(draw: st.DrawFn) -> tuple[str, list[Array]]:
 
 
 @given(sums(), st.sampled_from(BACKENDS))
-def test_any_sum_is_that_of_numpy(case: tuple[str, list[Array]], backend: str) -> None:
+def test_fuzz_einsum(case: tuple[str, list[Array]], backend: str) -> None:
     equation, arrays = case
     found = run(equation, arrays, backend)
     wanted = np.einsum(equation, *arrays)
@@ -130,13 +130,13 @@ def test_any_sum_is_that_of_numpy(case: tuple[str, list[Array]], backend: str) -
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_an_ellipsis_that_the_result_lacks_is_summed() -> None:
+def test_einsum_sums_an_ellipsis_missing_from_the_result() -> None:
     x = normal(2, 3, 4)
     np.testing.assert_allclose(run("...i->i", [x], "c"), x.sum((0, 1)))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint8", "int16", "uint32"])
-def test_other_elements(dtype: str) -> None:
+def test_einsum_of_other_element_types(dtype: str) -> None:
     generator = np.random.default_rng(0)
     arrays = [generator.integers(0, 9, shape).astype(dtype) for shape in ((2, 3), (3, 4), (4,))]
     for backend in BACKENDS:
@@ -146,13 +146,13 @@ def test_other_elements(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("equation", "shapes"), CASES[:12] + CASES[18:25])
-def test_gradients_are_slopes(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:
+def test_einsum_gradients_are_slopes(equation: str, shapes: Sequence[tuple[int, ...]]) -> None:
     arrays = [normal(*shape) for shape in shapes]
     assert check(model(equation, arrays), arrays, [np.einsum(equation, *arrays)])
 
 
 def products(equation: str, shapes: Sequence[tuple[int, ...]]) -> int:
-    """How many products of elements the matrix products of the program take."""
+    """Multiplications in the matmuls of the program."""
     arrays = [normal(*shape) for shape in shapes]
     module = lower(*load(model(equation, arrays)), Options(), level="graphcore")
     return sum(
@@ -162,15 +162,15 @@ def products(equation: str, shapes: Sequence[tuple[int, ...]]) -> int:
     )
 
 
-def test_the_order_is_the_cheapest() -> None:
-    """A chain of matrices that begins with a row is multiplied from there on."""
+def test_einsum_contracts_in_the_cheapest_order() -> None:
+    """A chain of matrices that begins with a row is multiplied from the row on."""
     shapes = [(2, 100), (100, 100), (100, 100), (100, 100)]
     assert products("ab,bc,cd,de->ae", shapes) == 3 * 2 * 100 * 100
     assert products("de,cd,bc,ab->ae", shapes[::-1]) == 3 * 2 * 100 * 100
 
 
-def test_sizes_that_do_not_fit_are_named() -> None:
+def test_einsum_of_unequal_sizes_is_refused() -> None:
     with pytest.raises(TypeMismatchError) as raised:
         run("ij,jk->ik", [normal(2, 3), normal(4, 5)], "c")
-    assert "axis 'j' has 3 elements, and 4 in another place" in raised.value.what
+    assert "axis 'j' has sizes 3 and 4" in raised.value.what
     assert raised.value.where and raised.value.hint

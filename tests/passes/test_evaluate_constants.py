@@ -1,4 +1,4 @@
-"""Nodes of constants are constants, whatever they are: no Python runs when the model does."""
+"""Tests that nodes with constant inputs are evaluated at compile time, whatever their operator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model(nodes: list[onnx.NodeProto], *weights: tuple[str, Array]) -> onnx.Mode
 
 
 def chosen() -> onnx.ModelProto:
-    """What exporters write for x[mask]: places that a constant mask says."""
+    """The nodes that exporters write for x[mask] with a constant mask."""
     return model(
         [
             helper.make_node("Not", ["mask"], ["other"]),
@@ -55,7 +55,7 @@ def named(module: ModuleOp) -> list[str]:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_places_of_a_constant_mask_are_a_constant(backend: str) -> None:
+def test_non_zero_of_a_constant_mask_is_evaluated(backend: str) -> None:
     assert operators(chosen()) == ["Not", "Constant", "Transpose", "Reshape", "GatherND"]
     run = popgraph.compile(chosen(), backend=backend)
     assert run.static, "there is one program, and no step of the host"
@@ -64,10 +64,10 @@ def test_places_of_a_constant_mask_are_a_constant(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_constants_are_settled_once_in_a_compilation(
+def test_constants_are_evaluated_once_per_compilation(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And once more for each signature of an open model, of which more is constant."""
+    """Once more for each signature of an open model, in which more is constant."""
     seen = []
 
     def counting(*arguments: Any, **named: Any) -> None:
@@ -85,7 +85,7 @@ def test_constants_are_settled_once_in_a_compilation(
     assert len(seen) == 3
 
 
-def test_strings_on_the_way() -> None:
+def test_constants_computed_from_strings() -> None:
     made = model(
         [
             helper.make_node("Unique", ["words"], ["", "", "", "counts"]),
@@ -117,7 +117,7 @@ def test_an_operator_without_kernels_is_evaluated() -> None:
     assert run(x=np.zeros(6, np.float32))["y"].shape == (6,)
 
 
-def test_weights_that_are_trained_are_no_constants() -> None:
+def test_trained_weights_are_not_constants() -> None:
     nodes = [
         helper.make_node("NonZero", ["w"], ["places"]),
         helper.make_node("GatherND", ["x", "rows"], ["y"]),
@@ -130,7 +130,7 @@ def test_weights_that_are_trained_are_no_constants() -> None:
     assert "NonZero" not in operators(whole, Options(variables=True))
 
 
-def test_what_callers_may_replace_is_no_constant() -> None:
+def test_initializers_that_are_inputs_are_not_constants() -> None:
     made = chosen()
     made.graph.input.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, [2, 3]))
     assert "NonZero" in operators(made)
@@ -138,7 +138,7 @@ def test_what_callers_may_replace_is_no_constant() -> None:
     assert popgraph.compile(made)(x=x, mask=~MASK)["y"].shape == (4,)
 
 
-def test_large_tensors_stay() -> None:
+def test_nodes_with_large_constants_are_not_evaluated() -> None:
     size = MOST_ELEMENTS + 1
     nodes = [
         helper.make_node("NonZero", ["w"], ["places"]),
@@ -148,7 +148,7 @@ def test_large_tensors_stay() -> None:
     assert "NonZero" not in operators(model(nodes, ("w", np.zeros(64, np.int8))))
 
 
-def test_random_numbers_are_drawn_when_the_model_runs() -> None:
+def test_random_operators_are_not_evaluated() -> None:
     nodes = [
         helper.make_node("RandomUniform", [], ["r"], shape=[6], low=-1.0, high=1.0),
         helper.make_node("NonZero", ["r"], ["places"]),
@@ -158,7 +158,7 @@ def test_random_numbers_are_drawn_when_the_model_runs() -> None:
 
 
 def test_a_scatter_of_constants_is_folded() -> None:
-    """As exporters write masks of shifted windows."""
+    """Exporters write the masks of shifted windows like this."""
     data, places = np.zeros((40, 40), np.float32), np.argwhere(np.ones((30, 30)))
     made = model(
         [
@@ -176,8 +176,8 @@ def test_a_scatter_of_constants_is_folded() -> None:
     np.testing.assert_array_equal(found, np.full(6, 1800))
 
 
-def test_strings_are_no_weights() -> None:
-    """Where weights are trained, floats are no constants; strings stay what they are."""
+def test_strings_are_constants_beside_trained_weights() -> None:
+    """With trained weights, floats are not constants, but strings are."""
     node = helper.make_node("StringConcat", ["s", "s"], ["y"])
     made = model([node], ("s", np.array(["a"], object)))
     made.opset_import[0].version = 20

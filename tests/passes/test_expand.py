@@ -27,8 +27,8 @@ def composites(module: ModuleOp) -> list[str]:
 
 
 @pytest.mark.parametrize("sample", ALL, ids=[f"{n}-{each}"[:100] for n, each in enumerate(ALL)])
-def test_composite_means_what_it_is_made_of(sample: Sample) -> None:
-    """First in graphcore operations, then in structured ones."""
+def test_composite_means_its_expansion(sample: Sample) -> None:
+    """Expanded to graphcore operations, then lowered to structured ones."""
     built = build(sample)
     expected = built.op.evaluate(*built.arrays)
     module, compilation = built.module(), Compilation()
@@ -52,7 +52,7 @@ def test_composite_means_what_it_is_made_of(sample: Sample) -> None:
             )
 
 
-def test_what_is_kept_stays_whole() -> None:
+def test_kept_composites_are_not_expanded() -> None:
     sample = next(each for each in COMPOSITE if each.op is gc.SoftmaxOp)
     module = build(sample).module()
     Expand(keep=("softmax",)).run(Compilation(), module)
@@ -61,7 +61,7 @@ def test_what_is_kept_stays_whole() -> None:
     assert composites(module) == []
 
 
-def test_what_is_made_has_the_location_of_the_composite() -> None:
+def test_expansions_have_the_location_of_the_composite() -> None:
     built = build(next(each for each in COMPOSITE if each.op is gc.LayerNormOp))
     location = NameLoc(StringAttr("norm"), NoneAttr())
     built.op.location = location
@@ -71,7 +71,7 @@ def test_what_is_made_has_the_location_of_the_composite() -> None:
     assert made and {op.location for op in made} == {location}
 
 
-def test_unknown_names_are_refused() -> None:
-    with pytest.raises(PassError, match="cannot keep softmaxx") as caught:
+def test_unknown_composites_to_keep_are_refused() -> None:
+    with pytest.raises(PassError, match="unknown composites to keep: softmaxx") as caught:
         Expand(keep=("softmaxx",)).run(Compilation(), ModuleOp([]))
     assert "softmax" in caught.value.hint

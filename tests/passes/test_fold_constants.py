@@ -1,4 +1,4 @@
-"""Tests `fold-constants`: what is folded, and what size limits leave alone."""
+"""Tests `fold-constants`: folding and its limits on sizes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ X = {"x": np.array([1, 2, 3], np.float32)}
 ONES = np.ones(3, np.float32)
 
 
-def test_chains_of_literals_become_one() -> None:
+def test_chains_of_literals_are_folded() -> None:
     def build(x: SSAValue, c: Literal) -> Operand:
         number = gc.SqrtOp(gc.MulOp(c(ONES * 8), c(ONES * 2)))
         return gc.AddOp(x, gc.ReshapeOp(gc.ReshapeOp(number, shape=(3, 1)), shape=(3,)))
@@ -62,7 +62,7 @@ def test_chains_of_literals_become_one() -> None:
     np.testing.assert_array_equal(outputs["y"], X["x"] + 4)
 
 
-def test_large_results_of_small_operands_stay() -> None:
+def test_large_results_of_small_operands_are_not_folded() -> None:
     def build(x: SSAValue, c: Literal) -> Operand:
         return gc.BroadcastOp(c(np.ones(1, np.float32)), shape=(100_000,))
 
@@ -71,7 +71,7 @@ def test_large_results_of_small_operands_stay() -> None:
     assert left(graph) == ["pg.constant", "graphcore.broadcast"]
 
 
-def test_large_weights_may_be_rearranged() -> None:
+def test_movements_of_large_weights_are_folded() -> None:
     weights = np.arange(40_000, dtype=np.float32).reshape(200, 200)
 
     def build(x: SSAValue, c: Literal) -> Operand:
@@ -84,7 +84,7 @@ def test_large_weights_may_be_rearranged() -> None:
     np.testing.assert_array_equal(outputs["y"], weights.T)
 
 
-def test_operations_of_several_results_and_of_none() -> None:
+def test_operations_with_several_results_or_no_operands_are_folded() -> None:
     def build(x: SSAValue, c: Literal) -> Operand:
         made = gc.BatchNormTrainOp(
             c(np.arange(6, dtype=np.float32).reshape(2, 3)), c(ONES), c(ONES), epsilon=0.5
@@ -113,8 +113,8 @@ def test_variables_are_no_literals() -> None:
     assert str(module) == before
 
 
-def test_the_limit_is_what_keeps_large_results_out() -> None:
-    """The test above can fail: without the limit the broadcast becomes a literal."""
+def test_without_the_limit_large_results_are_folded() -> None:
+    """Checks that the test can fail: without the limit the broadcast becomes a literal."""
     module, graph, compilation = program(
         lambda x, c: gc.BroadcastOp(c(np.ones(1, np.float32)), shape=(100_000,))
     )
@@ -122,7 +122,7 @@ def test_the_limit_is_what_keeps_large_results_out() -> None:
     assert left(graph) == ["pg.constant"]
 
 
-def test_cse_joins_equal_operations_and_not_others() -> None:
+def test_cse_merges_equal_operations_only() -> None:
     def build(x: SSAValue, c: Literal) -> Operand:
         first, second = gc.ExpOp(x), gc.ExpOp(x)
         rows = [gc.ReduceSumOp(x, axes=(0,), keepdims=keep) for keep in (True, False)]
@@ -154,7 +154,7 @@ def test_dce_keeps_updates_and_outputs_only() -> None:
 
 
 @pytest.mark.parametrize(("columns", "folded"), [(1 << 10, True), ((1 << 22) + 1, False)])
-def test_large_literals_are_transposed_by_who_reads_them(columns: int, folded: bool) -> None:
+def test_transposes_of_very_large_literals_are_not_folded(columns: int, folded: bool) -> None:
     def build(x: SSAValue, c: Literal) -> Operand:
         return gc.TransposeOp(c(np.zeros((1, columns), np.float32)), perm=(1, 0))
 
@@ -163,8 +163,8 @@ def test_large_literals_are_transposed_by_who_reads_them(columns: int, folded: b
     assert left(graph) == ["pg.constant", *([] if folded else ["graphcore.transpose"])]
 
 
-def test_what_comes_of_literals_is_asked_once_for_each_value() -> None:
-    """Gradients of x * sigmoid(x) in a row: each link reads the one before twice."""
+def test_deep_chains_are_visited_once_per_value() -> None:
+    """A chain like the gradient of x * sigmoid(x): each link reads the one before twice."""
 
     def chain(value: Operand) -> Operand:
         for _ in range(60):

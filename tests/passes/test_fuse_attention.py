@@ -61,8 +61,8 @@ HEADS_TOGETHER = Node("Transpose", (5,), (("perm", (0, 2, 1, 3)),))
         attention((1, 3), HEADS_TOGETHER, outputs=(6,)),
     ],
 )
-def test_products_join(network: Network, local_bytes: int, step: int) -> None:
-    """With few rows at a time (and a rest of them), and with all of them."""
+def test_matmuls_join_the_softmax(network: Network, local_bytes: int, step: int) -> None:
+    """With a few rows per iteration (and a remainder), and with all rows at once."""
     tuning = Tuning(attention_scores_l2=0, attention_rows_l2=local_bytes / L2)
     (fused,) = joined(lowered(network, "fuse-attention", tuning))
     assert fused.steps.data[-1] == step
@@ -78,15 +78,15 @@ def test_products_join(network: Network, local_bytes: int, step: int) -> None:
         (attention((2,), outputs=(4, 5)), 0),
     ],
 )
-def test_products_stay(network: Network, far: int) -> None:
-    """Few scores stay near; scores and probabilities that are asked for are there in full."""
+def test_matmuls_are_not_fused(network: Network, far: int) -> None:
+    """Few scores stay in cache; scores and probabilities that are outputs are stored in full."""
     tuning = Tuning(attention_scores_l2=far / L2)
     assert not joined(lowered(network, "fuse-attention", tuning))
 
 
 @pytest.mark.parametrize(("rows", "keys"), [(600, 512), (512, 4096)])
-def test_numbers_are_those_of_numpy(rows: int, keys: int) -> None:
-    """Through NumPy's own words for it, on what is far enough by itself."""
+def test_fused_attention_is_that_of_numpy(rows: int, keys: int) -> None:
+    """With default tuning, on scores large enough to be fused."""
     shapes = ((1, rows, 8), (1, 8, keys), (1, keys, 16))
     draw = np.random.default_rng(0)
     q, k, v = (draw.standard_normal(shape).astype(np.float32) for shape in shapes)

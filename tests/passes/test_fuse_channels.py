@@ -29,7 +29,7 @@ L2 = Machine().l2_bytes
 def separable(
     channels: int, image: int = 14, *, batch: int = 1, stride: int = 1, between: bool = False
 ) -> Network:
-    """Channels mix, then each goes alone through a window of 3x3."""
+    """A pointwise convolution, then a depthwise one with a window of 3x3."""
     nodes = (
         Node("Conv", (0, Constant((channels, 8, 1, 1), seed=1))),
         Node("Relu", (1,)),
@@ -70,7 +70,7 @@ def chains(module: ModuleOp) -> list[tile.FusedOp]:
         separable(96, image=7),
     ],
 )
-def test_channels_go_together(network: Network) -> None:
+def test_depthwise_convolutions_are_fused(network: Network) -> None:
     (chain,) = chains(lowered(network))
     assert len(chain.members) == 2
     assert not chains(lowered(network, "structured-to-loops"))
@@ -83,13 +83,15 @@ def test_channels_go_together(network: Network) -> None:
         separable(32),
     ],
 )
-def test_they_stay(network: Network) -> None:
-    """An image that is asked for is there in full; with one panel of channels there is no part."""
+def test_other_convolutions_are_not_fused(network: Network) -> None:
+    """
+    An image that is an output is stored in full; one panel of channels leaves nothing to split.
+    """
     assert not chains(lowered(network))
 
 
-def test_images_that_are_too_large_take_turns() -> None:
-    """Not even a panel of channels stays near: four rows do, or as many as there is room for."""
+def test_large_images_use_line_buffers() -> None:
+    """If a panel of channels exceeds the cache, line buffers of four or fewer rows are used."""
     small = Tuning(channel_image_l2=(18 * 18 * 32 * 4 - 1) / L2)
     (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=small)))
     assert chain.splits is not None and chain.steps.data[1] == 4
@@ -101,27 +103,27 @@ def test_images_that_are_too_large_take_turns() -> None:
     assert not chains(lowered(separable(64, image=16), options=Options(tuning=none)))
 
 
-def test_threads_want_even_work() -> None:
-    """Three panels of channels are none for two threads; large images fall into parts of rows."""
+def test_threads_split_line_buffers_or_prevent_fusion() -> None:
+    """Three panels are imbalanced for two threads, but large images can be split by rows."""
     assert chains(lowered(separable(96)))
     assert not chains(lowered(separable(96), options=Options(threads=2)))
     (chain,) = chains(lowered(separable(96, image=112), options=Options(threads=2)))
     assert chain.splits is not None and chain.splits.value.data == 4
 
 
-def test_one_thread_takes_turns_without_parts() -> None:
-    """Parts compute the rows between them twice."""
+def test_line_buffers_of_one_thread_are_not_split() -> None:
+    """Each split computes the rows at its border a second time."""
     (chain,) = chains(lowered(separable(96, image=112)))
     assert chain.splits is not None and chain.splits.value.data == 1
 
 
-def test_what_is_read_again_stays_near() -> None:
+def test_images_that_exceed_the_cache_when_read_again_are_not_fused() -> None:
     small = Tuning(reread_l2=(8 * 14 * 14 * 4 - 1) / L2)
     assert not chains(lowered(separable(64), options=Options(tuning=small)))
 
 
-def test_more_channels_at_a_time_while_they_are_near() -> None:
-    """Of 512 channels, 64 make eight parts; images of so many still fit the first cache."""
+def test_channels_per_iteration_fill_the_first_cache() -> None:
+    """With 512 channels, 64 per iteration leave eight chunks and still fit in L1."""
     (chain,) = chains(lowered(separable(512, image=7)))
     assert chain.steps.data[0] == 64
     none = Options(tuning=Tuning(channel_image_l1=0))
@@ -140,8 +142,12 @@ def test_more_channels_at_a_time_while_they_are_near() -> None:
         separable(64, image=112, stride=2),
     ],
 )
-def test_results_are_the_same_bits(network: Network, share: float, threads: int) -> None:
-    """As they are where both run alone: whole images or line buffers, any number of threads."""
+def test_fused_convolutions_give_the_same_bits(
+    network: Network, share: float, threads: int
+) -> None:
+    """
+    The bits of separate convolutions, for whole images and line buffers, and any thread count.
+    """
     tuning = Tuning(channel_image_l2=share)
 
     def run(options: Options, threads: int) -> np.ndarray:
@@ -208,20 +214,20 @@ def buffers_a_result(chain: tile.FusedOp) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (other_loop, "reads what another iteration computes"),
-        (loop_outside, "does not have the loops of tile.fused"),
-        (too_few_loops, "every operation has 1 shared loops"),
-        (too_few_steps, "an iteration takes one or more indices of every shared loop"),
-        (uneven, "steps divide the shared loops"),
+        (other_loop, "reads elements of another iteration"),
+        (loop_outside, "must have the loops of tile.fused"),
+        (too_few_loops, "every operation must list 1 shared loops"),
+        (too_few_steps, "steps must be at least 1, one for each shared loop"),
+        (uneven, "steps must divide the sizes of the shared loops"),
         (line_buffer(1, 14), "the windows of a line buffer must advance by equal steps"),
         (line_buffer(2, 7), "the windows of a line buffer must advance by equal steps"),
-        (line_buffer(3, 2), "does not have the loops of tile.fused"),
-        (line_buffer(1, 2, splits=2), "splits have equally many iterations"),
-        (yields_what_is_between, "the body yields the results"),
-        (buffers_a_result, "a line buffer ends with its reader"),
+        (line_buffer(3, 2), "must have the loops of tile.fused"),
+        (line_buffer(1, 2, splits=2), "splits must divide the number of iterations"),
+        (yields_what_is_between, "the body must yield the results"),
+        (buffers_a_result, "the reader of a line buffer must yield the only results"),
     ],
 )
-def test_what_is_no_chain(change: Callable[[tile.FusedOp], None], message: str) -> None:
+def test_illegal_chains_do_not_verify(change: Callable[[tile.FusedOp], None], message: str) -> None:
     (chain,) = chains(lowered(separable(64)))
     change(chain)
     with pytest.raises(VerifyException, match=message):
@@ -238,8 +244,8 @@ def test_what_is_no_chain(change: Callable[[tile.FusedOp], None], message: str) 
         ),
     ],
 )
-def test_a_field_that_there_is_not_is_named(text: str, others: str) -> None:
+def test_unknown_fields_of_attributes_are_named(text: str, others: str) -> None:
     context = Context()
     context.load_dialect(tile.TILE)
-    with pytest.raises(ParseError, match=f"what may follow: {others}"):
+    with pytest.raises(ParseError, match=f"optional fields: {others}"):
         Parser(context, text).parse_attribute()

@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One operation of a random chain: what it is, and which earlier values it reads."""
+    """An operation of a random chain; its operands are earlier values."""
 
     kind: str
     first: int
@@ -139,7 +139,7 @@ class Chain:
 
 
 def check(before: ModuleOp, *passes: Pass) -> list[str]:
-    """Runs the passes, compares, and gives the names of the operations that are left."""
+    """Runs the passes, compares the meaning, and returns the names of the remaining operations."""
     check_ir(before)
     after = before.clone()
     for step in passes:
@@ -155,7 +155,7 @@ def check(before: ModuleOp, *passes: Pass) -> list[str]:
 
 
 @given(st.lists(steps, min_size=1, max_size=6), st.integers(1, 2), st.booleans())
-def test_chains(program: list[Step], outputs: int, epilogue: bool) -> None:
+def test_fuzz_chains_of_maps(program: list[Step], outputs: int, epilogue: bool) -> None:
     chain = Chain([(2, 3, 4), (1, 3, 4), (2, 3, 4)])
     for step in program:
         chain.step(step)
@@ -177,17 +177,17 @@ def test_a_chain_of_maps_is_one_map() -> None:
     assert left(program, FuseElementwise()) == ["tile.map"]
 
 
-def test_a_map_that_is_read_twice_stays() -> None:
+def test_a_map_with_two_readers_is_not_fused() -> None:
     program = [Step("map", 0, 0), Step("reduce", 0, 0), Step("broadcast", 0, 0), Step("map", 0, 2)]
     assert left(program, FuseElementwise()) == ["tile.map", "tile.reduce", "tile.map"]
 
 
-def test_a_map_joins_the_reduction_that_reads_it() -> None:
+def test_a_map_is_fused_into_its_reduction() -> None:
     assert left([Step("map", 0, 0), Step("reduce", 0, 0)], FuseElementwise()) == ["tile.reduce"]
 
 
 def test_a_transposed_factor_is_read_in_place() -> None:
-    """The movement becomes part of the contraction's index map."""
+    """A transpose becomes part of the index map of the contraction."""
     chain = Chain([(3, 4, 2), (2, 3, 4)])
     first, second = chain.values
     order = AffineMap.from_callable(lambda i, j, k: (j, k, i))
@@ -197,8 +197,8 @@ def test_a_transposed_factor_is_read_in_place() -> None:
     assert check(chain.module(1), FuseElementwise()) == ["tile.reduce"]
 
 
-def test_bias_and_activation_join_the_product() -> None:
-    """Also when both come after a view of the product."""
+def test_bias_and_activation_are_fused_into_the_contraction() -> None:
+    """Also when both follow a view of the product."""
     program = [Step("product", 0, 0), Step("map", 0, 0, "relu")]
     assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.reduce"]
     viewed = [Step("product", 0, 0), Step("view", 0, 0), Step("map", 0, 0, "relu")]
@@ -206,14 +206,14 @@ def test_bias_and_activation_join_the_product() -> None:
     assert names == ["tile.reduce", "tile.view"]
 
 
-def test_a_slice_from_the_beginning_stays() -> None:
-    """It reads element by element, but not all of them."""
+def test_a_leading_slice_is_not_fused() -> None:
+    """A slice reads element by element, but not all of them."""
     program = [Step("product", 0, 0), Step("head", 0, 0)]
     assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.reduce", "tile.map"]
 
 
-def test_the_product_may_be_any_operand() -> None:
-    """A residual that comes first stays first."""
+def test_the_contraction_may_be_any_operand_of_its_epilogue() -> None:
+    """A residual that is the first operand remains the first operand."""
     chain = Chain([(2, 3, 4), (4, 3, 4), (2, 3, 4)])
     x, w, residual = chain.values
     maps = [
@@ -226,8 +226,10 @@ def test_the_product_may_be_any_operand() -> None:
     assert check(chain.module(1), FuseElementwise(), FuseEpilogue()) == ["tile.reduce"]
 
 
-def test_a_bias_behind_a_view_joins() -> None:
-    """conv, reshape of the bias to [1, c, 1], add: one contraction that reads the bias itself."""
+def test_a_bias_behind_a_view_is_fused() -> None:
+    """
+    conv, reshape of the bias to [1, c, 1], add -> one contraction with the bias in its epilogue.
+    """
     chain = Chain([(2, 3, 4), (5, 3, 4), (5, 1, 1)])
     x, w, bias = chain.values
     places = [lambda n, c, y, k: (n, y, k), lambda n, c, y, k: (c, y, k)]
@@ -242,8 +244,8 @@ def test_a_bias_behind_a_view_joins() -> None:
     assert names == ["tile.reduce"]
 
 
-def test_nothing_runs_more_often() -> None:
-    """An exponential stays where it runs once per element, not once per element that reads it."""
+def test_costly_maps_are_not_recomputed() -> None:
+    """An exponential runs once per element, not once per element that reads it."""
     chain = Chain([(2, 3, 4)])
     body = Body(f32, [f32])
     region = body.end(body.add(math.ExpOp(body.block.args[0])))
@@ -255,7 +257,7 @@ def test_nothing_runs_more_often() -> None:
 
 
 def test_long_chains_become_several_maps() -> None:
-    """Each fusion writes the body again, so one map of all would take the square of the length."""
+    """Each fusion copies the body, so a single map would cost quadratic time in its length."""
     chain = Chain([(2, 3, 4)])
     identity = AffineMap.identity(3)
     for _ in range(3 * Tuning().longest_body):

@@ -36,7 +36,7 @@ Build = Callable[[SSAValue], Operand]
 
 
 def fused(build: Build, *shape: int, tuning: Tuning | None = None) -> tuple[ModuleOp, ModuleOp]:
-    """The tile level of a graph before and after the pass."""
+    """The structured level of a graph, before and after the pass."""
     graph = GraphOp("main", ["x"], [TensorType(f32, shape)])
     with ImplicitBuilder(graph.block):
         result = SSAValue.get(build(graph.block.args[0]))
@@ -56,7 +56,7 @@ def nests(module: ModuleOp) -> list[tile.FusedOp]:
 
 
 def work(module: ModuleOp) -> list[Operation]:
-    """What becomes a kernel."""
+    """Operations that become kernels."""
     (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
     return [op for op in graph.block.ops if isinstance(op, tile.FusedOp | tile.Structured)]
 
@@ -81,7 +81,9 @@ def centred(x: Operand) -> Operand:
         (lambda x: softmax(centred(x)), (16, 12), (16,)),
     ],
 )
-def test_one_nest(build: Build, shape: tuple[int, ...], domain: tuple[int, ...]) -> None:
+def test_rows_are_fused_into_one_nest(
+    build: Build, shape: tuple[int, ...], domain: tuple[int, ...]
+) -> None:
     _, module = fused(build, *shape)
     (nest,) = work(module)
     assert isinstance(nest, tile.FusedOp)
@@ -104,13 +106,13 @@ def test_one_nest(build: Build, shape: tuple[int, ...], domain: tuple[int, ...])
         ),
     ],
 )
-def test_no_nest(build: Build, shape: tuple[int, ...]) -> None:
-    """Columns, short rows, few long rows, nothing to share."""
+def test_other_operations_are_not_fused_into_nests(build: Build, shape: tuple[int, ...]) -> None:
+    """Columns, short rows, few long rows, and no shared rows."""
     assert not nests(fused(build, *shape)[1])
 
 
-def test_pools_keep_their_lanes() -> None:
-    """The windows of a pool overlap: its pixels are no rows."""
+def test_pools_are_not_fused_into_nests() -> None:
+    """Windows of a pool overlap, so its pixels are not rows of a nest."""
 
     def build(x: SSAValue) -> Operand:
         pooled = gc.MaxPoolOp(
@@ -122,24 +124,24 @@ def test_pools_keep_their_lanes() -> None:
     assert not nests(module)
 
 
-def test_local_memory_is_small() -> None:
-    """Without any, everything that a nest computes is a result."""
+def test_nests_respect_the_limit_of_local_memory() -> None:
+    """Without local memory, everything that a nest computes is a result."""
     found = nests(fused(softmax, 16, 12, tuning=Tuning(row_buffer_l1=0, row_buffer_l2=0))[1])
     assert found
     assert all(len(nest.members) == len(nest.outputs) for nest in found)
 
 
-def test_members_stand_near() -> None:
+def test_distant_operations_are_not_fused_into_nests() -> None:
     assert not nests(fused(softmax, 16, 12, tuning=Tuning(most_distance=0))[1])
 
 
-def test_nests_have_a_longest_body() -> None:
+def test_nests_respect_the_limit_of_operations() -> None:
     _, module = fused(softmax, 16, 12, tuning=Tuning(most_row_operations=2))
     assert all(len(nest.members) == 2 for nest in nests(module))
 
 
-def test_what_reads_a_result_follows() -> None:
-    """The maximum is read elsewhere, in between; the sum of that is no part of the rows."""
+def test_readers_of_a_result_follow_the_nest() -> None:
+    """The maximum is read by the nest and by another sum, which is not part of the rows."""
 
     def build(x: SSAValue) -> Operand:
         largest = gc.ReduceMaxOp(x, axes=(1,), keepdims=True)
@@ -161,13 +163,13 @@ def test_what_reads_a_result_follows() -> None:
         (lambda x: softmax(centred(x)), (13, 33)),
     ],
 )
-def test_loops(
+def test_loops_of_nests(
     build: Build,
     shape: tuple[int, ...],
     step: int,
     threads: bool,
 ) -> None:
-    """The kernel means what the nest means, for any number of rows in an iteration."""
+    """Kernels with any number of rows per iteration mean what the nest means."""
     before, module = fused(build, *shape)
     (nest,) = nests(module)
     sizes = nest.sizes
@@ -183,15 +185,15 @@ def test_loops(
     assert_same_meaning(before, module, WeightStore(), tolerance=1e-6)
 
 
-def test_rows_may_give_way_to_results() -> None:
-    """A softmax reads a row for the last time before it writes it: they may share memory."""
+def test_results_of_nests_may_overwrite_their_rows() -> None:
+    """The softmax reads a row for the last time before it writes it, so both may share memory."""
     _, module = fused(softmax, 16, 12)
     StructuredToLoops(Target.of(32)).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
     assert kernel.inplace.data == (0, 0)
 
 
-def test_rows_that_are_read_again_do_not_give_way() -> None:
+def test_rows_with_later_readers_are_not_overwritten() -> None:
     _, module = fused(lambda x: gc.MulOp(centred(softmax(x)), x), 16, 12)
     StructuredToLoops(Target.of(32)).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.LaunchOp))
@@ -244,24 +246,24 @@ def yields_its_input(nest: tile.FusedOp) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (read_backwards, "reads what another iteration computes"),
-        (other_domain, "does not have the loops of tile.fused"),
-        (too_many_loops, "does not have the loops of tile.fused"),
-        (too_few_steps, "an iteration takes one or more indices of every shared loop"),
+        (read_backwards, "reads elements of another iteration"),
+        (other_domain, "must have the loops of tile.fused"),
+        (too_many_loops, "must have the loops of tile.fused"),
+        (too_few_steps, "steps must be at least 1, one for each shared loop"),
         (
             several_of_an_outer_loop,
-            "an iteration takes one index of each leading loop but the last",
+            "steps must be 1 for all leading loops except the last",
         ),
-        (yields_its_input, "every result is computed in the body, once"),
+        (yields_its_input, "the body must compute each result, and yield it once"),
     ],
 )
-def test_what_is_no_nest(change: Callable[[tile.FusedOp], None], message: str) -> None:
+def test_illegal_nests_do_not_verify(change: Callable[[tile.FusedOp], None], message: str) -> None:
     with pytest.raises(VerifyException, match=message):
         broken(change).verify()
 
 
-def test_rows_are_exact() -> None:
-    """The compiled softmax of a row that only has -inf in it is NaN, as NumPy's is."""
+def test_a_nest_keeps_nan() -> None:
+    """A compiled softmax of nothing but -inf is NaN, as in NumPy."""
     x = np.full((16, 12), -np.inf, np.float32)
     x[1:] = np.random.default_rng(0).standard_normal((15, 12))
     exponentials = np.exp(x[1:] - x[1:].max(1, keepdims=True))

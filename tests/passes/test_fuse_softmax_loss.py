@@ -26,7 +26,7 @@ LOGITS = GENERATOR.normal(size=(2, 3, 4))
 def program(
     reduction: str, ignore: int | None, log: bool, dtype: type[np.floating], *, shared: bool = False
 ) -> tuple[ModuleOp, Compilation]:
-    """The gradient of the loss with respect to the logits."""
+    """A softmax and a loss, with the gradient of the logits."""
     element = element_types.to_ir(dtypes.from_numpy(dtype))
     dloss = LABELS.shape if reduction == "none" else ()
     types = [
@@ -62,7 +62,7 @@ def inputs(reduction: str, dtype: type[np.floating], labels: Array = LABELS) -> 
 @pytest.mark.parametrize("log", [False, True])
 @pytest.mark.parametrize("ignore", [None, 2, 9])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_fused_gradient(
+def test_fused_softmax_loss_gradient(
     reduction: str, ignore: int | None, log: bool, dtype: type[np.floating]
 ) -> None:
     module, compilation = program(reduction, ignore, log, dtype)
@@ -81,7 +81,7 @@ def test_fused_gradient(
     np.testing.assert_allclose(after["g"], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_labels_that_are_no_class_have_no_gradient() -> None:
+def test_labels_out_of_range_have_no_gradient() -> None:
     module, compilation = program("sum", None, False, np.float64)
     given = inputs("sum", np.float64, np.array([[4, -1, 0], [100, 3, 2]], np.int32))
     before, _ = evaluate(module, given, compilation.weights)
@@ -91,8 +91,8 @@ def test_labels_that_are_no_class_have_no_gradient() -> None:
     np.testing.assert_allclose(after["g"], before["g"], rtol=1e-12, atol=1e-12)
 
 
-def test_a_hopeless_label_still_has_its_gradient() -> None:
-    """Where the probability of the label underflows, the two operations apart would give 0."""
+def test_a_label_of_zero_probability_has_a_gradient() -> None:
+    """The two separate gradients would give 0 where the label's probability underflows."""
     module, compilation = program("sum", None, False, np.float32)
     logits = np.zeros((2, 3, 4), np.float32)
     logits[..., 3] = 200
@@ -103,7 +103,7 @@ def test_a_hopeless_label_still_has_its_gradient() -> None:
     np.testing.assert_allclose(after["g"][0, 0], np.array([-1, 0, 0, 1]) * given["d"], atol=1e-6)
 
 
-def test_a_gradient_that_somebody_else_reads_stays() -> None:
+def test_a_gradient_with_other_readers_is_not_fused() -> None:
     module, compilation = program("mean", None, False, np.float64, shared=True)
     before = str(module)
     FuseSoftmaxLoss().run(compilation, module)
@@ -111,7 +111,7 @@ def test_a_gradient_that_somebody_else_reads_stays() -> None:
 
 
 @pytest.mark.parametrize("kind", ["other probabilities", "other axis", "probabilities as logs"])
-def test_what_does_not_belong_together_stays(kind: str) -> None:
+def test_gradients_that_do_not_match_are_not_fused(kind: str) -> None:
     types = [TensorType(element_types.BY_NAME["f64"], (4, 4)) for _ in range(2)]
     labels = TensorType(element_types.BY_NAME["i32"], (4,))
     graph = GraphOp(
@@ -131,10 +131,10 @@ def test_what_does_not_belong_together_stays(kind: str) -> None:
     assert str(module) == before
 
 
-def test_a_wrong_share_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: rows to ignore that count."""
+def test_a_wrong_fused_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that the comparison can fail: ignored rows that count."""
     monkeypatch.setattr(
         SubtractLabels, "counts", lambda self, loss: self.literal(np.ones((2, 3), bool))
     )
     with pytest.raises(AssertionError):
-        test_fused_gradient("mean", 2, False, np.float64)
+        test_fused_softmax_loss_gradient("mean", 2, False, np.float64)

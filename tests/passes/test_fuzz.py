@@ -67,10 +67,10 @@ from tests.passes.prefetch_claims import assert_prefetched
 from tests.passes.sharing import THREADS, sharing_all
 
 IPU = replace(MK2.of(tiles=7), least_tile_bytes=8)
-"""Few tiles, of a number that nothing divides: small tensors fill them, and leave remainders."""
+"""Seven tiles, a prime: even small tensors fill them and leave remainders."""
 L2 = Machine().l2_bytes
 TOLERANCE = 1e-8
-"""For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
+"""Relative to the largest value, in f64: allows reordered sums, but no bug."""
 RULE = SGD(
     learning_rate=Scalar(0.125),
     momentum=Scalar(0.75),
@@ -79,7 +79,7 @@ RULE = SGD(
     velocity_scaling=Scalar(2.0),
     loss_scaling=Scalar(4.0),
 )
-"""Every number says something, and none rounds."""
+"""Every number differs from its default and is exact in binary."""
 
 TRAINED = {
     "onnx-to-graphcore",
@@ -100,13 +100,18 @@ TRAINED = {
     "hoist-constants",
     "move-updates",
     "structured-to-loops",
+    "interchange-loops",
+    "vectorize-loops",
     "unroll-loops",
     "prefetch-panels",
     "plan-memory",
 }
-"""Passes that meet something new in training; the others would only repeat themselves."""
+"""Passes that meet new operations in training; other passes would repeat the inference tests."""
 
-LOOPS = ("structured-to-loops", "unroll-loops", "prefetch-panels")
+LOOPS = (
+    *("structured-to-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
+    "prefetch-panels",
+)
 """Passes that write or change the loops of kernels."""
 
 TRUSTED = {
@@ -118,7 +123,7 @@ TRUSTED = {
     "alternate-chunks",
     "structured-to-loops",
 }
-"""Passes whose schedules, layouts and permissions only later passes take at their word."""
+"""Passes whose schedules, layouts or permissions are only used by later passes."""
 
 
 SMALL = Tuning(
@@ -145,30 +150,30 @@ SMALL = Tuning(
     least_piece=2,
     least_folded_channels=1,
 )
-"""Small networks are worth scheduling and fusing."""
+"""Thresholds so low that small networks are scheduled and fused."""
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decisions that no threshold makes in small networks: they are made at random, nearly."""
+    """Cost estimates that vary almost randomly, as no threshold has an effect in small networks."""
     monkeypatch.setattr(Estimate, "l2_reload_cycles", late)
     monkeypatch.setattr(fuse_channels.Pair, "_splits", two_parts)
     monkeypatch.setattr(FuseChannels, "of", lambda options: FuseChannels(target=options.target))
 
 
 def two_parts(_: object, geometry: LineBuffer, panels: int) -> int:
-    """The steps of a line buffer fall into two splits wherever they can."""
+    """Line buffers are split in two wherever the number of steps allows."""
     return 2 - geometry.steps % 2
 
 
 def late(estimate: Estimate, *_: object) -> float:
-    """So many cycles that long sums have K outermost, if their number of terms is odd."""
+    """Reload cycles so high that long sums with an odd number of terms have K outermost."""
     return 1e6 * (estimate.terms % 2) * (estimate.terms > estimate.tuning.chain_terms)
 
 
 @dataclass(frozen=True)
 class Place:
-    """One line of the pipeline; passes that run twice are tested at both places."""
+    """A step of the pipeline; passes that run twice are tested at both places."""
 
     index: int
     training: bool
@@ -179,30 +184,30 @@ class Place:
 
     @property
     def threads(self) -> int:
-        """Several threads leave nothing to alternate."""
+        """Several threads would leave nothing to alternate."""
         return 1 if self.name == "alternate-chunks" else THREADS
 
     @property
     def ipu(self) -> Ipu | None:
-        """What the pass that maps is told of; with it, no other runs behind that."""
+        """The IPU of map-to-tiles, which replaces all later passes."""
         return IPU if self.name == "map-to-tiles" else None
 
     def networks(self, *, slow: bool = True) -> SearchStrategy[Network]:
         """
-        What this pass is tested on; ONNX cannot run PopART's loss.
+        Networks for this pass, without PopART's loss, which ONNX's reference cannot run.
 
-        Networks whose convolutions have many channels, and those with branches and loops, are
-        `slow`, and few bugs need them.
+        `slow` adds networks of many channels, and of branches and loops; few bugs need them.
         """
-        if self.name in ("evaluate-constants", "select-known"):  # no others need Python
+        if self.name in ("evaluate-constants", "select-known"):  # no other networks need Python
             return selections(dtype="f64")
-        if self.name == "fuse-attention":  # few other networks have two products around a softmax
+        if self.name == "fuse-attention":  # few other networks have softmax between two matmuls
             return attentions(dtype="f64")
-        if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels
+        # few other networks have depthwise convolutions of many channels
+        if self.name == "fuse-channels":
             return separable_convolutions(dtype="f64")
         if self.name == "alternate-chunks":
             return controlled(dtype="f64")
-        if self.name == "contract-in-floats":  # no other contracts integers
+        if self.name == "contract-in-floats":  # no other networks contract integers
             return whole_products(dtype="f64")
         if self.name in ("contract-in-words", "view-words"):
             drawn = whole_products(dtype="f64") | quantized_products(dtype="f64")
@@ -211,21 +216,21 @@ class Place:
             return block_products(dtype="f64")
         if self.name == "contract-quantized":
             return quantized_products(dtype="f64")
-        if self.name == "round-cheaply":  # few others round to few bits
+        if self.name == "round-cheaply":  # few other networks quantize
             return roundings(dtype="f64")
-        if self.name == "scale-sums":  # no other has weights of few bits
+        if self.name == "scale-sums":  # no other networks have weights of few bits
             return scaled_weights(dtype="f64")
-        if self.name == "skip-padding":  # few others have padding beyond the nearest elements
+        if self.name == "skip-padding":  # few other networks have padding of several elements
             return wide_convolutions(dtype="f64")
-        if self.name == "fold-depth":  # no others have three axes of space
+        if self.name == "fold-depth":  # no other networks have three spatial axes
             return volumes(dtype="f64")
         if self.name == "read-narrow":
             return narrow_products(dtype="f64") | block_products(dtype="f64")
         if self.name == "canonicalize" and not self.training and slow:
             drawn = networks(dtype="f64") | controlled(dtype="f64") | clamps(dtype="f64")
-            drawn |= roundings(dtype="f64")  # few others quantize
-            return drawn | attentions(dtype="f64")  # few others scale a factor of a product
-        if self.name == "check-indices":  # no other has indices that are not constants
+            drawn |= roundings(dtype="f64")  # few other networks quantize
+            return drawn | attentions(dtype="f64")  # few other networks scale a factor of a matmul
+        if self.name == "check-indices":  # no other networks have indices that are not constant
             return lookups(dtype="f64")
         if self.name in LOOPS and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
@@ -237,7 +242,7 @@ class Place:
                 return drawn
             learns = self.name in {
                 *("assign-layouts", "use-winograd"),
-                *("structured-to-loops", "unroll-loops"),
+                *("structured-to-loops", "interchange-loops", "vectorize-loops", "unroll-loops"),
             }
             drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
             return drawn | training_controlled(dtype="f64", nll=nll)
@@ -250,7 +255,7 @@ def options(
     threads: int = THREADS,
     ipu: Ipu | None = None,
 ) -> Options:
-    """Small vectors, so that small networks have full ones and remainders."""
+    """Small vectors, so that small networks have full vectors and remainders."""
     target = sharing_all(32, 32, SMALL)
     found = Options(
         training=Training(LOSS, RULE, gradients) if training else None,
@@ -277,36 +282,37 @@ def steps(place: Place, network: Network) -> list[Pass]:
     wanted = options(place.training, names, place.threads, place.ipu)
     if place.name == "contract-in-words" and len(network.nodes) % 2:
         wanted = replace(wanted, machine=replace(wanted.machine, words=DOTPROD))
-    if place.name == "scale-sums":  # four bits choose from sixteen lanes
+    if place.name == "scale-sums":  # a table lookup by four bits needs sixteen lanes
         wanted = replace(wanted, machine=wanted.machine.with_vectors(64, 32))
     return [made for _, made in planned(wanted)]
 
 
 def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
-    """The network as the pass at this place finds it."""
+    """The network as the pass at this place receives it."""
     compilation = Compilation()
     module = build_network(network, compilation.weights, last=LOSS if place.training else None)
     if place.name == "infer-shapes":
         forget_types(module)
     with pytest.MonkeyPatch.context() as patch:
-        if place.name in ("fold-constants", "scale-sums"):  # lowering would leave nothing to them
+        if place.name in ("fold-constants", "scale-sums"):  # lowering would fold all constants
             patch.setattr(lowering, "fold_small", lambda ops, weights, tuning: {})
         for earlier in steps(place, network)[: place.index]:
             taken = place.name == "contract-in-floats" and earlier.name == "contract-in-words"
-            if earlier.name != place.name and not taken:  # It would leave little to do.
+            # contract-in-words would contract nearly all integers
+            if earlier.name != place.name and not taken:
                 earlier.run(compilation, module)
     return compilation, module
 
 
 def check(place: Place, network: Network, mutant: Mutant | None = None) -> None:
-    """The claim about every pass; with a mutant, about the pass that has this bug."""
+    """Checks the claim about a pass, with a bug planted if one is given."""
     compilation, module = before(place, network)
     original, made = module.clone(), steps(place, network)[place.index]
     with mutant.planted() if mutant else nullcontext():
         made.run(compilation, module)
         check_ir(module)
         once = module.clone()
-        if made.name != "autodiff":  # whose second run would differentiate again, rightly
+        if made.name != "autodiff":  # a second run would differentiate again, rightly
             made.run(compilation, module)
             assert str(module) == str(once), "a second run changes something"
     claim(place, network, original, once, compilation)
@@ -319,9 +325,9 @@ def claim(
     module: ModuleOp,
     compilation: Compilation,
 ) -> None:
-    """What is true of a module before and after a pass."""
+    """Checks a module after a pass against the module before."""
     weights = compilation.weights
-    if place.name == "add-optimizer":  # the one pass whose job is to change what happens next
+    if place.name == "add-optimizer":  # the only pass that changes the next step on purpose
         assert_trains(original, module, weights, RULE, TOLERANCE)
         return
     assert_same_meaning(original, module, weights, tolerance=TOLERANCE)
@@ -359,7 +365,7 @@ NO_NUMBER_INSIDE = Network(
     ),
     "f64",
 )
-"""Powers of negative numbers, which are no numbers and below every threshold: the loss is one."""
+"""NaN inside, at powers of negative numbers, but below every threshold: the loss is finite."""
 
 NO_SLOPE_INSIDE = Network(
     ((2, 2),),
@@ -371,21 +377,23 @@ NO_SLOPE_INSIDE = Network(
     ),
     "f64",
 )
-"""Powers of negative numbers whose exponent is 0 wherever it comes from."""
+"""Powers of negative numbers whose exponent is 0 for any input."""
 
 
 @given(training_networks(dtype="f64", nll=False) | training_controlled(dtype="f64", nll=False))
 @example(NO_NUMBER_INSIDE)
 @example(NO_SLOPE_INSIDE)
 def test_fuzz_gradients_everywhere(network: Network) -> None:
-    """At every value, not at weights only; PopART clamps its loss and its gradient differently."""
+    """
+    At every value, not only weights; without PopART's loss, whose gradient is clamped differently.
+    """
     assert_gradients_everywhere(network)
 
 
 @pytest.mark.budget(30)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_fuzz_kills(mutant: Mutant) -> None:
-    """With a bug in the pass, the same claim fails within a bounded number of networks."""
+    """With a bug in the pass, the claim fails within a bounded number of networks."""
     place = place_of(mutant)
     drawn = mutant.shows_in(dtype="f64") if mutant.shows_in else place.networks(slow=False)
 
@@ -398,7 +406,7 @@ def test_fuzz_kills(mutant: Mutant) -> None:
             with mutant.planted():
                 assert_gradients_everywhere(network)
         else:
-            # Gradients that are asked for keep values apart that many a bug wants joined.
+            # Requested gradients keep values separate, and many bugs need them merged.
             check(place, replace(network, gradients=()), mutant)
 
     with pytest.raises((AssertionError, PopgraphError)):
@@ -406,15 +414,17 @@ def test_fuzz_kills(mutant: Mutant) -> None:
 
 
 def place_of(mutant: Mutant) -> Place:
-    """Where a mutant lives: the first place of its pass."""
+    """The first place of the pass that has the bug."""
     wanted = mutant.pass_name, mutant.training
     return next(place for place in places() if (place.name, place.training) == wanted)
 
 
 PLANTED_ELSEWHERE = {"alternate-chunks", "bind-sizes", "hand-numbers", "spread-replicas"}
 """
-In tests/backends/test_control.py, test_sizes_fuzz.py, tests/backends/test_handed.py and
-test_spread_replicas.py: few random networks show them, or none.
+Passes whose bugs show in few random networks, or none.
+
+They are planted in tests/backends/test_control.py, test_sizes_fuzz.py,
+tests/backends/test_kernel_parameters.py and test_spread_replicas.py.
 """
 
 

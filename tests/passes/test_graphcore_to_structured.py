@@ -66,12 +66,12 @@ EXACT: tuple[type[GraphcoreOp], ...] = (
     gc.SuppressOp,
     gc.MaxPoolOp,
 )
-"""One rounding, or none: every bit is what the meaning says."""
+"""Operations with one rounding at most, whose results are compared bit by bit."""
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2e-3, "bf16": 2e-2}
 
 
 def conv_input_grad(pads: Sequence[int], size: int) -> Sample:
-    """One whose padding reaches beyond the kernel, so that no window begins at the first places."""
+    """A gradient whose padding exceeds the kernel, so no window begins at the first elements."""
     dy, w = np.arange(12, dtype=np.float32).reshape(1, 2, -1), np.ones((2, 3, 2), np.float32)
     w[:, :, 1] = 3
     options = {"strides": [2], "dilations": [1], "pads": pads, "groups": 1}
@@ -79,7 +79,7 @@ def conv_input_grad(pads: Sequence[int], size: int) -> Sample:
 
 
 def max_pool_grad(*row: float) -> Sample:
-    """One whose windows hold little but padding."""
+    """A gradient whose windows hold mostly padding."""
     count = len(row) + 2
     options = {"kernel": [3], "strides": [1], "dilations": [1], "pads": [2, 2], "sizes": [count]}
     x = np.array([[row]], np.float32)
@@ -118,7 +118,7 @@ def in_floats(name: str) -> list[Sample]:
 
 
 def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:
-    """Samples of i32 operands in another integer type."""
+    """Samples of i32 operands, converted to another integer type."""
     dtype = dtypes.BY_NAME[name].numpy
 
     def cast(array: Array) -> Array:
@@ -127,7 +127,7 @@ def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:
     found = []
     for sample in samples:
         arrays = all(isinstance(each, np.ndarray) for each in sample.operands)
-        # The result of a bitcast has as many bits, and words are of 32.
+        # Bitcasts keep the number of bits, and packed words have 32.
         fits = sample.op not in (gc.BitcastOp, gc.DotMatMulOp, gc.DotConvOp, gc.PartsOp)
         if fits and arrays and any(each.dtype == np.int32 for each in sample.arrays):
             operands = [cast(each) for each in sample.arrays]
@@ -183,7 +183,7 @@ def test_lowered_operation_means_the_same(sample: Sample) -> None:
 
 @st.composite
 def axes(draw: st.DrawFn) -> tuple[int, ...]:
-    """Along an axis: its elements, and a pool's kernel, stride, dilation, padding and windows."""
+    """One axis: elements, kernel, stride, dilation, padding and number of windows."""
     size, kernel, stride = draw(st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(1, 5)))
     dilation, low = draw(st.integers(1, 3)), draw(st.integers(0, 3))
     windows = draw(st.integers(1, (size - 1 + low) // stride + 1))
@@ -194,8 +194,8 @@ def axes(draw: st.DrawFn) -> tuple[int, ...]:
 
 
 @given(st.lists(axes(), min_size=1, max_size=2), st.integers(0, 99))
-def test_gradients_of_pools_find_their_windows(rows: list[tuple[int, ...]], seed: int) -> None:
-    """Windows that leave gaps, overlap, are few or hang over; among equals the first one counts."""
+def test_max_pool_gradients_find_their_windows(rows: list[tuple[int, ...]], seed: int) -> None:
+    """Windows with gaps, overlap or overhang; the first of tied maxima gets the gradient."""
     space, kernel, strides, dilations, low, sizes = zip(*rows, strict=True)
     high = (
         max(0, (count - 1) * stride + (taps - 1) * dilation + 1 - size - before)
@@ -218,7 +218,7 @@ def test_every_primitive_operation_is_lowered() -> None:
     assert wanted == tried
 
 
-def test_locations_ride_along() -> None:
+def test_lowered_operations_keep_their_location() -> None:
     built = build(next(each for each in PRIMITIVE if each.op is gc.MaxPoolGradOp))
     location = NameLoc(StringAttr("pool"), NoneAttr())
     built.op.location = location
@@ -227,7 +227,7 @@ def test_locations_ride_along() -> None:
     assert {op.location for op in made} == {location}
 
 
-def test_constants_of_one_element_become_part_of_the_body() -> None:
+def test_constants_of_one_element_are_inlined() -> None:
     graph = GraphOp("main", ["x"], [TensorType(f32, [2, 3])])
     with ImplicitBuilder(graph.block):
         half = ConstantOp(DataAttr.of(np.array([[0.5]], np.float32)))
@@ -238,7 +238,7 @@ def test_constants_of_one_element_become_part_of_the_body() -> None:
     assert list(made.inputs) == [graph.block.args[0]]
 
 
-def test_a_constant_that_is_broadcast_is_not_read() -> None:
+def test_a_broadcast_constant_is_inlined() -> None:
     graph = GraphOp("main", [], [])
     with ImplicitBuilder(graph.block):
         half = ConstantOp(DataAttr.of(np.array(0.5, np.float16)))
@@ -250,7 +250,7 @@ def test_a_constant_that_is_broadcast_is_not_read() -> None:
     np.testing.assert_array_equal(outputs["y"], np.full((2, 3), 0.5, np.float16))
 
 
-def test_an_operand_that_stands_twice_is_read_once() -> None:
+def test_a_repeated_operand_is_read_once() -> None:
     graph = GraphOp("main", ["x"], [TensorType(f32, [2])])
     (x,) = graph.block.args
     with ImplicitBuilder(graph.block):
@@ -260,8 +260,8 @@ def test_an_operand_that_stands_twice_is_read_once() -> None:
     assert list(made.inputs) == [x]
 
 
-def test_convolutions_read_no_padding_that_is_not_there() -> None:
-    """The contraction has no border code, and nothing is assembled when nothing is padded."""
+def test_only_padded_convolutions_assemble_their_input() -> None:
+    """Without padding nothing is assembled; with padding the contraction has no border code."""
     plain: dict[str, Any] = {"strides": [1], "dilations": [1], "groups": 1}
     for pads, assemblies in (([0, 0], 0), ([1, 1], 1)):
         x, w = TensorType(f32, [1, 2, 5]), TensorType(f32, [3, 2, 3])
@@ -274,7 +274,7 @@ def test_convolutions_read_no_padding_that_is_not_there() -> None:
         assert len(made) == assemblies
 
 
-def test_composites_are_left_to_expand() -> None:
+def test_composites_are_not_lowered() -> None:
     sample = next(each for each in SAMPLES if each.op is gc.SoftmaxOp)
     module = build(sample).module()
     before = str(module)

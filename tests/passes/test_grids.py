@@ -1,4 +1,4 @@
-"""GridSample computes what PyTorch does, and so do its gradients."""
+"""Tests GridSample and its gradients against PyTorch."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sample(
     st.integers(0, 1),
     st.sampled_from([0.9, 3.5]),
 )
-def test_samples_are_those_of_pytorch(
+def test_grid_sample_is_that_of_pytorch(
     shape: tuple[int, ...], mode: str, padding: str, aligned: int, reach: float
 ) -> None:
     x, grid = sample(shape, (3, 2, 2)[: len(shape) - 2], "float64", reach)
@@ -70,7 +70,7 @@ def test_samples_are_those_of_pytorch(
 
 @pytest.mark.parametrize("opset", [16, 20, 22])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_kernels_and_versions(opset: int, dtype: str) -> None:
+def test_grid_sample_kernels_and_versions(opset: int, dtype: str) -> None:
     x, grid = sample((2, 3, 5, 4), (6, 7), dtype, 1.2)
     for mode, padding in product(("linear", "cubic"), PADDINGS[:1]):
         made = model(x, grid, opset, mode=mode, padding_mode=padding)
@@ -82,7 +82,7 @@ def test_kernels_and_versions(opset: int, dtype: str) -> None:
         np.testing.assert_allclose(found.astype(np.float32), wanted, margin, margin)
 
 
-def test_whole_numbers_are_picked() -> None:
+def test_grid_sample_of_integers() -> None:
     x, grid = np.arange(12).reshape(1, 1, 3, 4), sample((1, 1, 3, 4), (5, 5), "float32", 1.5)[1]
     for backend in ("c", "reference"):
         made = model(x, grid, mode="nearest")
@@ -93,8 +93,8 @@ def test_whole_numbers_are_picked() -> None:
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("padding", PADDINGS)
-def test_gradients_are_slopes(mode: str, padding: str) -> None:
-    """Of what is sampled, and of the places."""
+def test_grid_sample_gradients_are_slopes(mode: str, padding: str) -> None:
+    """Gradients of the image and of the grid."""
     x, grid = sample((1, 2, 4, 5), (3, 3), "float64", 1.4)
     made = model(x, grid, mode=mode, padding_mode=padding)
     y = popgraph.compile(made, backend="reference")(x=x, grid=grid)["y"]

@@ -1,4 +1,4 @@
-"""Tests `hoist-constants`: constant work runs once at load, and nothing else does."""
+"""Tests `hoist-constants`: constant work runs once when the program is loaded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_random_graphs_keep_their_meaning(plan: Plan) -> None:
 
 @given(plans())
 @settings(max_examples=examples(60))
-def test_nothing_that_could_be_prepared_stays(plan: Plan) -> None:
+def test_all_constant_work_is_hoisted(plan: Plan) -> None:
     compilation = Compilation()
     module = module_of(plan, compilation.weights)
     HoistConstants().run(compilation, module)
@@ -64,7 +64,7 @@ def test_nothing_that_could_be_prepared_stays(plan: Plan) -> None:
     assert len(prepares(module)) <= 1
 
 
-def test_chains_of_work_on_constants_move_together() -> None:
+def test_chains_of_constant_work_are_hoisted_together() -> None:
     steps = [("add", (1, 1)), ("view", (FIRST, 0)), ("reverse", (6, 0)), ("add", (7, 0))]
     _, module = hoisted(steps, 8)
     (prepare,) = prepares(module)
@@ -74,17 +74,17 @@ def test_chains_of_work_on_constants_move_together() -> None:
     assert sum(isinstance(op, LaunchOp) for op in graph_of(module).block.ops) == 1
 
 
-def test_a_view_of_a_constant_is_not_work() -> None:
+def test_a_view_of_a_constant_is_not_hoisted() -> None:
     _, module = hoisted([("view", (CONSTANT, 0)), ("add", (FIRST, 0))], 6)
     assert not prepares(module)
 
 
-def test_variables_are_not_constants() -> None:
+def test_work_on_variables_is_not_hoisted() -> None:
     _, module = hoisted([("add", (1, 2))], FIRST)
     assert not prepares(module)
 
 
-def test_new_work_joins_what_was_prepared_before() -> None:
+def test_new_constant_work_joins_the_prepare_region() -> None:
     compilation, module = hoisted([("add", (1, 1)), ("add", (FIRST, 0))], 6)
     before = module.clone()
     (prepare,) = prepares(module)

@@ -1,4 +1,4 @@
-"""Tests kernels as functions: equal operations share one, different ones do not."""
+"""Tests the functions of kernels: equal operations share one, different operations do not."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def launches(module: ModuleOp) -> list[LaunchOp]:
 
 
 def sums(x: SSAValue, y: SSAValue) -> list[SSAValue]:
-    """Three additions; the last one reads one tensor twice."""
+    """Three additions; the last one reads the same tensor twice."""
     first = gc.AddOp(x, y).result
     second = gc.AddOp(first, x).result
     return [second, gc.AddOp(second, second).result]
 
 
-def test_equal_operations_are_one_function() -> None:
+def test_equal_operations_share_a_function() -> None:
     module = lowered(sums, 4)
     assert functions(module) == ["addf_4_f32_0", "addf_4_f32_1"]
     assert [op.callee.string_value() for op in launches(module)] == [
@@ -70,7 +70,7 @@ def test_equal_operations_are_one_function() -> None:
     assert [len(op.inputs) for op in launches(module)] == [2, 2, 1]
 
 
-def test_loops_of_equal_operations_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loops_of_equal_operations_are_emitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Operation] = []
     emitter_of = emitters.emitter_of
 
@@ -85,7 +85,7 @@ def test_loops_of_equal_operations_are_written_once(monkeypatch: pytest.MonkeyPa
     assert len(written) == 2
 
 
-def test_names_of_one_kind_are_numbered_and_no_function_is_replaced() -> None:
+def test_function_names_are_numbered_and_unique() -> None:
     module = structured(lambda x, y: [gc.SubOp(x, y).result, gc.SubOp(y, x).result], 2, 3)
     taken = func.FuncOp.external("subf_6_f32_0", [], [])
     module.body.block.add_op(taken)
@@ -103,7 +103,7 @@ def test_locations_are_kept() -> None:
     assert launch.location == function.location == location
 
 
-def test_structure_sees_every_difference_but_names() -> None:
+def test_structural_hash_ignores_names_only() -> None:
     compilation = Compilation()
     steps = tuple(Step(kind, 4, (0, 1)) for kind in ("add", "both", "reverse"))
     module = module_of(Plan(steps, ((0, 5),), ()), compilation.weights)

@@ -1,4 +1,4 @@
-"""ReverseSequence computes what NumPy does, on every backend, and has slopes."""
+"""Tests ReverseSequence against NumPy on every backend, and its gradient."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def reversed_(x: Array, lengths: Array, time: int) -> Array:
     st.integers(0, 99),
     st.sampled_from(("reference", "c")),
 )
-def test_sequences_are_reversed(
-    shape: list[int], time: int, dtype: str, seed: int, backend: str
-) -> None:
+def test_reverse_sequence(shape: list[int], time: int, dtype: str, seed: int, backend: str) -> None:
     x = drawn(shape, dtype, seed)
     lengths = np.random.default_rng(seed).integers(0, shape[time] + 1, shape[1 - time])
     made = model(
@@ -41,7 +39,7 @@ def test_sequences_are_reversed(
     np.testing.assert_array_equal(result, reversed_(x, lengths, time))
 
 
-def test_gradients_of_reversed_sequences_are_slopes() -> None:
+def test_reverse_sequence_gradients_are_slopes() -> None:
     x, lengths = drawn((4, 3, 2), "float64", 0), np.array([4, 1, 3])
     made = model("ReverseSequence", {"x": x, "n": lengths}, opset=10)
     assert check(made, [x, lengths], [x])

@@ -1,4 +1,4 @@
-"""Machine and Tuning: presets, detection, and decisions on every machine."""
+"""Tests Machine and Tuning: presets, detection, and decisions on every machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CNN = Network(
     (5,),
 )
 VECTORS = ("vector_bytes", "registers", "words", "fuses_multiply_add")
-"""What is of the vectors of a machine, not of its caches and rates."""
+"""Fields about vectors, as opposed to caches and rates."""
 STEP = """
 opset 21
 
@@ -58,8 +58,8 @@ graph mlp(x: f32[4, 12]) -> (loss: f32) {
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_network_means_the_same_on_every_machine(name: str) -> None:
-    """Decisions differ, values do not."""
+def test_a_network_computes_the_same_on_every_machine(name: str) -> None:
+    """Schedules may differ, results must not."""
     compilation = Compilation()
     module = build_network(CNN, compilation.weights)
     options = Options(machine=MACHINES[name])
@@ -70,7 +70,7 @@ def test_a_network_means_the_same_on_every_machine(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_step_of_training_means_the_same_on_every_machine(name: str, tmp_path: Path) -> None:
+def test_a_training_step_computes_the_same_on_every_machine(name: str, tmp_path: Path) -> None:
     (tmp_path / "mlp.pgraph").write_text(STEP)
     module, compilation = popgraph.compiler.load(tmp_path / "mlp.pgraph")
     training = Training("loss", SGD(learning_rate=Scalar(0.1)))
@@ -82,7 +82,7 @@ def test_a_step_of_training_means_the_same_on_every_machine(name: str, tmp_path:
 
 @pytest.mark.parametrize("source", [machine, tuning])
 def test_every_field_has_a_reason(source: object) -> None:
-    """A docstring under each; each number of a machine has a unit."""
+    """Every field has a docstring, and every number of a machine has a unit."""
     text = Path(str(getattr(source, "__file__"))).read_text()  # noqa: B009 (any module)
     wanted = fields(Machine) if source is machine else (*fields(Tuning), *fields(tuning.PerTile))
     for each in wanted:
@@ -92,7 +92,7 @@ def test_every_field_has_a_reason(source: object) -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_says_where_it_is_from(name: str) -> None:
+def test_a_preset_names_its_source(name: str) -> None:
     preset = PRESETS[name]
     assert preset.name == name and preset.source
     assert preset.l1_bytes < preset.l2_bytes < preset.l3_bytes
@@ -101,7 +101,7 @@ def test_a_preset_says_where_it_is_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_named_targets_differ_in_vectors_only(name: str) -> None:
-    """What they were before presets: their programs are the same on every machine."""
+    """Caches and rates are generic, so programs do not depend on the build machine."""
     target, generic = TARGETS[name], Machine()
     for each in fields(Machine):
         if each.name not in ("name", "source", *VECTORS):
@@ -110,7 +110,7 @@ def test_named_targets_differ_in_vectors_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["skylake_server", "rocket_lake", "zen3", "zen4"])
 def test_measured_machines_keep_their_figures(name: str) -> None:
-    """Programs of machines on which the figures were measured are what they were."""
+    """Figures were measured on these machines, so their programs must not change."""
     for each in fields(Machine):
         if each.name not in ("name", "source", *VECTORS):
             assert getattr(PRESETS[name], each.name) == getattr(Machine(), each.name)
@@ -134,16 +134,16 @@ def test_no_processor_has_two_presets() -> None:
         ("processor\t: 0\n", None),
     ],
 )
-def test_a_processor_is_known_by_its_kind(text: str, name: str | None) -> None:
+def test_a_processor_is_recognized_by_family_and_model(text: str, name: str | None) -> None:
     kind = host.kind_of(text)
     found = kind and machine.preset_of(kind[0], kind[1], arm=kind[2])
     assert (found.name if found else None) == name
 
 
-def test_an_unknown_processor_has_the_caches_that_the_system_reports(
+def test_an_unknown_processor_has_the_reported_caches(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Rates are generic; a size that nobody reports is, too."""
+    """Rates are generic, and so are sizes that the system does not report."""
     sizes = {"SC_LEVEL2_CACHE_SIZE": 512 << 10, "SC_LEVEL1_DCACHE_ASSOC": 12, "SC_PAGE_SIZE": -1}
     monkeypatch.setattr(os, "sysconf", lambda name: sizes.get(name, 0))
     level = tmp_path / "index3"
@@ -156,8 +156,8 @@ def test_an_unknown_processor_has_the_caches_that_the_system_reports(
     assert "no preset" in found.source
 
 
-def test_a_preset_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its own vectors, or those of a target."""
+def test_a_preset_can_be_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preset has the vector width of the machine, or of the target if one is set."""
     monkeypatch.setenv(host.VARIABLE, "apple_m1")
     found = host.host_machine()
     assert (found.name, found.vector_bytes, found.line_bytes) == ("apple_m1", 16, 128)
@@ -182,8 +182,8 @@ def test_vectors_as_options_are_deprecated() -> None:
     assert old == popgraph.Options(machine=popgraph.Machine().with_vectors(32, 16))
 
 
-def test_a_pass_takes_numbers_of_its_target_by_name() -> None:
-    """And tells them again."""
+def test_passes_take_numbers_of_their_target_as_options() -> None:
+    """The spec of the pass prints them again."""
     text = "schedule-contractions{vector_bytes=16 registers=16 least_products=1 winograd_gain=2}"
     made = ScheduleContractions.from_spec(parse_spec(text))
     tuning = Tuning(least_products=1, winograd_gain=2)
@@ -200,10 +200,10 @@ def test_a_pass_takes_numbers_of_its_target_by_name() -> None:
 
 @pytest.mark.parametrize(("kind", "size"), [("f32", 4), ("f64", 8)])
 def test_costs_count_bytes_by_element_type(kind: str, size: int) -> None:
-    """A line holds half as many f64, and a factor of them twice the bytes."""
+    """In f64, a cache line holds half as many elements, and a factor takes twice the bytes."""
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
     module: ModuleOp = ContractSpec(kind, (6, 20, 24), 2, lhs, rhs).module()
     (op,) = (op for op in module.walk() if is_contraction(op))
     reads = Reads(op, next(orders(op, 256)), 0, None, Target())
     assert reads.stored == [6 * 24 * size, 20 * 24 * size]
-    assert reads.vectors.lines_a_step == size / 64
+    assert reads.vectors.lines_per_step == size / 64

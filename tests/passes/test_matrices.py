@@ -1,4 +1,4 @@
-"""Det computes what NumPy does, on every backend, and has slopes."""
+"""Tests Det against NumPy on every backend, and its gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BACKENDS = ("reference", "c")
 @pytest.mark.parametrize(
     "shape", [(1, 1), (2, 2), (3, 3), (2, 4, 4), (2, 3, 5, 5), (17, 17), (0, 3, 3), (2, 0, 0)]
 )
-def test_determinants_are_those_of_numpy(shape: tuple[int, ...], backend: str) -> None:
+def test_det_is_that_of_numpy(shape: tuple[int, ...], backend: str) -> None:
     x = np.random.default_rng(0).normal(size=shape)
     found = popgraph.compile(model("Det", {"x": x}, opset=11), backend=backend)(x=x)["y"]
     wanted = np.linalg.det(x)
@@ -32,7 +32,7 @@ def test_determinants_are_those_of_numpy(shape: tuple[int, ...], backend: str) -
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_determinants_of_other_elements(dtype: str) -> None:
+def test_det_of_other_element_types(dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     x = np.array([[[0, 2], [3, 1]], [[1, 2], [2, 4]], [[0, 0], [0, 0]], [[0, 1], [1, 0]]], kind)
     for backend in BACKENDS:
@@ -42,20 +42,20 @@ def test_determinants_of_other_elements(dtype: str) -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 999))
-def test_permutations_have_their_sign(size: int, seed: int) -> None:
+def test_det_of_permutations(size: int, seed: int) -> None:
     x = np.eye(size)[np.random.default_rng(seed).permutation(size)]
     found = popgraph.compile(model("Det", {"x": x}, opset=11), backend="reference")(x=x)["y"]
     assert found == round(np.linalg.det(x))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_gradients_of_determinants_are_slopes(size: int) -> None:
+def test_det_gradients_are_slopes(size: int) -> None:
     x = np.random.default_rng(0).normal(size=(2, size, size))
     assert check(model("Det", {"x": x}, opset=11), [x], [np.linalg.det(x)])
 
 
 def adjugate(x: Array) -> Array:
-    """The slope of a determinant: signed minors."""
+    """The gradient of a determinant: its cofactors."""
     size = len(x)
     result = np.zeros_like(x)
     for row, column in np.ndindex(size, size):
@@ -65,7 +65,7 @@ def adjugate(x: Array) -> Array:
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 3, 4])
-def test_gradients_of_singular_matrices_are_minors(rank: int) -> None:
+def test_det_gradients_of_singular_matrices(rank: int) -> None:
     generator = np.random.default_rng(1)
     whole = generator.integers(-2, 3, (4, rank)) @ generator.integers(-2, 3, (rank, 4))
     x = whole.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Tests the arena's size against the largest live set of real networks."""
+"""Tests the size of the arena against the largest live set of real networks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from popgraph.support.shapes import prod
 
 
 class Net:
-    """A network in the making: images go in, layers come behind each other."""
+    """Builds a network on images, layer by layer."""
 
     def __init__(self, channels: int = 3, size: int = 32, batch: int = 1) -> None:
         self.builder = popgraph.Builder()
@@ -46,7 +46,7 @@ class Net:
         return self.onnx.maxpool([x], 1, kernel_shape=[2, 2], strides=[2, 2])[0]
 
     def classes(self, x: str, count: int = 10) -> str:
-        """Probabilities of classes."""
+        """A dense layer and softmax: the probabilities of classes."""
         x = self.onnx.flatten([x])
         x = self.onnx.gemm([x, self.weight(count, self.channels(x)), self.weight(count)], transB=1)
         return self.onnx.softmax([x])
@@ -65,7 +65,7 @@ def vgg() -> popgraph.Builder:
 
 
 def residual(net: Net, x: str) -> str:
-    """Blocks of two convolutions around which the input goes as well."""
+    """Blocks of two convolutions with a shortcut around them."""
     x = net.conv(x, 8, 7, 2)
     for filters, stride in ((8, 1), (8, 1), (16, 2), (16, 1)):
         past = x if stride == 1 else net.conv(x, filters, 1, stride)
@@ -124,7 +124,7 @@ def shufflenet() -> popgraph.Builder:
 
 
 def trained(net: Net, x: str) -> tuple[popgraph.Builder, Options]:
-    """The network with a loss, and how it is to be trained."""
+    """The network with a loss, and its training options."""
     labels = net.builder.addInputTensor(popgraph.TensorInfo("INT32", [net.batch]), "labels")
     loss = net.builder.aiGraphcore.nllloss([net.classes(x), labels])
     net.builder.addOutputTensor(loss)
@@ -149,7 +149,7 @@ def planned(builder: popgraph.Builder, options: Options) -> ProgramOp:
 
 
 def check_bound(program: ProgramOp) -> None:
-    """No byte outside the arena is used, and the arena is hardly larger than it has to be."""
+    """The arena holds all buffers and is at most 10 % above the live set."""
     bound, arena = program.lower_bound.value.data, program.arena.value.data
     assert 0 < bound <= arena <= 1.1 * bound
     pieces = {
@@ -168,21 +168,21 @@ def check_bound(program: ProgramOp) -> None:
     [vgg, resnet, squeezenet, inception, densenet, shufflenet],
     ids=lambda make: make.__name__,
 )
-def test_inference_takes_hardly_more_than_what_is_alive(
+def test_the_arena_of_inference_is_close_to_the_live_set(
     make: Callable[[], popgraph.Builder],
 ) -> None:
     check_bound(planned(make(), Options()))
 
 
 @pytest.mark.parametrize("make", [lenet_step, resnet_step], ids=lambda make: make.__name__)
-def test_training_takes_hardly_more_than_what_is_alive(
+def test_the_arena_of_training_is_close_to_the_live_set(
     make: Callable[[], tuple[popgraph.Builder, Options]],
 ) -> None:
     check_bound(planned(*make()))
 
 
-def test_what_is_alive_in_a_chain_is_one_layer_and_the_next() -> None:
-    """64 KiB go into every convolution and come out of it, whatever stands behind it."""
+def test_the_live_set_of_a_chain_is_two_layers() -> None:
+    """64 KiB go into every convolution and out of it, whatever its epilogue."""
     net = Net()
     x = net.conv(net.x, 16, 1)
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Tests `update_alone`: micro-batches, then the update apart, are what the whole program is."""
+"""Tests `update_alone`: micro-batches and a separate update compute what the whole program does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Batch = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A network, and how it is trained."""
+    """A network and its training."""
 
     network: Network
     rule: OptimizerSpec
@@ -65,7 +65,7 @@ def drawn(draw: st.DrawFn) -> Drawn:
 def in_turn(
     modules: list[ModuleOp], compilation: Compilation, state: dict[str, Array], batch: Batch
 ) -> dict[str, Array]:
-    """Runs programs one after the other; gives what the first one does."""
+    """Runs programs in order; returns the results of the first."""
     results = []
     for module in modules:
         held = {**first_state(module, compilation.weights), **state}
@@ -99,11 +99,11 @@ def check(one: Drawn) -> None:
 
 
 @given(drawn())
-def test_fuzz_the_update_apart_is_that_of_the_whole(one: Drawn) -> None:
+def test_fuzz_separate_update_computes_the_same(one: Drawn) -> None:
     check(one)
 
 
-def test_fuzz_kills_numbers_of_another_step() -> None:
+def test_fuzz_kills_random_numbers_of_another_step() -> None:
     @settings(max_examples=400, phases=[Phase.generate], database=None)
     @given(drawn())
     def holds(one: Drawn) -> None:
@@ -126,7 +126,7 @@ NETWORK = Network(
 )
 
 
-def test_the_update_has_nothing_of_the_network() -> None:
+def test_the_separate_update_has_no_operations_of_the_network() -> None:
     compilation = Compilation()
     whole = Drawn(NETWORK, Adam(accumulation=PERIOD), rounds=False).trained(compilation)
     update = update_alone(whole, compilation.weights)
@@ -135,14 +135,14 @@ def test_the_update_has_nothing_of_the_network() -> None:
     assert not any(isinstance(op, MatMulOp) for op in update.walk())
 
 
-def test_what_is_told_of_the_update_keeps_it_where_it_is() -> None:
+def test_outputs_of_the_update_prevent_its_separation() -> None:
     compilation = Compilation()
     one = Drawn(NETWORK, SGD(accumulation=PERIOD), rounds=False)
     weight = one.trained(Compilation())
     (name,) = [
         op.variable.text for op in only_graph(weight).updates() if "___" not in op.variable.text
     ]
-    told = one.trained(compilation, after_step=("UpdatedVar___" + name,))
-    assert update_alone(told, compilation.weights) is None
-    told = one.trained(compilation, after_step=(name,))
-    assert update_alone(told, compilation.weights) is not None
+    observed = one.trained(compilation, after_step=("UpdatedVar___" + name,))
+    assert update_alone(observed, compilation.weights) is None
+    observed = one.trained(compilation, after_step=(name,))
+    assert update_alone(observed, compilation.weights) is not None

@@ -1,4 +1,4 @@
-"""Operators broadcast by the rule of their own version, on operands that would fit any axis."""
+"""Tests broadcasting by the rules of old opsets, on operands that would fit any axis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
-CUBE = np.arange(1, 28, dtype=np.float32).reshape(3, 3, 3) / 8 - 2.0625  # never 0
+CUBE = np.arange(1, 28, dtype=np.float32).reshape(3, 3, 3) / 8 - 2.0625  # no element is 0
 LIST = np.array([0.25, 1, 3], np.float32)
 PLACED: dict[str, Callable[[Array, Array], Array]] = {
     "Add": np.add,
@@ -33,13 +33,13 @@ PLACED: dict[str, Callable[[Array, Array], Array]] = {
     "Sub": np.subtract,
     "Xor": np.logical_xor,
 }
-"""Operators whose second operand was placed by an attribute before opset 7."""
+"""Operators with an `axis` for their second operand before opset 7."""
 ELEMENTS = {"And": np.bool_, "Or": np.bool_, "Xor": np.bool_, "Equal": np.int32}
 COARSE = 1e-6
 
 
 def placed() -> Iterator[tuple[str, int]]:
-    """Every version of every operator with such an attribute."""
+    """All versions of all operators with such an attribute."""
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "" and {"broadcast", "axis"} <= set(schema.attributes):
             yield schema.name, schema.since_version
@@ -59,7 +59,7 @@ def model(op: str, opset: int, operands: list[Array], **attributes: Any) -> onnx
 
 
 def check(expected: Array, op: str, opset: int, operands: list[Array], **attributes: Any) -> None:
-    """At the level of ONNX and at that of graphcore."""
+    """Compares with the onnx level and with the reference backend."""
     given = model(op, opset, operands, **attributes)
     inputs = {f"x{number}": value for number, value in enumerate(operands)}
     compilation = Compilation()
@@ -73,7 +73,7 @@ def check(expected: Array, op: str, opset: int, operands: list[Array], **attribu
 
 
 @pytest.mark.parametrize(("op", "version"), list(placed()))
-def test_an_axis_places_the_second_operand(op: str, version: int) -> None:
+def test_broadcasting_at_an_axis(op: str, version: int) -> None:
     dtype = ELEMENTS.get(op, np.float32)
     cube, row = (np.abs(array * 4).astype(dtype) for array in (CUBE, LIST))
     for axis in (0, 1, 2, -2):
@@ -84,8 +84,8 @@ def test_an_axis_places_the_second_operand(op: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("opset", [1, 6, 7, 9, 16])
-def test_slopes_of_prelu(opset: int) -> None:
-    """Before opset 7 a list of slopes is one per channel, since then one per last element."""
+def test_prelu_slopes_by_opset(opset: int) -> None:
+    """Before opset 7 a slope per channel, since then broadcast to the last axis."""
     columns = LIST[:, None] if opset < 7 else LIST
     check(np.where(CUBE < 0, CUBE * columns, CUBE), "PRelu", opset, [CUBE, LIST])
     one = LIST[:1]
@@ -94,7 +94,7 @@ def test_slopes_of_prelu(opset: int) -> None:
     check(np.where(CUBE < 0, CUBE * full, CUBE), "PRelu", opset, [CUBE, full])
 
 
-def test_slopes_of_another_number_than_channels_are_refused() -> None:
+def test_prelu_slopes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match="4 slopes do not fit 1 channels"):
         popgraph.compile(
             model("PRelu", 6, [CUBE[:, :1], np.ones(4, np.float32)]), backend="reference"
@@ -103,7 +103,7 @@ def test_slopes_of_another_number_than_channels_are_refused() -> None:
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
 @pytest.mark.parametrize("opset", [1, 11, 13])
-def test_axes_that_count_as_one(op: str, opset: int) -> None:
+def test_softmax_before_opset_13_flattens_axes(op: str, opset: int) -> None:
     for axis in (0, 1, 2):
         rows = CUBE.reshape(*CUBE.shape[:axis], -1) if opset < 13 else np.moveaxis(CUBE, axis, -1)
         powers = np.exp(rows) / np.exp(rows).sum(-1, keepdims=True)
@@ -117,14 +117,14 @@ def test_axes_that_count_as_one(op: str, opset: int) -> None:
 
 
 @pytest.mark.parametrize("opset", [1, 6])
-def test_clip_without_bounds_holds_what_its_version_says(opset: int) -> None:
+def test_default_bounds_of_clip_by_opset(opset: int) -> None:
     x = np.array([-np.inf, -1, np.inf], np.float32)
     largest = np.finfo(np.float32).max
     check(np.clip(x, -largest, largest) if opset == 6 else x, "Clip", opset, [x])
 
 
 @pytest.mark.parametrize(("opset", "is_test"), [(6, 0), (6, 1), (1, 1), (7, None)])
-def test_dropout_of_a_test_drops_nothing_in_training(opset: int, is_test: int | None) -> None:
+def test_dropout_with_is_test_is_the_identity_in_training(opset: int, is_test: int | None) -> None:
     attributes = {} if is_test is None else {"is_test": is_test}
     compilation = Compilation()
     module = import_model(
@@ -136,8 +136,8 @@ def test_dropout_of_a_test_drops_nothing_in_training(opset: int, is_test: int | 
 
 
 @pytest.mark.parametrize("opset", [6, 7, 9])
-def test_statistics_that_nobody_names_are_those_of_a_test(opset: int) -> None:
-    """Absent outputs are none: the given mean and variance count, though five are listed."""
+def test_batch_normalization_with_unnamed_outputs_is_inference(opset: int) -> None:
+    """Outputs without a name do not count, so the given statistics are used."""
     operands = [CUBE, *(np.full(3, number, np.float32) for number in (2, 1, 0.5, 4))]
     given = model("BatchNormalization", opset, operands, epsilon=0.0)
     given.graph.node[0].output.extend(["", "", "", ""])
@@ -147,7 +147,7 @@ def test_statistics_that_nobody_names_are_those_of_a_test(opset: int) -> None:
 
 
 @pytest.mark.parametrize("opset", [6, 7])
-def test_normalization_that_is_not_spatial_counts_every_element(opset: int) -> None:
+def test_batch_normalization_with_spatial_0(opset: int) -> None:
     numbers = [np.full((3, 3), number, np.float32) + LIST for number in (2, 1, 0.5, 4)]
     scale, bias, mean, variance = numbers
     expected = (CUBE - mean) / np.sqrt(variance + 1e-5) * scale + bias
@@ -157,8 +157,8 @@ def test_normalization_that_is_not_spatial_counts_every_element(opset: int) -> N
     np.testing.assert_allclose(found, expected, 1e-5)
 
 
-def test_the_rules_hold_in_c() -> None:
-    """One model of an old opset, compiled: operands are placed by lowering, not by a backend."""
+def test_old_broadcasting_in_c() -> None:
+    """Operands are broadcast by the lowering, so a compiled model follows the same rules."""
     nodes = [
         helper.make_node("PRelu", ["x", "s"], ["a"]),
         helper.make_node("Add", ["a", "s"], ["b"], broadcast=1, axis=0),

@@ -1,4 +1,4 @@
-"""Gradients through ONNX's own node cases are slopes, where operators are made of others, too."""
+"""Tests the gradients of ONNX's node cases of composed operators against finite differences."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ CASES = {
     "LpNormalization": 1,
     "DFT": 1,
 }
-"""Operators, and how many cases of each have a gradient at least, of those that are tried."""
+"""Operators, and the least number of their cases that have a gradient."""
 SHARE = 3
-"""Of so many cases one is tried a day, and all that are about masks."""
+"""A run takes every third case, and all cases with masks."""
 
 MIXTURE = "mixture_of_results"
 NARROW_NAMES = ("bfloat16", "float16", "float32")
@@ -47,7 +47,7 @@ NARROW = (TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.FLOAT)
 
 
 def widened(model: onnx.ModelProto, inputs: Sequence[Any]) -> tuple[onnx.ModelProto, list[Any]]:
-    """The model in double precision: finite differences want its digits."""
+    """The model in f64, which finite differences need."""
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
     for info in (*wide.graph.input, *wide.graph.output, *wide.graph.value_info):
@@ -61,7 +61,7 @@ def widened(model: onnx.ModelProto, inputs: Sequence[Any]) -> tuple[onnx.ModelPr
 
 
 def is_of(model: onnx.ModelProto, op: str) -> bool:
-    """One node; what chooses single precision for itself has too few digits for differences."""
+    """Whether the model is a single node of this operator that does not compute in f32 itself."""
     nodes = model.graph.node
     return [node.op_type for node in nodes] == [op] and not any(
         attribute.name == "softmax_precision" for attribute in nodes[0].attribute
@@ -69,7 +69,7 @@ def is_of(model: onnx.ModelProto, op: str) -> bool:
 
 
 def with_loss(model: onnx.ModelProto, results: Sequence[Any]) -> onnx.ModelProto:
-    """The model with one number more: a random mixture of all elements of its results."""
+    """The model with a single output: a random weighted sum of all elements of its results."""
     generator, terms = np.random.default_rng(1), []
     for info, result in zip(model.graph.output, results, strict=True):
         if np.asarray(result).dtype.kind not in "fV":
@@ -103,7 +103,7 @@ def forward(
 
 
 def check(model: onnx.ModelProto, inputs: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Whether there was a gradient to look at; it is what it should be."""
+    """Checks the gradients; returns whether there were any."""
     wide, arrays = widened(model, inputs)
     generator = np.random.default_rng(0)
     names = [info.name for info in wide.graph.input]
@@ -137,7 +137,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize("op", CASES)
-def test_gradients_of_cases(op: str, cases: list[Any]) -> None:
+def test_gradients_of_onnx_node_cases(op: str, cases: list[Any]) -> None:
     looked_at, wrong = 0, list[str]()
     chosen = [case for case in cases if is_of(case.model, op)]
     for number, case in enumerate(chosen):

@@ -56,14 +56,14 @@ def operations(module: ModuleOp) -> list[str]:
     return [op.name.removeprefix("graphcore.") for op in graph_of(module).block.ops][:-1]
 
 
-# ONNX's own tests: every case runs and is right, or is said to be unsupported.
+# ONNX's node tests: every case computes the expected values or is refused as unsupported.
 
 RANDOM = ("test_bernoulli", "test_training_dropout")
-"""Drawn from another generator; the statistics are checked below."""
+"""Cases with another random generator; their statistics are tested below."""
 COARSE = {"float16": 2e-3, "bfloat16": 2e-2}
-"""Types whose roundings add up differently in another order of the same operations."""
+"""Tolerances of types whose roundings depend on the order of operations."""
 AT_LEAST = 1000
-"""How many cases run when all are tried; raise it when more do."""
+"""Least number of cases that run in `make test-all`."""
 SHARES = 8
 """A run takes every eighth case of each operator, `make test-all` all of them."""
 
@@ -92,9 +92,9 @@ def test_node_cases_of_onnx() -> None:
 @cache
 def node_cases() -> list[Any]:
     """
-    But for expanded twins: they are what `normalize` makes of a case.
+    ONNX's node cases, without expanded twins, which `normalize` produces itself.
 
-    And for sequences and optionals, of which compilation makes tensors before it lowers.
+    Sequences and optionals are left out, too: compilation replaces them by tensors earlier.
     """
     return [
         case
@@ -112,12 +112,12 @@ def holds_containers(model: onnx.ModelProto) -> bool:
 
 
 def todays_node_cases(name: str, of: int) -> Sequence[Any]:
-    """Today's one of so many shares of the cases; each operator is in it."""
+    """Today's share of the cases, with some of each operator."""
     return share(name, node_cases(), of, operator_of)
 
 
 def operator_of(case: Any) -> tuple[str, str]:
-    """What a case is about, by its domain and name."""
+    """Domain and name of the operator of a case."""
     node = case.model.graph.node[0]
     return node.domain, node.op_type
 
@@ -127,17 +127,19 @@ def all_operators() -> set[tuple[str, str]]:
 
 
 class Settled(NamedTuple):
-    """A case whose lowering knows early what it must, as ONNX and as graphcore operations."""
+    """
+    A case after its structural inputs became initializers, as ONNX and as graphcore operations.
+    """
 
     model: onnx.ModelProto
     given: dict[str, Any]
-    """What is still an input."""
+    """The remaining inputs."""
     module: ModuleOp
     compilation: Compilation
 
 
 def settled(model: onnx.ModelProto, inputs: Sequence[Any]) -> Settled:
-    """Inputs that must be known early are made initializers, some or all."""
+    """Makes inputs initializers, some or all, until the model can be lowered."""
     names = [info.name for info in model.graph.input]
     arrays = {name: as_array(value) for name, value in zip(names, inputs, strict=False)}
     for kept in (len(names), 1, 0):
@@ -177,7 +179,7 @@ def with_initializers(model: onnx.ModelProto, arrays: Mapping[str, Any]) -> onnx
 
 
 def compare(case: Any, actual: Mapping[str, Array], expected: Sequence[Any]) -> str:
-    """What differs, or nothing."""
+    """A description of the difference, or ""."""
     for info, wanted in zip(case.model.graph.output, map(as_array, expected), strict=True):
         found, wanted = actual[info.name], np.asarray(wanted)
         try:
@@ -193,8 +195,8 @@ def compare(case: Any, actual: Mapping[str, Array], expected: Sequence[Any]) -> 
     return ""
 
 
-def test_values_of_inner_graphs_may_have_any_names() -> None:
-    """A schema that writes its constants as text meets words, as many as there are values."""
+def test_inner_graphs_with_special_names_in_functions() -> None:
+    """Names that ONNX's text form does not allow, and that must not clash once replaced."""
     case = next(case for case in node_cases() if case.name == "test_flexattention_soft_cap")
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     inner = next(one.g for one in model.graph.node[0].attribute if one.name == "score_mod")
@@ -244,7 +246,7 @@ def run(
     domain: str = "",
     **attributes: Any,
 ) -> list[Array]:
-    """One node; the last `fixed` inputs are initializers."""
+    """The outputs of one node; the last `fixed` inputs are initializers."""
     names = [f"i{index}" for index in range(len(inputs))]
     given = dict(zip(names, inputs, strict=True))
     constants = {name: given.pop(name) for name in names[len(names) - fixed :]}
@@ -259,7 +261,7 @@ def run(
 X = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 
 
-def test_broadcasting_before_opset_7_is_placed_by_an_axis() -> None:
+def test_broadcasting_before_opset_7_uses_an_axis() -> None:
     other = np.arange(3, dtype=np.float32)
     (total,) = run("Add", [X, other], opset=6, broadcast=1, axis=1)
     np.testing.assert_array_equal(total, X + other[:, None])
@@ -277,7 +279,7 @@ def softmax(x: Array) -> Array:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
-def test_softmax_before_opset_13_counts_axes_as_one(axis: int) -> None:
+def test_softmax_before_opset_13_flattens_axes(axis: int) -> None:
     rows = int(np.prod(X.shape[:axis]))
     expected = softmax(X.reshape(rows, -1)).reshape(X.shape)
     (found,) = run("Softmax", [X], opset=11, axis=axis)
@@ -382,8 +384,8 @@ def test_batch_normalization_for_training(opset: int, outputs: int) -> None:
         np.testing.assert_allclose(found[4], spread, rtol=1e-4)
 
 
-def test_running_statistics_are_variables_that_move() -> None:
-    """Also when two nodes share them: the second goes on where the first has left them."""
+def test_running_statistics_are_updated_variables() -> None:
+    """Two nodes may share them: the second update continues from the first."""
     x, scale, bias, mean, variance = batch()
     names = ["s", "b", "m", "v"]
     nodes = [
@@ -409,8 +411,8 @@ def test_running_statistics_are_variables_that_move() -> None:
 @pytest.mark.parametrize(
     "op", ["Softplus", "Softsign", "Elu", "Selu", "ThresholdedRelu", "HardSigmoid", "HardSwish"]
 )
-def test_activations_of_scalars_are_scalars(op: str) -> None:
-    """The bodies by which ONNX defines them would make tensors of shape 1 of them."""
+def test_activations_keep_scalars(op: str) -> None:
+    """The function bodies of ONNX would return tensors of shape 1."""
     (found,) = run(op, [np.array(0.25, np.float32)], opset=22)
     assert found.shape == ()
 
@@ -422,7 +424,7 @@ def test_softplus_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("opset", [1, 6])
-def test_scaled_exponential_units_have_the_numbers_of_their_version(opset: int) -> None:
+def test_selu_constants_by_version(opset: int) -> None:
     alpha, gamma = (1.67326319, 1.05070102) if opset == 6 else (1.6732, 1.0507)
     x = np.array([-1e-6, -1, 0, 1, 1000], np.float32)
     (found,) = run("Selu", [x], opset=opset)
@@ -433,8 +435,8 @@ def test_scaled_exponential_units_have_the_numbers_of_their_version(opset: int) 
 # Windows
 
 
-def test_a_transposed_convolution_moved_to_the_end_of_all_it_makes() -> None:
-    """As many elements are cut off at the low end as are added at the high end."""
+def test_conv_transpose_with_output_padding() -> None:
+    """Elements cut off at the low end are balanced by elements added at the high end."""
     x = np.array([[[1, 2, 3]]], np.float32)
     w = np.array([[[1, 2, 3, 4]]], np.float32)
     options = {"strides": [3], "output_padding": [2]}
@@ -445,7 +447,7 @@ def test_a_transposed_convolution_moved_to_the_end_of_all_it_makes() -> None:
 
 
 def transposed(x: Array, w: Array, stride: int, dilation: int) -> Array:
-    """Every element of x spreads w out, before anything is cut off or added."""
+    """Every element of x adds a scaled w, before padding is cut off."""
     full = np.zeros((len(x) - 1) * stride + (len(w) - 1) * dilation + 1, x.dtype)
     for place, element in enumerate(x):
         full[place * stride :][: (len(w) - 1) * dilation + 1 : dilation] += element * w
@@ -458,10 +460,10 @@ def transposed(x: Array, w: Array, stride: int, dilation: int) -> Array:
     st.booleans(),
     st.integers(-3, 3),
 )
-def test_fuzz_transposed_convolutions_stand_where_their_pads_say(
+def test_fuzz_conv_transpose_pads(
     mode: str, sizes: tuple[int, int, int, int], given_shape: bool, more: int
 ) -> None:
-    """By ONNX's equations, for kernels narrower than their stride, too."""
+    """By ONNX's equations, also for kernels narrower than their stride."""
     count, kernel, stride, dilation = sizes
     x, w = np.arange(1, count + 1, dtype=np.float32), np.arange(2, kernel + 2, dtype=np.float32)
     full = transposed(x, w, stride, dilation)
@@ -473,7 +475,7 @@ def test_fuzz_transposed_convolutions_stand_where_their_pads_say(
         attributes["output_shape"] = [size]
     total = len(full) - size
     start = total // 2 if mode == "SAME_UPPER" else total - total // 2
-    if total < 0 and not same:  # nothing to cut off: what is missing follows
+    if total < 0 and not same:  # nothing to cut off: the missing elements are zeros at the end
         start = 0
     around = np.pad(full, 40)
     expected = around[40 + start :][:size]
@@ -482,10 +484,8 @@ def test_fuzz_transposed_convolutions_stand_where_their_pads_say(
 
 
 @pytest.mark.parametrize(("mode", "old"), [("SAME_UPPER", 2), ("SAME_LOWER", 1), ("NOTSET", 1)])
-def test_the_first_transposed_convolution_cuts_an_odd_rest_off_at_the_other_end(
-    mode: str, old: int
-) -> None:
-    """Where `output_shape` is given, as ConvTranspose-1 has it and PopART computes it."""
+def test_conv_transpose_1_pads_at_the_other_end(mode: str, old: int) -> None:
+    """ConvTranspose-1 and PopART place the odd element so if `output_shape` is given."""
     x, w = np.arange(1, 4, dtype=np.float32), np.arange(2, 6, dtype=np.float32)
     full = transposed(x, w, 2, 1)
     for opset, start in [(10, old), (11, 3 - old)]:
@@ -502,8 +502,8 @@ def test_the_first_transposed_convolution_cuts_an_odd_rest_off_at_the_other_end(
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("opset", [10, 11, 17, 22])
-def test_windows_behind_the_data_are_no_windows(op: str, opset: int) -> None:
-    """Whatever follows sees the shape that there is; versions before 22 infer one more."""
+def test_pools_have_no_windows_past_the_end(op: str, opset: int) -> None:
+    """Inference before version 22 counts one window more, but later nodes see the true shape."""
     nodes = [
         helper.make_node(op, ["x"], ["p"], kernel_shape=[1], strides=[2], ceil_mode=1),
         helper.make_node("MatMul", ["p", "w"], ["y"]),
@@ -527,7 +527,7 @@ def dropout_model(opset: int = 10) -> tuple[onnx.ModelProto, Array]:
     return model(nodes, {"x": x}, ["a", "ma", "b"], opset=opset), x
 
 
-def test_dropout_is_nothing_in_inference() -> None:
+def test_dropout_is_the_identity_in_inference() -> None:
     proto, x = dropout_model()
     module, compilation = lowered(proto)
     outputs, state = evaluate(module, {"x": x}, compilation.weights)
@@ -549,11 +549,11 @@ def test_dropout_in_training_draws_from_the_seed_of_the_step() -> None:
     assert 0.2 < (first["a"] == 0).mean() < 0.3
     np.testing.assert_allclose(first["a"][first["ma"]], 1 / 0.75, rtol=1e-6)
     assert not first["a"][~first["ma"]].any()
-    for other in (first["b"], second["a"]):  # another node, another step: another mask
+    for other in (first["b"], second["a"]):  # other nodes and other steps have other masks
         assert 0.2 < ((first["a"] == 0) != (other == 0)).mean() < 0.6
 
 
-def test_random_operators_have_the_statistics_that_they_promise() -> None:
+def test_statistics_of_random_operators() -> None:
     nodes = [
         helper.make_node("RandomNormal", [], ["n"], shape=[100, 100], mean=3.0, scale=2.0),
         helper.make_node("RandomUniformLike", ["x"], ["u"], low=-1.0, high=3.0),
@@ -569,8 +569,8 @@ def test_random_operators_have_the_statistics_that_they_promise() -> None:
 
 
 @pytest.mark.parametrize("op", ["RandomNormal", "RandomUniform"])
-def test_nodes_of_one_seed_draw_the_same_whatever_the_session_draws(op: str) -> None:
-    """Anew in every step; nodes without a seed follow that of the session."""
+def test_random_nodes_with_equal_seeds_draw_the_same(op: str) -> None:
+    """New numbers in every step; nodes without a seed follow the seed of the session."""
     seeds = {"a": 1.0, "b": 1.0, "c": 1.5, "d": 0.0, "e": None, "f": None}
     nodes = [
         helper.make_node(op, [], [name], shape=[64], **({} if seed is None else {"seed": seed}))
@@ -593,7 +593,7 @@ def test_nodes_of_one_seed_draw_the_same_whatever_the_session_draws(op: str) -> 
     assert 0 not in np.concatenate(different)
 
 
-# PopART's own operators
+# Operators of PopART
 
 
 def test_losses_of_popart() -> None:
@@ -619,15 +619,15 @@ def test_losses_of_popart() -> None:
     np.testing.assert_array_equal(found, 3 * X)
     (found,) = run("Detach", [X], domain=GC)
     np.testing.assert_array_equal(found, X)
-    with pytest.raises(TypeMismatchError, match="no reduction 'most'"):
+    with pytest.raises(TypeMismatchError, match="unknown reduction 'most'"):
         run("L1", [X], domain=GC, reduction="most")
 
 
-# The mechanics
+# Weights, outputs and errors
 
 
-def test_shape_computations_vanish() -> None:
-    """Reshape(x, Concat(Slice(Shape(x)), [-1])), as exporters write it, is one operation."""
+def test_shape_computations_are_folded() -> None:
+    """Reshape(x, Concat(Slice(Shape(x)), [-1])), as exporters write it, becomes one reshape."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("Gather", ["s", "zero"], ["n"], axis=0),
@@ -667,7 +667,7 @@ def test_weights_are_constants_or_variables() -> None:
     assert set(state) == {"w", "b"}
 
 
-def test_numbers_that_shape_the_program_are_no_variables() -> None:
+def test_structural_constants_are_not_variables() -> None:
     limits = {"low": np.array(-1, np.float32), "to": np.array([6, 4])}
     nodes = [
         helper.make_node("Reshape", ["x", "to"], ["r"]),
@@ -677,7 +677,7 @@ def test_numbers_that_shape_the_program_are_no_variables() -> None:
     proto = model(nodes, {"x": X}, ["y"], constants)
     module, compilation = lowered(proto, OnnxToGraphcore(weights="variable"))
     state = first_state(module, compilation.weights)
-    assert list(state) == ["low"]  # What Pad fills with is a number like others.
+    assert list(state) == ["low"]  # The fill value of Pad is data, so it may be a variable.
     outputs, _ = evaluate(module, {"x": X}, compilation.weights, state)
     assert (outputs["y"][-1] == -1).all()
 
@@ -690,7 +690,7 @@ def test_extra_outputs_are_inner_tensors_inputs_and_weights() -> None:
     np.testing.assert_allclose(outputs["sum"], X[0] @ np.ones((4, 5)) + 1, rtol=1e-5)
     with pytest.raises(PassError, match="no tensor 'nobody'"):
         lowered(linear(), OnnxToGraphcore(extra_outputs=("nobody",)))
-    with pytest.raises(PassError, match="weights cannot be 'frozen'"):
+    with pytest.raises(PassError, match="unknown value 'frozen' of weights"):
         lowered(linear(), OnnxToGraphcore(weights="frozen"))
 
 
@@ -712,7 +712,7 @@ def test_a_known_condition_chooses_a_branch() -> None:
         np.testing.assert_allclose(outputs["y"], expected, rtol=1e-6)
 
 
-def test_errors_name_the_node() -> None:
+def test_errors_of_lowering_name_the_node() -> None:
     with pytest.raises(UnsupportedError, match="operator NonZero-9 is not supported") as caught:
         run("NonZero", [X])
     assert caught.value.where == "node 'n' (NonZero-9)"
@@ -731,8 +731,8 @@ def test_every_supported_operator_has_versions() -> None:
     assert all(versions for versions in table.values())
 
 
-def test_a_wrong_lowering_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ONNX's cases can fail: a Sub that takes its inputs the other way round."""
+def test_a_wrong_lowering_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks that ONNX's cases can fail: a Sub with swapped operands."""
     record = record_of("", "Sub")
     monkeypatch.setattr(record, "lower", lambda node: gc.SubOp(node[1], node[0]))
     case = next(case for case in node_cases() if case.name == "test_sub")
@@ -740,7 +740,7 @@ def test_a_wrong_lowering_would_be_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert compare(case, run_case(case.model, inputs), outputs)
 
 
-# Numbers of attributes that halves cannot hold.
+# Attributes beyond the range of f16
 
 UNITS = [
     ("Elu", {"alpha": 1e30}),
@@ -754,8 +754,10 @@ UNITS = [
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32], ids=["f16", "f32"])
 @pytest.mark.parametrize(("op", "attributes"), UNITS)
-def test_units_whose_numbers_are_large(op: str, attributes: dict[str, float], kind: type) -> None:
-    """Finite where their formula is, to the digits of the type."""
+def test_activations_with_extreme_attributes(
+    op: str, attributes: dict[str, float], kind: type
+) -> None:
+    """Results are finite wherever the exact values are, to the precision of the type."""
     x = np.array([0, -0.0, 6e-8, -6e-8, 1e-3, -1e-3, 1, -1, 100, -100, 6e4, -6e4]).astype(kind)
     given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
     result = helper.make_empty_tensor_value_info("y")

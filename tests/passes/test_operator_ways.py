@@ -1,4 +1,4 @@
-"""Tests that the table of operators holds all of them once, and agrees with what tests gave."""
+"""Tests that the table of operators is complete, unique, and agrees with docs/operators.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.passes.onnx.operator_ways import Way, rows, way_of
 RECORD = Path(__file__).parents[2] / "docs" / "operators.json"
 
 
-def test_every_version_stands_in_one_row() -> None:
+def test_every_operator_version_is_in_one_row() -> None:
     listed = [
         (row.domain, row.name, version)
         for row in rows()
@@ -31,8 +31,8 @@ def test_every_version_stands_in_one_row() -> None:
     }
 
 
-def test_the_record_holds_types_of_all_operators() -> None:
-    """Nearly all that are admitted are right, and what is not says why."""
+def test_the_record_has_types_of_all_operators() -> None:
+    """Most admitted types work, and each of the others has a reason."""
     types = json.loads(RECORD.read_text())["types"]
     ways = {row.title: row.way for row in rows() if row.domain in ("", "ai.onnx.ml")}
     assert types.keys() <= ways.keys()
@@ -59,12 +59,12 @@ def test_the_record_holds_types_of_all_operators() -> None:
         ("MaxRoiPool", 1, Way.LOWERING),
     ],
 )
-def test_operators_are_computed_in_their_ways(name: str, version: int, way: Way) -> None:
+def test_ways_of_operators(name: str, version: int, way: Way) -> None:
     assert way_of(defs.get_schema(name, version, "")) == way
 
 
-def test_the_record_agrees_with_the_ways() -> None:
-    """What passes ONNX's tests is computed in some way, and nearly all that is in C passes some."""
+def test_the_record_agrees_with_the_ways_of_operators() -> None:
+    """Operators that pass ONNX's tests have a way, and most operators in C pass some tests."""
     operators = json.loads(RECORD.read_text())["operators"]
     ways = {row.title: row.way for row in rows()}
     assert len(operators) > 150
@@ -80,5 +80,5 @@ def test_the_record_agrees_with_the_ways() -> None:
     assert not [name for name in hosts if ways[name] != Way.HOST]
 
 
-def test_every_operator_is_computed_in_some_way() -> None:
+def test_every_operator_has_a_way() -> None:
     assert not [row.title for row in rows() if row.way == Way.NONE]

@@ -1,4 +1,4 @@
-"""Momentum, Adagrad and Adam are the formulas of their schemas, and so are their gradients."""
+"""Tests ONNX's Momentum, Adagrad and Adam against the formulas of their schemas, and gradients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREVIEW = "ai.onnx.preview.training"
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An operator, how much state it keeps of a tensor, and a step of it in double precision."""
+    """An operator, its number of states per tensor, and its step in f64."""
 
     name: str
     states: int
@@ -35,7 +35,7 @@ class Optimizer:
 
 
 def single(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Numbers as ONNX holds them."""
+    """Rounds attributes to f32, as ONNX stores them."""
     return {
         name: float(np.float32(value)) if isinstance(value, float) else value
         for name, value in attributes.items()
@@ -88,7 +88,7 @@ OPTIMIZERS = [
 
 
 def model(made: Optimizer, arrays: Sequence[Array]) -> onnx.ModelProto:
-    """A node alone; its inputs are those of the model."""
+    """A model of the node alone."""
     infos = [
         helper.make_tensor_value_info(
             f"i{at}", helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
@@ -118,7 +118,7 @@ def groups(made: Optimizer, shapes: Sequence[Sequence[int]], dtype: str, seed: i
 
 
 def expected(made: Optimizer, rate: Array, count: int, tensors: Sequence[Array]) -> list[Array]:
-    """All new values, then all new states of a kind."""
+    """All new values, then all new states by kind."""
     groups, each = 2 + made.states, len(tensors) // (2 + made.states)
     new = []
     for at in range(each):
@@ -136,7 +136,7 @@ def expected(made: Optimizer, rate: Array, count: int, tensors: Sequence[Array])
     st.sampled_from([(), (1,)]),
     st.sampled_from(BACKENDS),
 )
-def test_steps_are_the_formulas(
+def test_optimizer_nodes_are_their_formulas(
     made: Optimizer,
     shapes: list[list[int]],
     count: int,
@@ -159,8 +159,8 @@ def test_steps_are_the_formulas(
         np.testing.assert_allclose(found[f"o{at}"], array, margin, margin)
 
 
-def test_tensors_of_several_element_types() -> None:
-    """The schema allows that; each is computed in the type of its value."""
+def test_optimizer_nodes_with_several_element_types() -> None:
+    """The schema allows different types; each tensor is computed in its own type."""
     made = OPTIMIZERS[2]
     half, whole = np.array([2.0], np.float32), np.array([3.0])
     given = [np.array(0.1), np.array(0), half, whole, whole, half, half, whole]
@@ -173,8 +173,8 @@ def test_tensors_of_several_element_types() -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 @pytest.mark.parametrize("made", OPTIMIZERS)
-def test_gradients_are_slopes(made: Optimizer, count: int) -> None:
-    """By the rate, too."""
+def test_optimizer_node_gradients_are_slopes(made: Optimizer, count: int) -> None:
+    """Also with respect to the learning rate."""
     tensors = groups(made, [(2, 3), (4,)], "float64", 5)
     given = [np.array(0.1), np.array(count), *tensors]
     results = expected(made, given[0], count, tensors)
@@ -182,8 +182,8 @@ def test_gradients_are_slopes(made: Optimizer, count: int) -> None:
 
 
 @pytest.mark.parametrize("made", OPTIMIZERS[2:])
-def test_nothing_has_a_gradient_at_rest(made: Optimizer) -> None:
-    """A weight without gradient and history: a root of 0 is on the way, and its slope is no NaN."""
+def test_optimizer_node_gradients_at_zero(made: Optimizer) -> None:
+    """A weight with zero gradient and history: the slope of sqrt at 0 must not give NaN."""
     zeros = [np.zeros(2)] * (1 + made.states)
     given = [np.array(0.1), np.array(1), np.zeros(2), *zeros]
     module, compilation = forward(with_loss(model(made, given), zeros), ["i0", "i2", "i3"])

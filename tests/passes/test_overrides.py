@@ -54,14 +54,14 @@ SCHEDULE = "#tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 256, lanes 4>
 
 
 def model(text: str) -> tuple[ModuleOp, Compilation]:
-    """Ready for decisions."""
+    """The module before all passes that choose schedules."""
     document = pgraph.parse(text)
     compilation = Compilation(document.weights)
     return before_scheduling(document.module, compilation, OPTIONS), compilation
 
 
 def decided(text: str, *schedules: str, measured: tuple[str, ...] = ()) -> ModuleOp:
-    """The model after the passes that decide."""
+    """The module after the passes that choose schedules."""
     module, compilation = model(text)
     for each in deciding(Target.of(16, 16), *schedules, measured=measured):
         each.run(compilation, module)
@@ -69,7 +69,7 @@ def decided(text: str, *schedules: str, measured: tuple[str, ...] = ()) -> Modul
 
 
 def deciding(target: Target, *schedules: str, measured: tuple[str, ...] = ()) -> list[Pass]:
-    """The passes that decide about contractions."""
+    """The passes that choose schedules of contractions."""
     return [
         UseWinograd(target, schedules, measured),
         SettleLoops(target),
@@ -78,7 +78,7 @@ def deciding(target: Target, *schedules: str, measured: tuple[str, ...] = ()) ->
 
 
 def schedule_of(module: ModuleOp) -> str:
-    """The schedule of the only contraction that has one; empty when there is none."""
+    """The schedule of the only scheduled contraction, or ""."""
     ops = [op for op in module.walk() if tile.is_contraction(op)]
     return "".join(str(op.schedule) for op in ops if op.schedule is not None)
 
@@ -89,8 +89,8 @@ def key(text: str) -> str:
 
 
 @pytest.mark.parametrize("text", [CONVOLUTION, PRODUCT])
-def test_every_way_gives_the_same(text: str) -> None:
-    """Whatever the cost model thinks of it."""
+def test_every_schedule_candidate_computes_the_same(text: str) -> None:
+    """Also candidates that the cost model would never choose."""
     before, compilation = model(text)
     (found,) = contraction_candidates_of(before, OPTIONS)
     assert len(found.specs) > 10
@@ -111,7 +111,7 @@ def test_every_way_gives_the_same(text: str) -> None:
         assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
 
 
-def test_plain_loops_and_sums_can_be_wanted() -> None:
+def test_plain_loops_and_estimates_can_be_requested() -> None:
     assert "tile.winograd" in str(decided(CONVOLUTION, "op c -> winograd 2"))
     for spec in ("plain", "estimate"):
         module = decided(CONVOLUTION, f"op c -> {spec}")
@@ -119,19 +119,19 @@ def test_plain_loops_and_sums_can_be_wanted() -> None:
         assert bool(schedule_of(module)) == (spec == "estimate")
 
 
-def test_what_is_no_matter_of_layout_is_free() -> None:
+def test_fields_other_than_the_layout_are_free() -> None:
     odd = SCHEDULE.replace("mr 3, kc 256", "mr 2, kc 5").replace(">", ", n_inner 1>")
     assert schedule_of(decided(PRODUCT, f"op p -> rhs packed, {odd}")) == odd
 
 
-def test_an_own_decision_counts_more_than_a_measured_one() -> None:
+def test_a_given_schedule_overrides_a_measured_one() -> None:
     measured = (f"{key(PRODUCT)} -> rhs packed, {SCHEDULE}",)
     assert schedule_of(decided(PRODUCT, measured=measured)) == SCHEDULE
     for which in ("op p", key(PRODUCT)):
         assert not schedule_of(decided(PRODUCT, f"{which} -> plain", measured=measured))
 
 
-def test_what_was_measured_and_does_not_fit_is_left() -> None:
+def test_measured_schedules_that_do_not_fit_are_ignored() -> None:
     foreign = ("f32 [d0: 2] sum [d1: 2]; ... -> plain", f"{key(PRODUCT)} -> winograd 4")
     assert str(decided(PRODUCT, measured=foreign)) == str(decided(PRODUCT))
     wide = SCHEDULE.replace("lanes 4", "lanes 16")
@@ -145,52 +145,52 @@ def refused(text: str, *schedules: str) -> PassError:
     return caught.value
 
 
-def test_a_schedule_that_does_not_fit() -> None:
+def test_a_schedule_that_does_not_fit_is_refused() -> None:
     error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('n_dim 1', 'n_dim 7')}")
-    assert "n_dim 7" in error.what and "cannot run like that" in error.what
+    assert "n_dim 7" in error.what and "has no such loops or layout" in error.what
     assert error.where == "op p"
-    fits = error.hint.removeprefix("what fits, the best by estimate first: ").split("; ")
+    fits = error.hint.removeprefix("use a schedule that fits, the cheapest first: ").split("; ")
     assert schedule_of(decided(PRODUCT, f"op p -> {fits[0]}")) == ScheduleSpec.of(fits[0]).schedule
     error = refused(PRODUCT, f"{key(PRODUCT)} -> rhs packed, {SCHEDULE.replace('mr 3', 'mr 99')}")
     assert error.where == f"{key(PRODUCT)} (p)"
-    assert error.what.endswith("registers hold an mr of at most 6")
+    assert error.what.endswith("mr must be at most 6, the rows that registers hold")
     error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('lanes 4', 'breadth 4')}")
-    assert error.what.endswith("a schedule of this form has no lanes")
+    assert error.what.endswith("the schedule has no field lanes")
 
 
-def test_tiles_that_do_not_fit() -> None:
+def test_winograd_tiles_that_do_not_fit_are_refused() -> None:
     error = refused(CONVOLUTION, "op c -> winograd 3")
     assert "'winograd 3' does not fit" in error.what
     assert "winograd 2, tiles" in error.hint
     error = refused(PRODUCT, "op p -> winograd 2")
-    assert "what is no 3x3 convolution" in error.what or "does not fit" in error.what
+    assert "need a 3x3 convolution" in error.what or "does not fit" in error.what
 
 
-def test_a_contraction_that_is_not_there() -> None:
+def test_schedules_of_unknown_contractions_are_refused() -> None:
     error = refused(PRODUCT, "op q -> plain")
-    assert error.what == "a schedule is given for a contraction that this model does not have"
+    assert error.what == "the schedule names a contraction that this model does not have"
     assert error.where == "op q"
-    assert error.hint == "it has op p; `popgraph schedules` prints all"
+    assert error.hint == "name a contraction: op p; `popgraph schedules` prints all"
 
 
-def test_several_mistakes_are_reported_together() -> None:
+def test_several_wrong_schedules_are_reported_together() -> None:
     with pytest.raises(ErrorGroup) as caught:
         decided(PRODUCT, "op q -> plain", f"{key(CONVOLUTION)} -> plain")
     assert len(caught.value.errors) == 2
 
 
 @pytest.mark.parametrize("text", ["plain", "op p -> quick", "op p -> both, #tile.schedule<>"])
-def test_texts_that_say_nothing(text: str) -> None:
-    assert "a way is plain, estimate" in refused(PRODUCT, text).hint
+def test_malformed_schedule_texts_are_refused(text: str) -> None:
+    assert "write plain, estimate" in refused(PRODUCT, text).hint
 
 
-def test_transforms_cannot_be_wanted_and_switched_off() -> None:
+def test_winograd_schedules_need_winograd_enabled() -> None:
     options = replace(OPTIONS, winograd=False, schedules=("op c -> winograd 4",))
     with pytest.raises(PassError, match="which are off"):
         list(planned(options))
 
 
-def test_decisions_go_all_the_way_down() -> None:
+def test_schedules_of_options_reach_the_contraction() -> None:
     document = pgraph.parse(PRODUCT)
     options = replace(OPTIONS, schedules=(f"op p -> rhs packed, {SCHEDULE}",))
     module, compilation = document.module, Compilation(document.weights)
@@ -200,8 +200,8 @@ def test_decisions_go_all_the_way_down() -> None:
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_texts_are_about_the_loops_that_are_scheduled(settled: bool) -> None:
-    """Whatever `popgraph schedules` prints is found again, be loops collapsed or not."""
+def test_schedule_texts_name_the_scheduled_loops(settled: bool) -> None:
+    """Texts printed by `popgraph schedules` are found again, whether loops are collapsed or not."""
     disabled = frozenset() if settled else frozenset({SettleLoops.name})
     options = replace(OPTIONS, disabled=disabled)
     (found,) = contraction_candidates_of(model(POINTWISE)[0], options)
@@ -212,7 +212,7 @@ def test_texts_are_about_the_loops_that_are_scheduled(settled: bool) -> None:
     )
 
 
-def test_earlier_names_of_the_fields_are_understood() -> None:
+def test_old_names_of_schedule_fields_are_accepted() -> None:
     earlier = "#tile.schedule<vector 1, vectors 2, rows 0, block 6, chunk 256, width 16, inside 1>"
     with pytest.warns(FutureWarning, match="n_dim 1, n_vectors 2"):
         found = ScheduleAttr.of_text(earlier)

@@ -1,4 +1,4 @@
-"""Tests `cut`: batches that go through the stages of a pipeline meet what they would without."""
+"""Tests `cut`: batches that pass through the stages of a pipeline get the same results."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ Batch = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A network in stages, and how it is trained."""
+    """A network in stages, and its training."""
 
     network: Network
     ends: tuple[float, ...]
-    """Where stages end, as parts of the way to the loss."""
+    """Ends of the stages, as fractions of the operations up to the loss."""
     accumulates: bool
     clips: bool
 
@@ -84,7 +84,7 @@ def staged(draw: st.DrawFn) -> Drawn:
 
 @dataclass
 class Trained:
-    """The module that trains a network, with stages noted, and what it runs on."""
+    """The module of a training with stages on its operations, and its compilation."""
 
     module: ModuleOp
     compilation: Compilation
@@ -118,7 +118,7 @@ class Trained:
         return [random_inputs(types, seed) for seed in range(BATCHES)]
 
     def in_turn(self) -> tuple[list[Batch], Batch]:
-        """Results, and what variables are in the end, without stages."""
+        """Results of all batches and the final variables, without stages."""
         state = dict(first_state(self.module, self.compilation.weights))
         past: dict[str, deque[Array]] = {n: deque(maxlen=d + 1) for n, d in self.delays.items()}
         results = []
@@ -132,7 +132,7 @@ class Trained:
         return results, state
 
     def routes(self, pipeline: Pipeline, accumulates: bool) -> list[Sequence[Part]]:
-        """The parts that each batch goes through."""
+        """The parts that each batch passes through."""
         if not accumulates:
             return [cut(self.module, pipeline).parts] * BATCHES
         turns = []
@@ -153,7 +153,7 @@ class Trained:
         held: list[dict[str, Array]] = [dict(batch) for batch in batches]
         devices: dict[int, dict[str, Array]] = {}
         moved: dict[str, Array] = {}
-        size = PERIOD if accumulates else BATCHES  # an update waits for all that is under way
+        size = PERIOD if accumulates else BATCHES  # an update waits for all batches in flight
         steps = (range(first, first + size) for first in range(0, BATCHES, size))
         for at, part in chain.from_iterable(_in_cycles(routes, step) for step in steps):
             state = devices.setdefault(part.place.device, {})
@@ -171,7 +171,7 @@ class Trained:
 def _in_cycles(
     routes: Sequence[Sequence[Part]], batches: Sequence[int]
 ) -> Iterator[tuple[int, Part]]:
-    """In a cycle, each stage works on the batch that was begun so many cycles before, in order."""
+    """In cycle c, each stage s runs the part of batch c - s, oldest batch first."""
     last = max(part.place.stage for parts in routes for part in parts)
     for cycle in range(batches[0], batches[-1] + last + 1):
         for at in reversed(batches):
@@ -179,7 +179,7 @@ def _in_cycles(
 
 
 def check(drawn: Drawn) -> bool:
-    """Whether there are stages; if so, all numbers are those of the whole."""
+    """Compares the stages with the whole; returns False if the network cannot be cut."""
     trained = Trained.of(drawn)
     try:
         routes = trained.routes(drawn.pipeline(trained.delays), drawn.accumulates)
@@ -199,12 +199,12 @@ def check(drawn: Drawn) -> bool:
 
 
 @given(staged())
-def test_fuzz_stages_keep_all_numbers(drawn: Drawn) -> None:
+def test_fuzz_pipeline_stages_compute_the_same(drawn: Drawn) -> None:
     check(drawn)
 
 
-def test_most_networks_have_stages() -> None:
-    """Else nothing would be tested above."""
+def test_most_networks_have_pipeline_stages() -> None:
+    """Checks that the fuzz above is not vacuous."""
     done = []
 
     @settings(max_examples=30, phases=[Phase.generate], database=None)
@@ -235,8 +235,8 @@ def test_fuzz_kills_late_updates() -> None:
     _kills(wrong, accumulates=False, clips=True)
 
 
-def test_what_is_computed_for_gradients_alone_is_computed_with_them() -> None:
-    """1 - tanh(x)^2 is not kept, nor computed, before the gradient comes that it multiplies."""
+def test_operations_for_gradients_are_in_backward_stages() -> None:
+    """1 - tanh(x)^2 is computed in the backward stage, so it is not kept until then."""
     nodes = (
         Node("Tanh", (0,), ()),
         Node("Mul", (1, Constant((), "f64")), ()),

@@ -1,4 +1,6 @@
-"""Tests the lowering of gradients of strided convolutions, phase by phase and all at once."""
+"""
+Tests lowering of gradients of strided convolutions: one convolution per phase, or one for all.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ Drawn = tuple[Array, Array, dict[str, Any]]
 
 @st.composite
 def transposed(draw: st.DrawFn, most_dilation: int = 3) -> Drawn:
-    """What is spread out, the kernel, and the attributes of a ConvTranspose."""
+    """Input, kernel and attributes of a ConvTranspose."""
     rank = draw(st.integers(1, 3))
 
     def numbers(low: int, high: int, count: int = rank) -> list[int]:
@@ -56,7 +58,7 @@ def transposed(draw: st.DrawFn, most_dilation: int = 3) -> Drawn:
 
 
 def as_gradient(x: Array, w: Array, options: dict[str, Any]) -> Sample:
-    """The gradient of the convolution of which this is the transpose."""
+    """The same ConvTranspose as the gradient of a convolution."""
     rank = x.ndim - 2
     low, high = options["pads"][:rank], options["pads"][rank:]
     sizes = [
@@ -75,10 +77,10 @@ def as_gradient(x: Array, w: Array, options: dict[str, Any]) -> Sample:
     return Sample(gc.ConvInputGradOp, [x, w], {"shape": shape, **properties})
 
 
-@pytest.mark.parametrize("tuning", [APART, TOGETHER], ids=["apart", "together"])
+@pytest.mark.parametrize("tuning", [APART, TOGETHER], ids=["separate", "combined"])
 @given(transposed())
-def test_fuzz_phases_are_the_gradient(tuning: Tuning, drawn: Drawn) -> None:
-    """Whole numbers: every bit is the meaning's."""
+def test_fuzz_phases_of_strided_gradients(tuning: Tuning, drawn: Drawn) -> None:
+    """Integers, so that all results are exact."""
     built = build(as_gradient(*drawn))
     (expected,) = built.op.evaluate(*built.arrays)
     module = built.module()
@@ -92,7 +94,7 @@ def test_fuzz_phases_are_the_gradient(tuning: Tuning, drawn: Drawn) -> None:
 def contractions(
     tuning: Tuning, channels: int, stride: int, windows: int = 3
 ) -> list[tile.ReduceOp]:
-    """Of the gradient of a convolution whose windows are as wide as two strides."""
+    """The contractions of a convolution's gradient whose windows are two strides wide."""
     x = np.zeros((1, 2, windows, windows), np.float32)
     w = np.zeros((2, channels, 2 * stride, 2 * stride), np.float32)
     attributes = {"strides": [stride] * 2, "dilations": [1, 1], "pads": [0] * 4}
@@ -102,14 +104,14 @@ def contractions(
     return [op for op in module.walk() if tile.is_contraction(op)]
 
 
-def test_no_product_with_a_zero_between_windows_is_left() -> None:
-    """Four phases of a kernel of 4x4 have 2x2 taps each."""
+def test_phases_have_no_multiplications_by_zero() -> None:
+    """Each of the four phases of a 4x4 kernel has 2x2 taps."""
     found = contractions(Tuning(), 32, 2)
     assert [op.domain.data for op in found] == [(1, 32, 4, 4, 2, 2, 2)] * 4
 
 
 @pytest.mark.parametrize(("channels", "stride"), [(3, 2), (32, 5)])
-def test_few_channels_and_many_phases_are_one_convolution(channels: int, stride: int) -> None:
+def test_phases_of_few_channels_are_one_convolution(channels: int, stride: int) -> None:
     found = contractions(Tuning(), channels, stride)
     domain = (1, channels * stride * stride, 4, 4, 2, 2, 2)
     assert [op.domain.data for op in found] == [domain]
@@ -119,25 +121,25 @@ def test_few_channels_and_many_phases_are_one_convolution(channels: int, stride:
     ("channels", "windows", "count"),
     [(1, 31, 1), (3, 14, 1), (3, 19, 1), (3, 31, 4), (4, 31, 1), (7, 31, 4)],
 )
-def test_phases_of_few_channels_are_apart_where_their_rows_fill_vectors(
+def test_phases_of_few_channels_with_long_rows_are_separate(
     channels: int, windows: int, count: int
 ) -> None:
-    """Three channels in four phases leave lanes empty; in four channels they do not."""
+    """With three channels, four phases in one convolution leave lanes empty; with four, none."""
     assert len(contractions(Tuning(), channels, 2, windows)) == count
 
 
 @given(transposed(most_dilation=2))
-def test_fuzz_transposed_convolutions_are_those_of_onnxruntime(drawn: Drawn) -> None:
+def test_fuzz_conv_transpose_is_that_of_onnxruntime(drawn: Drawn) -> None:
     x, w, attributes = drawn
     inputs = {"x": x, "w": w}
     proto = model("ConvTranspose", inputs, **attributes)
     np.testing.assert_array_equal(found(proto, inputs)["y"], of_onnxruntime(proto, inputs)["y"])
 
 
-@settings(max_examples=3)  # The first is the simplest.
+@settings(max_examples=3)  # The first example is the simplest.
 @given(st.lists(transposed(most_dilation=2), min_size=16, max_size=16))
-def test_transposed_convolutions_in_c_are_those_of_onnxruntime(drawn: list[Drawn]) -> None:
-    """Many of them in one program; whole numbers, so that every bit counts."""
+def test_conv_transpose_in_c_is_that_of_onnxruntime(drawn: list[Drawn]) -> None:
+    """Many in one program, on integers, so that all results are exact."""
     graph, inputs = onnx.GraphProto(name="many"), dict[str, Array]()
     for number, (x, w, attributes) in enumerate(drawn):
         proto = model("ConvTranspose", {"x": x, "w": w}, **attributes)

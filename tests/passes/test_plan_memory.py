@@ -16,7 +16,7 @@ from popgraph.backends.reference.meaning import assert_same_meaning, random_inpu
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.program import in_place, plan_memory, storage
+from popgraph.passes.program import plan_memory, storage
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.structured.hoist_constants import HoistConstants
@@ -49,7 +49,7 @@ def program_of(module: ModuleOp) -> ProgramOp:
 
 
 def calls(module: ModuleOp) -> list[tuple[str, list[str]]]:
-    """Every call of the body: its kernel's kind, and where its arguments are."""
+    """Kernel and memories of every call in the body."""
     found = []
     for op in program_of(module).body.block.ops:
         if isinstance(op, CallOp):
@@ -76,8 +76,8 @@ def test_random_graphs_keep_their_meaning(plan: Plan, hoist: bool) -> None:
     assert str(again) == str(after)
 
 
-def test_pieces_are_computed_where_they_stand_in_the_whole() -> None:
-    """Both halves of a concatenation, one of which is read elsewhere too, without a copy."""
+def test_pieces_of_a_concatenation_are_computed_in_place() -> None:
+    """Both halves of a concatenation, one with another reader, without a copy."""
     plan = Plan(
         (
             Step("reverse", 40, (0, 0)),
@@ -96,8 +96,7 @@ def test_pieces_are_computed_where_they_stand_in_the_whole() -> None:
     assert whole == again == first
 
 
-def test_a_whole_is_there_before_its_first_piece() -> None:
-    """What runs between two pieces does not use the memory of the first."""
+def test_a_concatenation_is_live_from_its_first_piece() -> None:
     between = [Step("reverse", 40, (at, 0)) for at in (0, 3, 4, 5)]
     plan = Plan((Step("reverse", 40, (0, 0)), *between, Step("join", 40, (2, 6))), ((1, 7),), ())
     _, before, after = planned(plan)
@@ -105,8 +104,8 @@ def test_a_whole_is_there_before_its_first_piece() -> None:
     assert len(calls(after)) == len(plan.steps), "nothing is copied"
 
 
-def test_a_piece_is_not_given_away() -> None:
-    """The last reader of a piece may not take over its memory: the whole is larger."""
+def test_memory_of_a_piece_is_not_reused() -> None:
+    """The last reader of a piece must not reuse its memory, because the whole is larger."""
     steps = (*[Step("reverse", 40, (0, 0))] * 2, Step("join", 40, (2, 3)))
     plan = Plan((*steps, Step("negate_in_place", 40, (2, 0))), ((1, 4), (1, 5)), ())
     _, before, after = planned(plan)
@@ -114,8 +113,8 @@ def test_a_piece_is_not_given_away() -> None:
 
 
 @pytest.mark.parametrize("other", ["output", "join", "variable", "input"])
-def test_pieces_with_another_place_are_copied(other: str) -> None:
-    """What the caller gets, or another concatenation has, or was there before, stays there."""
+def test_pieces_with_memory_of_their_own_are_copied(other: str) -> None:
+    """Outputs, pieces of another concatenation, variables and inputs stay in their own memory."""
     steps = (Step("reverse", 4, (0, 0)), Step("negate_in_place", 4, (0, 0)))
     picks = (0, 6) if other == "input" else (5, 6)
     joins = (Step("join", 4, picks),) * (2 if other == "join" else 1)
@@ -145,8 +144,8 @@ def test_random_graphs_run_in_c_as_in_numpy(plan: Plan) -> None:
             np.testing.assert_array_equal(executable.read(name), array)
 
 
-def mutant_is_found() -> bool:
-    """Whether some random graph shows that the pass is wrong."""
+def bug_is_found() -> bool:
+    """Whether a random graph shows that the pass is wrong."""
 
     @given(plans())
     @settings(max_examples=400, database=None, phases=[Phase.generate])
@@ -163,14 +162,14 @@ def mutant_is_found() -> bool:
 
 MUTANTS = {
     "the last reader is forgotten": (storage.Storage, "read", lambda self, time: None),
-    "variables are overwritten at once": (in_place.InPlace, "may_replace", lambda *_: True),
+    "variables are overwritten at once": (plan_memory.InPlace, "may_replace", lambda *_: True),
     "swapped variables are not saved": (
         plan_memory._Planner,
         "_save",
         lambda self, value, source: source,
     ),
     "operands read twice are shared": (
-        in_place.InPlace,
+        plan_memory.InPlace,
         "pairs",
         lambda self, launch: [
             (self.storage[operand].root, self.storage[launch.outputs[0]])
@@ -182,13 +181,13 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_the_random_graphs_would_show_a_mistake(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fuzz_of_memory_plans_finds_bugs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, wrong = MUTANTS[name]
     monkeypatch.setattr(owner, attribute, wrong)
-    assert mutant_is_found()
+    assert bug_is_found()
 
 
-# In a plan, values of size 4 are: 0 the input, 1 the constant, 2 3 4 the variables u v w.
+# Numbers of values of size 4: 0 the input, 1 the constant, 2 3 4 the variables u v w.
 U, V = 2, 3
 FIRST = 5
 
@@ -205,13 +204,13 @@ def plan(
     )
 
 
-def test_an_output_is_computed_where_the_caller_reads_it() -> None:
+def test_an_output_is_computed_in_the_callers_memory() -> None:
     *_, after = planned(plan([("add", (0, 1))], [FIRST]))
     assert calls(after) == [("addf", ["input in4", "constant 0", "output out0"])]
     assert program_of(after).arena.value.data == 0
 
 
-def test_what_is_returned_twice_is_copied_once() -> None:
+def test_a_value_returned_twice_is_copied_once() -> None:
     *_, after = planned(plan([("add", (0, 1))], [FIRST, FIRST]))
     assert calls(after)[1:] == [("copy", ["output out0", "output out1"])]
 
@@ -234,8 +233,8 @@ def test_a_chain_in_place_needs_no_arena() -> None:
     ]
 
 
-def test_a_long_chain_in_place_is_one_place() -> None:
-    """Longer than Python's recursion reaches."""
+def test_a_long_chain_in_place_uses_one_buffer() -> None:
+    """The chain is longer than Python's recursion limit."""
     steps = [("negate_in_place", (number and FIRST + number - 1, 0)) for number in range(1500)]
     steps += [("reverse", (FIRST + 1499, 0))]
     *_, after = planned(plan(steps, [FIRST + 1500]))
@@ -249,13 +248,13 @@ def test_inputs_and_constants_are_never_overwritten() -> None:
     assert all(places[-1].startswith("output") for _, places in calls(after))
 
 
-def test_a_variable_is_updated_where_it_stands() -> None:
-    """As in gradient descent: the launch that reads the old value last may write the new one."""
+def test_a_variable_is_updated_in_place() -> None:
+    """Gradient descent: the launch that reads the old value last may write the new one over it."""
     *_, after = planned(plan([("add_in_place", (U, 0))], [0], {"u": FIRST}))
     assert calls(after)[-1] == ("addf", ["variable u", "input in4", "variable u"])
 
 
-def test_a_variable_that_is_read_later_is_updated_at_the_end() -> None:
+def test_a_variable_with_later_readers_is_updated_at_the_end() -> None:
     steps = [("add_in_place", (U, 0)), ("reverse", (U, 0))]
     *_, after = planned(plan(steps, [FIRST + 1], {"u": FIRST}))
     assert calls(after) == [
@@ -272,13 +271,13 @@ def test_swapped_variables() -> None:
     assert written.count("variable u") == written.count("variable v") == 1
 
 
-def test_a_variable_that_keeps_its_value_costs_nothing() -> None:
+def test_an_unchanged_variable_is_not_copied() -> None:
     *_, after = planned(plan([("add", (0, U))], [FIRST], {"u": U}))
     assert len(calls(after)) == 1
 
 
 def test_momentum_in_place() -> None:
-    """v = v + g; w = w + v: both in place, the new v read by w's update."""
+    """v = v + g; w = w + v: both in place; the update of w reads the new v."""
     steps = [("add_in_place", (V, 0)), ("add_in_place", (U, FIRST))]
     compilation, before, after = planned(plan(steps, [0], {"v": FIRST, "u": FIRST + 1}))
     assert_same_meaning(before, after, compilation.weights, steps=3)
@@ -288,7 +287,7 @@ def test_momentum_in_place() -> None:
     ]
 
 
-def test_work_on_constants_happens_at_load() -> None:
+def test_constant_work_is_planned_in_prepare() -> None:
     steps = [("add", (1, 1)), ("reverse", (FIRST, 0)), ("add", (FIRST + 1, 0))]
     compilation, before, after = planned(plan(steps, [FIRST + 2]), hoist=True)
     assert_same_meaning(before, after, compilation.weights)
@@ -301,7 +300,7 @@ def test_work_on_constants_happens_at_load() -> None:
 def test_operations_without_memory_are_refused() -> None:
     compilation = Compilation()
     module = module_of(plan([("join", (0, 1))], [FIRST]), compilation.weights)
-    with pytest.raises(PassError, match=r"tile\.assemble has no memory"):
+    with pytest.raises(PassError, match=r"does not support tile\.assemble"):
         PlanMemory().run(compilation, module)
 
 
@@ -327,7 +326,7 @@ interval = st.builds(
 
 @given(st.lists(interval, max_size=60))
 @settings(max_examples=examples(200))
-def test_pieces_that_live_at_once_do_not_overlap(intervals: list[Interval]) -> None:
+def test_intervals_live_at_once_do_not_overlap(intervals: list[Interval]) -> None:
     offsets, size = pack(intervals)
     alive_most = 0
     for time in range(80):
@@ -344,7 +343,7 @@ def test_pieces_that_live_at_once_do_not_overlap(intervals: list[Interval]) -> N
 
 @pytest.mark.parametrize("seed", range(5))
 def test_packing_is_close_to_the_bound(seed: int) -> None:
-    """Lifetimes as in training: long ones nested in each other, short ones between."""
+    """Lifetimes as in training: long nested ones, and short ones in between."""
     generator = np.random.default_rng(seed)
     pieces = []
     for time in range(200):

@@ -1,4 +1,4 @@
-"""Indices of MaxPool, MaxUnpool, LpPool and Col2Im compute what ONNX says, and have gradients."""
+"""Tests the indices of MaxPool, MaxUnpool, LpPool and Col2Im, and their gradients."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.passes.test_onnx_gradients import MIXTURE, check, forward, with_loss
 
 Pool = dict[str, Any]
 PEER_OPSET = 21
-"""The newest one whose pools onnxruntime computes in every element type."""
+"""The newest opset whose pools onnxruntime computes in every element type."""
 
 
 @st.composite
 def pools(draw: st.DrawFn) -> tuple[tuple[int, ...], Pool]:
-    """A shape and the attributes of windows that fit into it."""
+    """A shape, and attributes of windows that fit in it."""
     rank = draw(st.integers(1, 3))
     space = [draw(st.integers(4, 6)) for _ in range(rank)]
     kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
@@ -46,8 +46,8 @@ def pools(draw: st.DrawFn) -> tuple[tuple[int, ...], Pool]:
     return (draw(st.integers(1, 2)), 2, *space), made
 
 
-def slowly(x: Array, pool: Pool, fortran: bool, windows: tuple[int, ...]) -> Array:
-    """The place of the first largest element of every window, one window after the other."""
+def indices_by_definition(x: Array, pool: Pool, fortran: bool, windows: tuple[int, ...]) -> Array:
+    """The index of the first maximum of every window, by definition."""
     space, kernel, strides = x.shape[2:], pool["kernel_shape"], pool["strides"]
     ones = [1] * len(space)
     dilations = pool.get("dilations", ones)
@@ -74,7 +74,7 @@ def slowly(x: Array, pool: Pool, fortran: bool, windows: tuple[int, ...]) -> Arr
 
 
 @given(pools(), st.integers(0, 1), st.booleans())
-def test_indices_of_the_largest(
+def test_max_pool_indices(
     case: tuple[tuple[int, ...], Pool], order: int, with_equals: bool
 ) -> None:
     shape, pool = case
@@ -84,7 +84,9 @@ def test_indices_of_the_largest(
     proto = model("MaxPool", {"x": x}, outputs=2, opset=12, storage_order=order, **pool)
     results = found(proto, {"x": x})
     largest, places = results["y"], results["y1"]
-    np.testing.assert_array_equal(places, slowly(x, pool, bool(order), largest.shape[2:]))
+    np.testing.assert_array_equal(
+        places, indices_by_definition(x, pool, bool(order), largest.shape[2:])
+    )
     if not order:
         np.testing.assert_array_equal(x.reshape(-1)[places], largest)
 
@@ -101,7 +103,7 @@ def test_indices_of_the_largest(
         ("float32", 22),
     ],
 )
-def test_indices_in_every_version_and_type(dtype: str, opset: int) -> None:
+def test_max_pool_indices_by_version_and_type(dtype: str, opset: int) -> None:
     x = normal((2, 3, 6, 5), dtype)
     if "int" in dtype:
         x = np.random.default_rng(0).integers(0, 3, x.shape).astype(dtype)  # 0 is not padding
@@ -110,11 +112,11 @@ def test_indices_in_every_version_and_type(dtype: str, opset: int) -> None:
     results = of_both(proto, {"x": x})
     np.testing.assert_array_equal(x.reshape(-1)[results["y1"]], results["y"])
     wide = x.astype(np.float32)
-    wanted = slowly(wide, pool, False, results["y"].shape[2:])
+    wanted = indices_by_definition(wide, pool, False, results["y"].shape[2:])
     np.testing.assert_array_equal(results["y1"], wanted)
 
 
-def test_no_number_is_the_largest_as_in_the_first_output() -> None:
+def test_max_pool_indices_of_nan() -> None:
     x = np.array([[[1, np.nan, 3, np.nan, -np.inf, -np.inf]]], np.float32)
     proto = model("MaxPool", {"x": x}, outputs=2, kernel_shape=[2], pads=[1, 0], strides=[1])
     results = of_both(proto, {"x": x})
@@ -122,7 +124,7 @@ def test_no_number_is_the_largest_as_in_the_first_output() -> None:
     np.testing.assert_array_equal(x.reshape(-1)[results["y1"]], results["y"])
 
 
-def test_the_gradient_beside_indices() -> None:
+def test_max_pool_gradient_with_indices() -> None:
     x = normal((1, 2, 5, 5), "float64")
     proto = model("MaxPool", {"x": x}, outputs=2, kernel_shape=[3, 3], strides=[2, 2])
     results = found(proto, {"x": x})
@@ -133,8 +135,8 @@ def test_the_gradient_beside_indices() -> None:
 
 
 @given(pools(), st.sampled_from([1, 2, 3, 4]))
-def test_norms_of_windows(case: tuple[tuple[int, ...], Pool], p: int) -> None:
-    """As sums of windows of ones count: padding adds nothing."""
+def test_lp_pool(case: tuple[tuple[int, ...], Pool], p: int) -> None:
+    """Windows of ones give the number of elements: padding adds nothing."""
     shape, pool = case
     x, ones = normal(shape, "float64"), np.ones(shape)
     y = found(model("LpPool", {"x": x}, p=p, **pool), {"x": x})["y"]
@@ -145,14 +147,14 @@ def test_norms_of_windows(case: tuple[tuple[int, ...], Pool], p: int) -> None:
 
 
 @given(pools(), st.sampled_from([1, 2, 3]))
-def test_gradients_of_norms(case: tuple[tuple[int, ...], Pool], p: int) -> None:
+def test_lp_pool_gradients_are_slopes(case: tuple[tuple[int, ...], Pool], p: int) -> None:
     shape, pool = case
     x = normal(shape, "float64")
     proto = model("LpPool", {"x": x}, p=p, **pool)
     assert check(proto, [x], [found(proto, {"x": x})["y"]])
 
 
-def test_norms_of_nothing_have_finite_slopes() -> None:
+def test_lp_pool_gradients_at_zero() -> None:
     x = normal((1, 1, 6), "float64")
     x[..., :4] = 0
     proto = model("LpPool", {"x": x}, kernel_shape=[2], strides=[2], p=2)
@@ -168,7 +170,7 @@ def test_norms_of_nothing_have_finite_slopes() -> None:
 
 @pytest.mark.parametrize(("opset", "p"), [(1, 2.5), (2, 3), (11, 1), (18, 2), (22, 3)])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
-def test_norms_in_every_version(opset: int, p: float, dtype: str) -> None:
+def test_lp_pool_by_version_and_type(opset: int, p: float, dtype: str) -> None:
     x = normal((2, 3, 6, 7), dtype)
     attributes: Pool = {"kernel_shape": [2, 3], "p": p, "pads": [1, 1, 0, 2]}
     y = of_both(model("LpPool", {"x": x}, opset=opset, **attributes), {"x": x})["y"]
@@ -177,7 +179,7 @@ def test_norms_in_every_version(opset: int, p: float, dtype: str) -> None:
     close(y, (windows**p).sum((-1, -2)) ** (1 / p))
 
 
-def test_norms_of_onnxruntime(tmp_path: Path) -> None:
+def test_lp_pool_is_that_of_onnxruntime(tmp_path: Path) -> None:
     x = normal((2, 3, 7, 7))
     attributes: Pool = {"kernel_shape": [2, 3], "p": 3, "dilations": [2, 1], "strides": [2, 2]}
     proto = model("LpPool", {"x": x}, opset=18, **attributes)
@@ -188,7 +190,7 @@ def test_norms_of_onnxruntime(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("opset", "dtype"), [(9, "float32"), (11, "float16"), (22, "bfloat16")])
-def test_elements_go_back_to_their_places(opset: int, dtype: str) -> None:
+def test_max_unpool(opset: int, dtype: str) -> None:
     x = normal((2, 3, 3, 2), dtype)
     generator = np.random.default_rng(1)
     places = generator.permutation(2 * 3 * 24)[: x.size].reshape(x.shape)
@@ -200,7 +202,7 @@ def test_elements_go_back_to_their_places(opset: int, dtype: str) -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_of_equal_places_the_last_counts(seed: int) -> None:
+def test_max_unpool_with_duplicate_indices(seed: int) -> None:
     generator = np.random.default_rng(seed)
     x, places = normal((1, 2, 7), seed=seed), generator.integers(0, 16, (1, 2, 7))
     inputs = {"x": x, "places": places}
@@ -211,7 +213,7 @@ def test_of_equal_places_the_last_counts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("held", [(), ("shape",)])
-def test_images_of_a_given_shape(held: tuple[str, ...]) -> None:
+def test_max_unpool_with_an_output_shape(held: tuple[str, ...]) -> None:
     x, places = normal((1, 1, 2, 2)), np.array([5, 7, 13, 15]).reshape(1, 1, 2, 2)
     inputs = {"x": x, "places": places, "shape": np.array([1, 1, 5, 6])}
     attributes: Pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
@@ -222,15 +224,15 @@ def test_images_of_a_given_shape(held: tuple[str, ...]) -> None:
     assert np.count_nonzero(y) == 4
 
 
-def test_gradients_of_elements_that_went_back() -> None:
-    """Overlapping windows: what did not get its place has no gradient."""
+def test_max_unpool_gradients_are_slopes() -> None:
+    """With duplicate indices, elements that were overwritten have gradient 0."""
     x, places = normal((1, 2, 6), "float64"), np.array([0, 1, 1, 5, 13, 13, 2, 7, 9, 9, 9, 3])
     inputs = {"x": x, "places": places.reshape(x.shape)}
     proto = model("MaxUnpool", inputs, kernel_shape=[2])
     assert check(proto, list(inputs.values()), [found(proto, inputs)["y"]])
 
 
-def test_places_outside_are_told() -> None:
+def test_max_unpool_indices_out_of_range() -> None:
     inputs = {"x": normal((1, 1, 2)), "places": np.array([[[0, 4]]])}
     proto = model("MaxUnpool", inputs, kernel_shape=[2], strides=[2])
     with pytest.raises(IndicesError, match="index 4"):
@@ -260,7 +262,7 @@ def foldings(draw: st.DrawFn) -> tuple[Array, dict[str, Array], Pool]:
 
 
 @given(foldings())
-def test_images_of_columns(case: tuple[Array, dict[str, Array], Pool]) -> None:
+def test_col2im(case: tuple[Array, dict[str, Array], Pool]) -> None:
     x, shapes, attributes = case
     inputs = {"x": x, **shapes}
     proto = model("Col2Im", inputs, constants=tuple(shapes), **attributes)
@@ -270,7 +272,7 @@ def test_images_of_columns(case: tuple[Array, dict[str, Array], Pool]) -> None:
 
 
 @given(foldings())
-def test_gradients_of_columns(case: tuple[Array, dict[str, Array], Pool]) -> None:
+def test_col2im_gradients_are_slopes(case: tuple[Array, dict[str, Array], Pool]) -> None:
     x, shapes, attributes = case
     inputs = {"x": x, **shapes}
     proto = model("Col2Im", inputs, constants=tuple(shapes), **attributes)
@@ -278,7 +280,7 @@ def test_gradients_of_columns(case: tuple[Array, dict[str, Array], Pool]) -> Non
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "uint64", "bool"])
-def test_columns_of_every_type(dtype: str) -> None:
+def test_col2im_by_type(dtype: str) -> None:
     x = np.abs(normal((1, 8, 9)))
     x = (x > 1) if dtype == "bool" else (x * 3).astype(normal((), dtype).dtype)
     inputs = {"x": x, "image": np.array([4, 4]), "block": np.array([2, 2])}
@@ -289,8 +291,8 @@ def test_columns_of_every_type(dtype: str) -> None:
     close(y, (wanted).astype(y.dtype))
 
 
-def test_powers_of_the_whole_image_are_added() -> None:
-    """GlobalLpPool is the p-th root of all that an image holds."""
+def test_global_lp_pool() -> None:
+    """GlobalLpPool is the p-th root of the sum over the whole image."""
     x = normal((2, 3, 4, 5))
     for p in (1, 2, 3):
         y = of_both(model("GlobalLpPool", {"x": x}, p=p), {"x": x})["y"]

@@ -1,4 +1,4 @@
-"""Tests `prefetch-panels`: lines are requested before they are read, and every one of them."""
+"""Tests `prefetch-panels`: every line is requested once, before it is read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import PackOp, PrefetchOp, is_contraction
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
+from popgraph.passes.loops.interchange_loops import InterchangeLoops
 from popgraph.passes.loops.prefetch_panels import PrefetchPanels
 from popgraph.passes.loops.prefetching import Inserter
 from popgraph.passes.loops.unroll_loops import UnrollLoops
+from popgraph.passes.loops.vectorize_loops import VectorizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target, Tuning
@@ -28,7 +30,7 @@ from tests.passes.prefetch_claims import assert_prefetched
 
 
 def product(rows: int, terms: int, chunk: int) -> ModuleOp:
-    """A product whose right factor is packed in three panels of 32 columns."""
+    """A contraction whose right factor is packed in three panels of 32 columns."""
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
     module = ContractSpec("f32", (rows, 96, terms), 2, lhs, rhs).module()
     (op,) = (op for op in module.walk() if is_contraction(op))
@@ -44,9 +46,10 @@ def product(rows: int, terms: int, chunk: int) -> ModuleOp:
 
 
 def prefetched_lines(before: ModuleOp, tuning: Tuning) -> list[int]:
-    """The lines of the packed factor that a product prefetches, in order."""
+    """Lines of the packed factor that a contraction prefetches, in order."""
     target, after = Target(tuning=tuning), before.clone()
-    for step in (StructuredToLoops(target), UnrollLoops(target)):
+    loops = (InterchangeLoops(), VectorizeLoops(), UnrollLoops(target))
+    for step in (StructuredToLoops(target), *loops):
         step.run(Compilation(), after)
     marked = after.clone()
     PrefetchPanels(target).run(Compilation(), after)
@@ -64,7 +67,9 @@ def prefetched_lines(before: ModuleOp, tuning: Tuning) -> list[int]:
 
 
 def assert_next_is_prefetched(rows: int, terms: int, chunk: int) -> None:
-    """Blocks of rows share the lines of the next panel or chunk, and request no earlier ones."""
+    """
+    Blocks of rows partition the lines of the next panel or chunk, and request no earlier ones.
+    """
     lines = set(prefetched_lines(product(rows, terms, chunk), Tuning(prefetched_elements=0)))
     first = min(chunk, terms) * 2
     wanted = set(range(first, 3 * terms * 2))
@@ -73,18 +78,18 @@ def assert_next_is_prefetched(rows: int, terms: int, chunk: int) -> None:
 
 
 @pytest.mark.parametrize(("terms", "chunk"), [(24, 256), (24, 8), (23, 8)])
-def test_blocks_of_rows_share_what_they_read_next(terms: int, chunk: int) -> None:
+def test_blocks_of_rows_partition_the_next_section(terms: int, chunk: int) -> None:
     assert_next_is_prefetched(40, terms, chunk)
 
 
 @pytest.mark.parametrize("rows", [14, 1000])
-def test_one_block_and_many_blocks_prefetch_nothing(rows: int) -> None:
-    """One block reads a small factor once; of many, the first has all of it in the cache."""
+def test_small_factors_are_not_prefetched(rows: int) -> None:
+    """A single block reads a small factor once; of many blocks, the first one caches it."""
     assert not prefetched_lines(product(rows, 24, 8), Tuning(prefetched_elements=0))
 
 
 @pytest.mark.parametrize("chunk", [256, 8])
-def test_one_block_of_rows_prefetches_what_follows(chunk: int) -> None:
+def test_one_block_of_rows_prefetches_ahead(chunk: int) -> None:
     """Each line once, in order, across panels."""
     lines = prefetched_lines(product(14, 24, chunk), Tuning(streamed_l2=0))
     distance = Machine().prefetch_bytes // Machine().line_bytes
@@ -92,7 +97,9 @@ def test_one_block_of_rows_prefetches_what_follows(chunk: int) -> None:
 
 
 def in_steps(original: Callable[..., Any]) -> Callable[..., Any]:
-    """As far in the next section as in this one: all blocks would request the same."""
+    """
+    The offset in the next section is that of this section, so all blocks request the same lines.
+    """
 
     def wrong(inserter: Inserter, inner: Any, here: Any, recipe: Any) -> Any:
         del inserter, inner
@@ -102,7 +109,7 @@ def in_steps(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_loops_around(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The loops over blocks of rows are not seen."""
+    """The loops over blocks of rows are ignored."""
     return lambda loop: [loop]
 
 
@@ -110,10 +117,10 @@ def without_loops_around(original: Callable[..., Any]) -> Callable[..., Any]:
     ("target", "wrong"),
     [("Inserter._in_next", in_steps), ("_around", without_loops_around)],
 )
-def test_shares_that_do_not_cover_the_next_section_are_found(
+def test_planted_bugs_of_prefetches_are_found(
     target: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bugs that keep every distance: only the lines of all blocks together show them."""
+    """Both bugs keep all distances, so only the union of lines over all blocks shows them."""
     module = "popgraph.passes.loops.prefetching"
     owner = Inserter if target.startswith("Inserter") else __import__(module, fromlist=["_"])
     name = target.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Quantized numbers are those of ONNX's reference, and of onnxruntime where that differs."""
+"""Tests quantized operators against ONNX's reference, and onnxruntime where that differs."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def compare(cases: Sequence[Quantizing], backend: str) -> None:
 
 @given(quantizings())
 @settings(max_examples=2000 if LONG else 200)
-def test_numbers_are_those_of_the_reference(case: Quantizing) -> None:
+def test_quantize_linear_is_that_of_the_reference(case: Quantizing) -> None:
     compare([case], "reference")
 
 
 @given(st.sampled_from((13, 19, 21, 23, 24, 25)).flatmap(quantizings))
 @settings(max_examples=500 if LONG else 60)
-def test_older_versions_are_those_of_the_reference(case: Quantizing) -> None:
+def test_quantize_linear_by_version(case: Quantizing) -> None:
     compare([case], "reference")
 
 
 @given(st.lists(quantizings(), min_size=8, max_size=12))
 @settings(max_examples=50 if LONG else 6, phases=[Phase.generate])
-def test_kernels_compute_the_same(cases: list[Quantizing]) -> None:
+def test_quantize_linear_in_c(cases: list[Quantizing]) -> None:
     compare(cases, "c")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_halves_go_to_even_and_what_is_too_large_saturates(backend: str) -> None:
+def test_quantize_linear_rounds_to_even_and_saturates(backend: str) -> None:
     x = np.array([0.5, 1.5, -0.5, 2.5, 1e30, -1e30, np.inf, -np.inf, np.nan], np.float32)
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     fed = {"x": x, "s": np.array(1, np.float32), "z": np.array(1, np.int8)}
@@ -73,8 +73,10 @@ def test_halves_go_to_even_and_what_is_too_large_saturates(backend: str) -> None
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_scale_says_in_what_is_divided(backend: str) -> None:
-    """As onnxruntime does, and ONNX's text; its evaluator divides in the wider type."""
+def test_quantize_linear_divides_in_the_type_of_the_scale(backend: str) -> None:
+    """
+    onnxruntime and ONNX's text divide in the type of the scale; ONNX's evaluator in the wider type.
+    """
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     fed: dict[str, Array] = {
         "x": np.array([70000, 2.5003, 1000.6], np.float32),
@@ -86,7 +88,7 @@ def test_the_scale_says_in_what_is_divided(backend: str) -> None:
 
 
 @pytest.mark.parametrize("name", EIGHTS)
-def test_a_zero_point_of_8_bit_floats_is_added(name: str) -> None:
+def test_quantize_linear_adds_a_float8_zero_point(name: str) -> None:
     kind = dtypes.BY_NAME[name].numpy
     fed = {"x": np.array([-0.0, 1], np.float32), "s": np.array(1, np.float32)}
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
@@ -99,8 +101,8 @@ def test_a_zero_point_of_8_bit_floats_is_added(name: str) -> None:
 
 @given(quantizings(operator="DequantizeLinear"))
 @settings(max_examples=200 if LONG else 25)
-def test_gradients_of_scales_are_slopes(case: Quantizing) -> None:
-    """The result is linear in the scales: a slope is a difference, however long the step."""
+def test_dequantize_linear_gradients_of_scales_are_slopes(case: Quantizing) -> None:
+    """The result is linear in the scales, so a long step of differences is exact."""
     case = replace(case, scale="f32", attributes=())
     fed = {f"n0{name}": array for name, array in case.arrays().items()}
     fed["w"] = np.random.default_rng(1).uniform(0.5, 1.5, case.shape).astype(np.float32)
@@ -120,7 +122,7 @@ def test_gradients_of_scales_are_slopes(case: Quantizing) -> None:
 
 
 def fake_quantized(narrow: str) -> tuple[Any, dict[str, Array]]:
-    """Numbers that are quantized and read back, and a weighted sum of them."""
+    """A weighted sum of numbers that are quantized and dequantized."""
     generator = np.random.default_rng(3)
     fed: dict[str, Array] = {
         "x": generator.normal(size=(3, 40)).astype(np.float32) * 8,
@@ -144,7 +146,7 @@ def gradients(made: Any, fed: dict[str, Array], *, through: bool) -> Mapping[str
 
 
 @pytest.mark.parametrize("narrow", ["i8", "u8"])
-def test_gradients_go_straight_through_as_in_pytorch(narrow: str) -> None:
+def test_straight_through_gradients_are_those_of_pytorch(narrow: str) -> None:
     torch = pytest.importorskip("torch", reason="the oracle of gradients")
     made, fed = fake_quantized(narrow)
     found = gradients(made, fed, through=True)
@@ -164,7 +166,7 @@ def test_gradients_go_straight_through_as_in_pytorch(narrow: str) -> None:
     assert 0 < np.count_nonzero(found[f"{GRADIENT}x"]) < fed["x"].size
 
 
-def test_without_that_choice_no_gradient_reaches_what_is_quantized() -> None:
+def test_quantized_values_have_no_gradient_by_default() -> None:
     made, fed = fake_quantized("i8")
     found = gradients(made, fed, through=False)
     assert f"{GRADIENT}x" not in found
@@ -186,7 +188,7 @@ def rescaled(sums: Array, scale: Any, zero: Array) -> Array:
 
 @st.composite
 def products(draw: st.DrawFn) -> tuple[dict[str, Array], Array, Array]:
-    """The inputs of QLinearMatMul, its sums and its result."""
+    """Inputs of QLinearMatMul, its integer sums and its result."""
     left, right, out = (draw(st.sampled_from((np.int8, np.uint8))) for _ in range(3))
     m, k, n = (draw(st.integers(1, 9)) for _ in range(3))
     batch = tuple(draw(st.lists(st.integers(1, 3), max_size=2)))
@@ -231,7 +233,7 @@ def run_products(fed: Mapping[str, Array], backend: str) -> dict[str, Array]:
 
 @given(products())
 @settings(max_examples=300 if LONG else 60)
-def test_products_of_integers(drawn: tuple[dict[str, Array], Array, Array]) -> None:
+def test_mat_mul_integer_and_qlinear_mat_mul(drawn: tuple[dict[str, Array], Array, Array]) -> None:
     fed, sums, wanted = drawn
     found = run_products(fed, "reference")
     np.testing.assert_array_equal(found["sums"], sums)
@@ -240,7 +242,9 @@ def test_products_of_integers(drawn: tuple[dict[str, Array], Array, Array]) -> N
 
 @given(products())
 @settings(max_examples=30 if LONG else 4, phases=[Phase.generate])
-def test_kernels_multiply_the_same(drawn: tuple[dict[str, Array], Array, Array]) -> None:
+def test_mat_mul_integer_and_qlinear_mat_mul_in_c(
+    drawn: tuple[dict[str, Array], Array, Array],
+) -> None:
     fed, sums, wanted = drawn
     found = run_products(fed, "c")
     np.testing.assert_array_equal(found["sums"], sums)
@@ -248,7 +252,7 @@ def test_kernels_multiply_the_same(drawn: tuple[dict[str, Array], Array, Array])
 
 
 def convolution(seed: int) -> tuple[Any, dict[str, Array]]:
-    """QLinearConv and ConvInteger, with what they are fed."""
+    """A QLinearConv and a ConvInteger, with their inputs."""
     generator = np.random.default_rng(seed)
     groups, maps = (1, 4) if seed % 2 else (2, 6)
     kind = (np.uint8, np.int8)[seed % 3 == 0]
@@ -273,7 +277,7 @@ def convolution(seed: int) -> tuple[Any, dict[str, Array]]:
     return model(nodes, fed, {}, 10), fed
 
 
-def test_convolutions_are_those_of_onnxruntime(tmp_path: Path) -> None:
+def test_conv_integer_and_qlinear_conv_are_those_of_onnxruntime(tmp_path: Path) -> None:
     drawn = [convolution(seed) for seed in range(12)]
     theirs = answers([(made.SerializeToString(), fed) for made, fed in drawn], tmp_path)
     for (made, fed), wanted in zip(drawn, theirs, strict=True):
@@ -284,8 +288,10 @@ def test_convolutions_are_those_of_onnxruntime(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found["y"], wanted["y"])
 
 
-def test_halves_beside_odd_zero_points_are_those_of_onnxruntime(tmp_path: Path) -> None:
-    """It rounds before it adds, as ONNX's text does; ONNX's evaluator rounds afterwards."""
+def test_qlinear_mat_mul_rounds_before_adding_the_zero_point(tmp_path: Path) -> None:
+    """
+    onnxruntime and ONNX's text round before adding the zero point; ONNX's evaluator afterwards.
+    """
     fed: dict[str, Array] = {
         "a": np.array([[1], [2], [3], [5]], np.uint8),
         "as": np.array(1, np.float32),
@@ -304,7 +310,7 @@ def test_halves_beside_odd_zero_points_are_those_of_onnxruntime(tmp_path: Path) 
         assert found.ravel().tolist() == wanted["y"].ravel().tolist() == [1, 2, 3, 3]
 
 
-def test_a_vector_times_a_matrix_of_scales() -> None:
+def test_qlinear_mat_mul_of_a_vector() -> None:
     generator = np.random.default_rng(0)
     a = generator.integers(0, 255, (3, 4), dtype=np.uint8)
     b = generator.integers(0, 255, 4, dtype=np.uint8)
@@ -325,7 +331,7 @@ def test_a_vector_times_a_matrix_of_scales() -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_products_of_8_bit_floats_are_summed_in_single_precision() -> None:
+def test_qlinear_mat_mul_of_float8_accumulates_in_f32() -> None:
     kind = dtypes.BY_NAME["f8e4m3fn"].numpy
     one, zero = np.array(1, np.float32), np.array(0, kind)
     a, b = np.array([[0.5, 448]]).astype(kind), np.array([[0.25], [2]]).astype(kind)
@@ -341,7 +347,7 @@ def test_products_of_8_bit_floats_are_summed_in_single_precision() -> None:
 # onnxruntime
 
 
-def test_what_onnxruntime_knows_is_the_same_there(tmp_path: Path) -> None:
+def test_quantize_linear_is_that_of_onnxruntime(tmp_path: Path) -> None:
     cases = [
         Quantizing(operator, (3, 4), narrow=narrow, axis=axis, block=block, opset=opset, seed=seed)
         for operator in ("QuantizeLinear", "DequantizeLinear")
@@ -372,7 +378,7 @@ def test_what_onnxruntime_knows_is_the_same_there(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_types_that_do_not_fit_are_refused(change: dict[str, Any], what: str) -> None:
+def test_quantize_linear_of_wrong_types_is_refused(change: dict[str, Any], what: str) -> None:
     made, _ = model_of([Quantizing(**change)])
     with pytest.raises(TypeMismatchError, match=what) as caught:
         popgraph.compile(made, backend="reference")

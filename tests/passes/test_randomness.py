@@ -1,4 +1,4 @@
-"""Random operators draw from the distributions that ONNX names."""
+"""Tests random operators against the distributions that ONNX defines."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import numpy as np
 from tests.one_node import model, of_both
 
 
-def test_classes_are_drawn_as_often_as_they_weigh() -> None:
-    """Multinomial draws the numbers of classes, whose logarithms are given."""
+def test_multinomial_frequencies() -> None:
+    """Multinomial takes the log-probabilities of classes and draws class numbers."""
     x = np.log(np.array([[1, 2, 5], [6, 1, 1]], np.float32))
     y = of_both(model("Multinomial", {"x": x}, sample_size=4000), {"x": x})["y"]
     assert y.dtype == np.int32 and y.shape == (2, 4000)

@@ -1,4 +1,4 @@
-"""Tests `recompute`: the same numbers, of which fewer are kept for gradients."""
+"""Tests `recompute`: the same numbers, with fewer values kept for gradients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ LOSS = "loss"
 
 
 def check(network: Network, chosen: list[bool] | None) -> None:
-    """Results and gradients are those of before; by name, some nodes or the least that is kept."""
+    """
+    Results and gradients are unchanged if nodes are recomputed by name, or by the standard choice.
+    """
     compilation = Compilation()
     module = build_network(network, compilation.weights, last=LOSS)
     lower(module, compilation, Options(training=Training(LOSS, SGD())), until="onnx-to-graphcore")
@@ -56,12 +58,12 @@ CHOSEN = st.none() | st.lists(st.booleans(), min_size=2, max_size=6)
 
 
 @given(training_networks(max_nodes=9, dtype="f64"), CHOSEN)
-def test_fuzz_recomputation_keeps_all_numbers(network: Network, chosen: list[bool] | None) -> None:
+def test_fuzz_recomputation_computes_the_same(network: Network, chosen: list[bool] | None) -> None:
     check(network, chosen)
 
 
 def _wrong_value(again: Callable[..., SSAValue]) -> Callable[..., SSAValue]:
-    """What is read again is something else of the same type, if there is anything."""
+    """Reads another recomputed value of the same type, if there is one."""
 
     def wrong(self: Any, value: SSAValue, after: SSAValue, before: Operation) -> SSAValue:
         others = [v for v in self.copies.values() if v.type == value.type]
@@ -97,17 +99,18 @@ NET = "\n".join(
 
 
 def arena(**asked: Any) -> int:
-    """The bytes of a step's intermediate values."""
+    """Bytes of the arena of a training step."""
     module, compilation = load(NET)
     lower(module, compilation, Options(training=Training("loss", SGD()), **asked))
     programs = [op for op in module.walk() if isinstance(op, ProgramOp)]
     return max(op.arena.value.data for op in programs)
 
 
-def test_less_is_kept() -> None:
+def test_recomputation_shrinks_the_arena() -> None:
     layer = 512 * 32 * 4
     plain = arena()
     assert plain >= LAYERS * layer
     assert arena(recompute="standard") < 0.65 * plain
     with patch.object(Copies, "later", lambda copies, v, *_: copies.copies.get(v, v)):
-        assert arena(recompute="standard") > 0.9 * plain  # without `later`, cse joins them again
+        # Without `later`, cse merges the copies again.
+        assert arena(recompute="standard") > 0.9 * plain

@@ -1,4 +1,4 @@
-"""Tests the lowering of LSTM, GRU and RNN: by hand in NumPy, and against onnxruntime."""
+"""Tests the lowering of LSTM, GRU and RNN against NumPy and onnxruntime."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 6e-2, "float32": 2e-5, "float64": 1e-1
 
 
 def found(case: Recurrence, fixed: tuple[str, ...] = WEIGHTS, **options: Any) -> dict[str, Array]:
-    """What the lowered node computes."""
+    """The outputs of the lowered node."""
     module, compilation = lowered(case.model(fixed), OnnxToGraphcore(**options))
     check_ir(module)
     arrays = {name: array for name, array in case.arrays().items() if name not in fixed}
@@ -65,15 +65,15 @@ def assert_equations(case: Recurrence, fixed: bool = True) -> None:
 
 
 @given(recurrences(dtype="float64"), st.booleans())
-def test_a_loop_computes_what_the_equations_say(case: Recurrence, fixed: bool) -> None:
+def test_recurrent_layers_are_their_equations(case: Recurrence, fixed: bool) -> None:
     assert_equations(case, fixed)
 
 
 @given(recurrences())
 @settings(deadline=None)
-def test_a_loop_computes_what_onnxruntime_does(case: Recurrence) -> None:
+def test_recurrent_layers_are_those_of_onnxruntime(case: Recurrence) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="the oracle for recurrent layers")
-    plain = replace(case, layout=0)  # it knows no other
+    plain = replace(case, layout=0)  # onnxruntime supports layout 0 only
     model = spelled_out(plain).model().SerializeToString()
     options = runtime.SessionOptions()
     options.log_severity_level = 4
@@ -81,7 +81,7 @@ def test_a_loop_computes_what_onnxruntime_does(case: Recurrence) -> None:
     names = [output.name for output in session.get_outputs()]
     expected = dict(zip(names, session.run(names, plain.arrays()), strict=True))
     clips = case.op == "LSTM" and case.clip is not None
-    if clips:  # not what the last activation is applied to: see `by_hand`
+    if clips:  # onnxruntime clips the input of other activations than ONNX says: see `by_hand`
         assert_close(expected, by_hand(plain, clips_cell=False), 1e-4)
     else:
         assert_close(found(plain), expected, 1e-4)
@@ -89,7 +89,7 @@ def test_a_loop_computes_what_onnxruntime_does(case: Recurrence) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("op", sorted(GATES))
-def test_states_have_the_type_of_the_model(op: str, dtype: str) -> None:
+def test_recurrent_states_have_the_type_of_the_model(op: str, dtype: str) -> None:
     given = frozenset({"b", "initial_h", *(("initial_c", "p") if op == "LSTM" else ())})
     case = Recurrence(op, steps=12, features=8, hidden=8, given=given, dtype=dtype)
     case = replace(case, direction="bidirectional", lengths=(12, 5, 9))
@@ -98,9 +98,9 @@ def test_states_have_the_type_of_the_model(op: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
 @pytest.mark.parametrize("op", sorted(GATES))
-def test_every_activation_has_the_defaults_of_its_operator(op: str, name: str) -> None:
+def test_default_parameters_of_recurrent_activations(op: str, name: str) -> None:
     case = Recurrence(op, dtype="float64", activations=(name,) * len(DEFAULTS[op]))
-    if name == "ScaledTanh":  # of which there is no operator
+    if name == "ScaledTanh":  # ONNX has no operator with defaults for it
         with pytest.raises(TypeMismatchError, match="no default parameters"):
             found(case)
         case = replace(case, alpha=(0.5,) * 3, beta=(0.25,) * 3)
@@ -109,12 +109,12 @@ def test_every_activation_has_the_defaults_of_its_operator(op: str, name: str) -
 
 @pytest.mark.parametrize("opset", [1, 3, 7, 14, 22])
 @pytest.mark.parametrize("op", sorted(GATES))
-def test_old_versions(op: str, opset: int) -> None:
+def test_recurrent_layers_of_old_versions(op: str, opset: int) -> None:
     case = Recurrence(op, direction="reverse", lengths=(2, 4, 1), opset=opset)
     assert_close(found(case), by_hand(case), TOLERANCE["float32"])
 
 
-def test_the_first_version_of_gru_misspells_its_default() -> None:
+def test_gru_1_accepts_its_misspelt_default() -> None:
     case = Recurrence("GRU", opset=1, activations=("Sigmoid", "Tanh"))
     model = case.model(WEIGHTS)
     names = [attribute.name for attribute in model.graph.node[0].attribute]
@@ -122,7 +122,7 @@ def test_the_first_version_of_gru_misspells_its_default() -> None:
     assert popgraph.compile(model, backend="reference")
 
 
-def test_a_sequence_without_steps_leaves_the_states() -> None:
+def test_recurrent_layers_on_empty_sequences() -> None:
     given = frozenset({"initial_h", "initial_c"})
     case = Recurrence("LSTM", lengths=(0, 4, 9), given=given, dtype="float64")
     outputs = found(case)
@@ -139,7 +139,7 @@ def loops(case: Recurrence, fixed: tuple[str, ...] = WEIGHTS, **options: Any) ->
 
 
 @pytest.mark.parametrize("op", sorted(GATES))
-def test_a_loop_holds_its_constants_and_one_product(op: str) -> None:
+def test_recurrent_loops_have_constants_and_one_matmul(op: str) -> None:
     given = frozenset({"b", "p"} if op == "LSTM" else {"b"})
     case = Recurrence(op, given=given, direction="bidirectional", variant=True)
     for loop in loops(case):
@@ -152,7 +152,7 @@ def test_a_loop_holds_its_constants_and_one_product(op: str) -> None:
         assert len(loop.captured) == {"RNN": 1, "GRU": 2, "LSTM": 4}[op]
 
 
-def test_lengths_that_are_all_of_it_need_no_mask() -> None:
+def test_full_sequence_lengths_need_no_mask() -> None:
     case = Recurrence("RNN", lengths=(4, 4, 7))
     (plain,) = loops(replace(case, lengths=None))
     (loop,) = loops(case, (*WEIGHTS, "sequence_lens"))
@@ -162,7 +162,7 @@ def test_lengths_that_are_all_of_it_need_no_mask() -> None:
     assert len(list(masked.block.ops)) > len(list(loop.block.ops))
 
 
-def test_only_what_is_wanted_is_stacked() -> None:
+def test_absent_recurrent_outputs_are_not_stacked() -> None:
     (loop,) = loops(Recurrence("LSTM", wanted=(False, True, False)))
     assert not loop.stacked
 
@@ -220,7 +220,7 @@ def test_lstm_of_popart(names: frozenset[str], full: int, constant: bool) -> Non
 
 @given(recurrences(dtype="float64"), st.booleans())
 @settings(max_examples=examples(25, slow=20), deadline=None)
-def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -> None:
+def test_later_passes_keep_recurrent_layers(case: Recurrence, fixed: bool) -> None:
     held = WEIGHTS if fixed else ()
     run = popgraph.compile(case.model(held), backend="reference")
     arrays = {name: array for name, array in case.arrays().items() if name not in held}
@@ -230,11 +230,11 @@ def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -
 # Training
 
 SLOPE = 1e-5
-"""Of the step of central differences."""
+"""Step of central differences."""
 
 
 def with_loss(case: Recurrence) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The node with its weights, and the sum of all outputs, each times a factor of its own."""
+    """The node with its weights, and a weighted sum of all outputs as the loss."""
     model, rng = case.model(WEIGHTS), np.random.default_rng(case.seed)
     factors = {name: rng.normal(size=array.shape) for name, array in by_hand(case).items()}
     nodes, terms = model.graph.node, []
@@ -252,7 +252,7 @@ def with_loss(case: Recurrence) -> tuple[onnx.ModelProto, dict[str, Array]]:
 
 
 def assert_trains(case: Recurrence, backend: str, steps: int = 1) -> None:
-    """Gradients are slopes of the equations; weights follow theirs, step by step."""
+    """Gradients are slopes of the equations, and weights follow them step by step."""
     model, factors = with_loss(case)
     arrays = case.arrays()
     floats = sorted(arrays.keys() - {"sequence_lens"})
@@ -282,7 +282,7 @@ def assert_slope(
     gradient: Array,
     loss: Callable[[Mapping[str, Array]], float],
 ) -> None:
-    """In a random direction, unless the loss has a kink there."""
+    """Compares in a random direction, unless the loss has a kink there."""
     value = arrays[name]
     direction = np.random.default_rng(case.seed + 1).uniform(-1, 1, value.shape)
     ends = [loss({**arrays, name: value + side * SLOPE * direction}) for side in (1, 0, -1)]
@@ -294,11 +294,11 @@ def assert_slope(
 
 
 @given(recurrences(dtype="float64").map(lambda case: replace(case, exact=False)))
-def test_gradients_are_the_slopes_of_the_equations(case: Recurrence) -> None:
+def test_recurrent_gradients_are_slopes(case: Recurrence) -> None:
     assert_trains(case, "reference")
 
 
 @given(recurrences(dtype="float64").map(lambda case: replace(case, exact=False)))
 @settings(max_examples=examples(10, slow=50))
-def test_layers_train_in_c(case: Recurrence) -> None:
+def test_recurrent_layers_train_in_c(case: Recurrence) -> None:
     assert_trains(case, "c", steps=3)

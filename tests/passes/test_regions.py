@@ -1,4 +1,6 @@
-"""RoiAlign and MaxRoiPool compute what ONNX's reference and onnxruntime do, anywhere."""
+"""
+Tests RoiAlign and MaxRoiPool against ONNX's reference and onnxruntime, also outside of images.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,14 @@ SHIFTS = ("half_pixel", "output_half_pixel")
 
 @st.composite
 def regions(draw: st.DrawFn) -> Case:
-    """Some of them outside of the image, of no size or the wrong way round."""
+    """Regions, some of them outside of the image, empty or reversed."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     count, space = draw(st.integers(1, 3)), [draw(st.integers(1, 5)) for _ in range(2)]
     reach = draw(st.sampled_from([3.0, 8.0, 30.0]))
     corners = generator.uniform(-reach / 2, reach, (count, 4))
     if draw(st.booleans()):
         corners = np.round(corners)
-    if draw(st.booleans()):  # the right way round
+    if draw(st.booleans()):  # with ordered corners
         corners = np.sort(corners.reshape(count, 2, 2), axis=1).reshape(count, 4)
     inputs = {
         "x": normal((2, 2, *space), "float64", draw(st.integers(0, 9))),
@@ -52,7 +54,7 @@ def regions(draw: st.DrawFn) -> Case:
 
 
 @given(regions())
-def test_regions_are_those_of_the_reference(case: Case) -> None:
+def test_roi_align_is_that_of_the_reference(case: Case) -> None:
     inputs, attributes = case
     proto = model("RoiAlign", inputs, **attributes)
     (wanted,) = ReferenceEvaluator(proto).run(None, dict(inputs))
@@ -60,7 +62,7 @@ def test_regions_are_those_of_the_reference(case: Case) -> None:
 
 
 @given(regions())
-def test_gradients_are_slopes(case: Case) -> None:
+def test_roi_align_gradients_are_slopes(case: Case) -> None:
     inputs, attributes = case
     proto = model("RoiAlign", inputs, constants=("rois", "batch"), **attributes)
     assert check(proto, [inputs["x"]], [found(proto, inputs)["y"]])
@@ -68,8 +70,8 @@ def test_gradients_are_slopes(case: Case) -> None:
 
 @pytest.mark.parametrize("ratio", [0, 2])
 @pytest.mark.parametrize("mode", MODES)
-def test_gradients_of_regions(mode: str, ratio: int) -> None:
-    """They decide places and weights; how many samples there are does not change."""
+def test_roi_align_gradients_of_regions_are_slopes(mode: str, ratio: int) -> None:
+    """Regions decide sample positions and weights; the number of samples is constant."""
     corners = np.random.default_rng(0).uniform(0, 8, (3, 2, 2))
     rois = np.sort(corners, axis=1).reshape(3, 4)
     inputs = {"x": normal((2, 2, 7, 8), "float64"), "rois": rois, "batch": np.array([0, 1, 1])}
@@ -78,7 +80,7 @@ def test_gradients_of_regions(mode: str, ratio: int) -> None:
     assert check(proto, [inputs["x"], rois], [found(proto, inputs)["y"]])
 
 
-def of_a_picture(dtype: str) -> dict[str, Array]:
+def regions_of_an_image(dtype: str) -> dict[str, Array]:
     corners = np.array([[0, 0, 6.5, 9], [2.25, 3, 4, 4.5], [-3, 1, 14, 12]])
     x = normal((2, 3, 9, 10), dtype)
     return {"x": x, "rois": corners.astype(x.dtype), "batch": np.array([1, 0, 1])}
@@ -89,8 +91,8 @@ def of_a_picture(dtype: str) -> dict[str, Array]:
 @pytest.mark.parametrize(
     ("opset", "dtype"), [(10, "float32"), (16, "float16"), (22, "bfloat16"), (22, "float64")]
 )
-def test_versions_and_types(opset: int, dtype: str, mode: str, ratio: int) -> None:
-    inputs, attributes = of_a_picture(dtype), {"mode": mode, "sampling_ratio": ratio}
+def test_roi_align_versions_and_types(opset: int, dtype: str, mode: str, ratio: int) -> None:
+    inputs, attributes = regions_of_an_image(dtype), {"mode": mode, "sampling_ratio": ratio}
     proto = model("RoiAlign", inputs, opset=opset, output_height=3, output_width=4, **attributes)
     y = of_both(proto, inputs)["y"]
     if opset == 10:
@@ -104,31 +106,31 @@ def test_versions_and_types(opset: int, dtype: str, mode: str, ratio: int) -> No
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("ratio", [0, 2])
-def test_regions_of_onnxruntime(mode: str, ratio: int, tmp_path: Path) -> None:
-    inputs = of_a_picture("float32")
+def test_roi_align_is_that_of_onnxruntime(mode: str, ratio: int, tmp_path: Path) -> None:
+    inputs = regions_of_an_image("float32")
     attributes: dict[str, Any] = {"mode": mode, "sampling_ratio": ratio, "spatial_scale": 0.5}
     proto = model("RoiAlign", inputs, opset=16, output_height=3, output_width=4, **attributes)
     close(found(proto, inputs, "c")["y"], of_peer(proto, inputs, tmp_path)["y"])
 
 
 @pytest.mark.parametrize("ratio", [0, 2])
-def test_images_that_are_not_there_are_told(ratio: int) -> None:
-    inputs = {**of_a_picture("float32"), "batch": np.array([0, 2, 1])}
+def test_roi_align_batch_indices_out_of_range(ratio: int) -> None:
+    inputs = {**regions_of_an_image("float32"), "batch": np.array([0, 2, 1])}
     proto = model("RoiAlign", inputs, sampling_ratio=ratio)
     with pytest.raises(IndicesError, match="image 2"):
         popgraph.compile(proto, backend="c", indices="error")(**inputs)
 
 
-def test_no_regions() -> None:
-    inputs = {name: array[:0] for name, array in of_a_picture("float32").items()}
+def test_roi_align_without_regions() -> None:
+    inputs = {name: array[:0] for name, array in regions_of_an_image("float32").items()}
     inputs["x"] = normal((1, 3, 4, 4))
     assert of_both(model("RoiAlign", inputs), inputs)["y"].shape == (0, 3, 1, 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_numbers_of_images_in_32_bits(dtype: str) -> None:
-    """As PopART has it."""
-    inputs = of_a_picture(dtype)
+def test_roi_align_with_batch_indices_in_32_bits(dtype: str) -> None:
+    """PopART has batch indices in 32 bits."""
+    inputs = regions_of_an_image(dtype)
     wanted = found(model("RoiAlign", inputs), inputs)["y"]
     inputs["batch"] = inputs["batch"].astype(np.int32)
     close(found(model("RoiAlign", inputs), inputs)["y"], wanted)
@@ -142,7 +144,7 @@ BOXES = np.array(
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])
 @pytest.mark.parametrize("bins", [(2, 3), (1, 1), (4, 2)])
-def test_largest_bins_are_those_of_onnxruntime(
+def test_max_roi_pool_is_that_of_onnxruntime(
     bins: tuple[int, int], scale: float, tmp_path: Path
 ) -> None:
     inputs = {"x": normal((2, 3, 7, 6)), "rois": BOXES}
@@ -150,7 +152,7 @@ def test_largest_bins_are_those_of_onnxruntime(
     close(of_both(proto, inputs)["y"], of_peer(proto, inputs, tmp_path)["y"])
 
 
-def test_a_largest_bin_without_elements_is_zero() -> None:
+def test_max_roi_pool_of_an_empty_bin_is_zero() -> None:
     inputs = {"x": normal((1, 2, 4, 4)) - 9, "rois": BOXES[4:]}
     y = of_both(model("MaxRoiPool", inputs, pooled_shape=[2, 2]), inputs)["y"]
     np.testing.assert_array_equal(y, np.zeros((1, 2, 2, 2)))

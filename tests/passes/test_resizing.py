@@ -1,4 +1,6 @@
-"""Resize and Upsample compute what ONNX's reference does, or onnxruntime where that has no say."""
+"""
+Tests Resize and Upsample against ONNX's reference, or onnxruntime where that has no definition.
+"""
 
 from __future__ import annotations
 
@@ -40,32 +42,32 @@ def found(case: Resizing, backend: str = "reference") -> Array:
 
 @given(resizings(FLOATS))
 @settings(max_examples=2000 if WHOLE else 60)
-def test_floats_are_those_of_the_reference(case: Resizing) -> None:
+def test_resize_of_floats_is_that_of_the_reference(case: Resizing) -> None:
     assume(not is_told_apart(case))
     assert_as_expected(case, found(case))
 
 
 @given(resizings(INTEGERS))
 @settings(max_examples=500 if WHOLE else 60)
-def test_integers_are_rounded_as_in_the_reference(case: Resizing) -> None:
+def test_resize_of_integers_rounds_as_the_reference(case: Resizing) -> None:
     assume(not is_told_apart(case))
     assert_as_expected(case, found(case))
 
 
 @given(resizings(("float32", "float16", "uint8", "int64")))
-def test_kernels_compute_the_same(case: Resizing) -> None:
+def test_resize_in_c(case: Resizing) -> None:
     assume(not is_told_apart(case))
     assert_as_expected(case, found(case, "c"))
 
 
 @given(resizings(("float64",)))
 @settings(max_examples=500 if WHOLE else 40)
-def test_gradients_are_slopes(case: Resizing) -> None:
+def test_resize_gradients_are_slopes(case: Resizing) -> None:
     fixed = replace(case, fed=False)
     assert check(fixed.model(), [fixed.array()], [found(fixed)])
 
 
-# Where the reference has no say
+# Cases without a definition in the reference
 
 
 def old(operator: str, opset: int, mode: str, *scales: float) -> Resizing:
@@ -109,7 +111,7 @@ OF_ONNXRUNTIME = [
 ]
 
 
-def test_what_the_reference_lacks_is_as_in_onnxruntime(tmp_path: Path) -> None:
+def test_resize_is_that_of_onnxruntime(tmp_path: Path) -> None:
     cases = [(case.model().SerializeToString(), case.inputs()) for case in OF_ONNXRUNTIME]
     for case, wanted in zip(OF_ONNXRUNTIME, answers(cases, tmp_path), strict=True):
         assert isinstance(wanted, dict), (case, wanted)
@@ -120,8 +122,8 @@ def test_what_the_reference_lacks_is_as_in_onnxruntime(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("sizes", [(1, 8, 7, 9), (1, 8, 3, 4), (1, 8, 12, 15)], ids=str)
-def test_images_stay_channels_last(mode: str, sizes: tuple[int, ...]) -> None:
-    """Between convolutions, no copy in another order of axes is made."""
+def test_resize_keeps_channels_last(mode: str, sizes: tuple[int, ...]) -> None:
+    """Between convolutions, no copy with another order of axes is emitted."""
     resized = Resizing((1, 8, 6, 5), (("mode", mode),), sizes=sizes).model()
     graph = resized.graph
     (node,) = graph.node
@@ -151,8 +153,8 @@ POPART = [
 
 @pytest.mark.parametrize("names", POPART, ids=" ".join)
 @pytest.mark.parametrize("fed", [False, True])
-def test_what_popart_and_exporters_give_version_11(names: tuple[str, ...], fed: bool) -> None:
-    """No region, scales in half precision, sizes in 32 bits, and operands by no name."""
+def test_resize_11_operands_of_popart_and_exporters(names: tuple[str, ...], fed: bool) -> None:
+    """Without a region, scales in half precision, sizes in 32 bits, operands without a name."""
     given = {
         "roi": np.zeros(0, np.float32),
         "nothing": np.zeros(0, np.float32),
@@ -181,16 +183,16 @@ def test_what_popart_and_exporters_give_version_11(names: tuple[str, ...], fed: 
         np.testing.assert_array_equal(y, inputs["x"].repeat(2, axis=1))
 
 
-def test_nearest_mode_of_popart() -> None:
-    """It rounds down whatever the coordinates are."""
+def test_resize_nearest_mode_of_popart() -> None:
+    """PopART rounds down whatever the coordinates are."""
     case = of_coordinates("half_pixel", "nearest", scales=(1, 1, 0.5, 0.4), rounding="pytorch")
     wanted = case.array()[:, :, [0, 2]][..., [0, 2]]
     np.testing.assert_array_equal(found(case), wanted)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
-def test_an_infinite_element_is_in_those_that_are_near(mode: str) -> None:
-    """Not in an element that is another one as it is: there, weights of 0 say nothing."""
+def test_resize_spreads_infinity_to_neighbours_only(mode: str) -> None:
+    """Not in elements at integer coordinates, where its weight is 0."""
     attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
     case = Resizing((1, 1, 8), tuple(attributes.items()), scales=(1, 1, 2))
     x = np.ones((1, 1, 8), np.float32)
@@ -202,7 +204,7 @@ def test_an_infinite_element_is_in_those_that_are_near(mode: str) -> None:
         assert (y[[1, 3, 13, 15]] == 1).all()
 
 
-def test_named_axes_of_an_input_of_unknown_rank() -> None:
+def test_resize_of_named_axes_with_unknown_rank() -> None:
     x = one_node.normal((2, 3))
     inputs = {"x": x, "roi": None, "scales": np.array([2], np.float32)}
     proto = one_node.model("Resize", inputs, constants=["scales"], axes=[1])

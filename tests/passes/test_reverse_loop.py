@@ -1,4 +1,6 @@
-"""Tests the gradients of loops and branches against slopes, and against programs without them."""
+"""
+Tests gradients of loops and branches against finite differences, and against unrolled programs.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,14 @@ THREE = {name: GENERATOR.normal(size=SHAPE) for name in "abc"}
 
 
 def gradients(program: Program, *, text: bool = False) -> dict[str, Array]:
-    """The loss, and its gradients."""
+    """The outputs of the program: the loss and its gradients."""
     Autodiff("loss").run(program.compilation, program.module)
     check_ir(program.module, text=text)
     return evaluate(program.module, program.inputs, program.compilation.weights)[0]
 
 
 def check(drawn: Drawn, *, text: bool = False) -> None:
-    """Values and gradients are those of the program without bodies."""
+    """Values and gradients equal the unrolled program."""
 
     def build(rolled: bool) -> Callable[[Values], dict[str, Operand]]:
         return lambda values: {"loss": drawn.build([values[name] for name in "abc"], rolled)}
@@ -59,12 +61,12 @@ def check(drawn: Drawn, *, text: bool = False) -> None:
 
 
 @given(drawn_programs())
-def test_drawn_programs_have_the_gradients_of_their_unrolled_form(drawn: Drawn) -> None:
+def test_gradients_of_control_flow_are_those_of_unrolled_programs(drawn: Drawn) -> None:
     check(drawn, text=True)
 
 
 def assert_same(found: Mapping[str, Array], expected: Mapping[str, Array]) -> None:
-    """Equal but for rounding; a gradient that is not there is zero."""
+    """Equality up to rounding; a missing gradient is zero."""
     nothing = np.zeros(())
     for name in {**found, **expected}:
         pair = np.broadcast_arrays(found.get(name, nothing), expected.get(name, nothing))
@@ -81,11 +83,11 @@ LATER: tuple[Pass, ...] = (
     EliminateCommonSubexpressions(),
     EliminateDeadCode(),
 )
-"""What stands after autodiff in the pipeline."""
+"""Passes after autodiff in the pipeline."""
 
 
 def assert_passes_keep(program: Program, expected: Mapping[str, Array]) -> None:
-    """The later passes leave a module with bodies well-formed, and its meaning as it is."""
+    """Later passes keep a module with bodies valid, and its meaning."""
     for later in LATER:
         later.run(program.compilation, program.module)
         check_ir(program.module)
@@ -120,8 +122,8 @@ def slopes(program: Program, variables: Variables) -> dict[str, Array]:
 
 
 @given(drawn_programs(depth=1))
-def test_drawn_programs_have_the_slopes_of_the_loss(drawn: Drawn) -> None:
-    """Without `detach`, whose gradient is no slope."""
+def test_gradients_of_control_flow_are_slopes(drawn: Drawn) -> None:
+    """Without `detach`, whose gradient is not a slope."""
 
     def build(values: Values) -> dict[str, Operand]:
         return {"loss": drawn.build([values[name] for name in "abc"], True)}
@@ -166,7 +168,7 @@ def recurrent(**steering: int) -> Program:
 
 
 @pytest.mark.parametrize("steering", [{}, {"limit": 2}, {"limit": 0}, {"until": 1}])
-def test_a_recurrent_network_has_the_slopes_of_its_loss(steering: dict[str, int]) -> None:
+def test_gradients_of_a_recurrent_network_are_slopes(steering: dict[str, int]) -> None:
     program = recurrent(**steering)
     expected = slopes(program, CELL)
     found = gradients(program, text=True)
@@ -175,8 +177,11 @@ def test_a_recurrent_network_has_the_slopes_of_its_loss(steering: dict[str, int]
     assert_passes_keep(program, found)
 
 
-def test_gradients_of_weights_are_one_product_over_all_turns() -> None:
-    """Three products in the reverse loop were five; the bias is summed once, too."""
+def test_gradients_of_loop_weights_are_one_matmul_over_all_iterations() -> None:
+    """
+    The reverse loop keeps two matmuls, for dx and dh; three other reductions are done once after
+    it.
+    """
     program = recurrent()
     gradients(program)
     EliminateDeadCode().run(program.compilation, program.module)
@@ -186,11 +191,11 @@ def test_gradients_of_weights_are_one_product_over_all_turns() -> None:
     assert len(backward.carried) == 1
     after = [op for op in program.graph.block.ops if isinstance(op, gc.MatMulOp)]
     assert [len(op.result.type.get_shape()) for op in after] == [2, 2]  # type: ignore[attr-defined]
-    assert len(forward.stacked) == 2  # what came out, and what went in: nothing else is kept
+    assert len(forward.stacked) == 2  # the output and the input of the loop: nothing else is kept
 
 
-def test_padding_that_is_not_finite_stays_out_of_the_gradients() -> None:
-    """Turns that do not run contribute nothing, whatever their rows hold."""
+def test_rows_of_skipped_iterations_do_not_reach_the_gradients() -> None:
+    """Skipped iterations contribute nothing, whatever their rows hold."""
     program = recurrent(limit=2)
     weights, state = program.compilation.weights, dict(CELL)
     gradients(program)
@@ -206,7 +211,7 @@ def test_padding_that_is_not_finite_stays_out_of_the_gradients() -> None:
 
 
 def unsteady(trips: int, step: Callable[[SSAValue], Operand]) -> Program:
-    """A loop of one carried variable that a limit ends."""
+    """A loop with one carried value and a limit."""
 
     def build(values: Values) -> dict[str, Operand]:
         loop = Loop(trips, lambda turn, now, rows, rest: ([step(now[0])], []), limit=2)
@@ -217,8 +222,8 @@ def unsteady(trips: int, step: Callable[[SSAValue], Operand]) -> Program:
     return Program({}, {"a": THREE["a"]}, build)
 
 
-def test_a_loop_of_any_number_of_turns_is_refused_by_name() -> None:
-    with pytest.raises(DifferentiationError, match="any number of turns") as caught:
+def test_gradients_of_unbounded_loops_are_refused() -> None:
+    with pytest.raises(DifferentiationError, match="an unbounded trip count") as caught:
         gradients(unsteady(UNBOUNDED, gc.TanhOp))
     assert "node 'loop 1'" in str(caught.value)
     assert "static bound" in str(caught.value)
@@ -242,7 +247,7 @@ TRAINING = "popgraph.passes.graphcore.training"
 
 
 def wrong_step(original: Any) -> Any:
-    """The carried values as they are after the turn, not before it."""
+    """The old carried values of an iteration are replaced by the new ones."""
 
     def stack(self: gc.LoopOp, value: SSAValue) -> SSAValue:
         pairs = zip(self.carried_arguments, self.yielded_carried, strict=True)
@@ -253,7 +258,7 @@ def wrong_step(original: Any) -> Any:
 
 
 def inverted(original: Any) -> Any:
-    """What went through one branch comes back through the other."""
+    """Gradients go back through the other branch."""
 
     def backwards(outer: Any, region: Region, *others: Any) -> Any:
         cond = region.parent
@@ -272,7 +277,7 @@ def same_order(original: Any) -> Any:
 
 
 def one_more(original: Any) -> Any:
-    """The turn after the last that ran counts, too."""
+    """One more iteration is reversed than ran."""
 
     def finish(self: Any, trips: int, *, reverse: bool, count: Any) -> Any:
         if count is not None:
@@ -284,18 +289,18 @@ def one_more(original: Any) -> Any:
 
 BUGS = {
     "a residual of the wrong step": ("popgraph.dialects.graphcore:LoopOp.stack", wrong_step),
-    "no carried gradient": (
+    "carried values without gradients": (
         f"{TRAINING}.reverse_loop:_ReverseLoop._wanted",
         lambda _: lambda self: [],
     ),
-    "the branches exchanged": (f"{TRAINING}.reverse_cond:_backwards", inverted),
-    "turns in the order that they had": (f"{TRAINING}.loop_draft:LoopDraft.finish", same_order),
-    "one turn too many": (f"{TRAINING}.loop_draft:LoopDraft.finish", one_more),
+    "the branches are swapped": (f"{TRAINING}.reverse_cond:_backwards", inverted),
+    "iterations in forward order": (f"{TRAINING}.loop_draft:LoopDraft.finish", same_order),
+    "one iteration too many": (f"{TRAINING}.loop_draft:LoopDraft.finish", one_more),
 }
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_bugs_are_found(bug: str) -> None:
+def test_bugs_of_reverse_loops_are_found(bug: str) -> None:
     target, wrong = BUGS[bug]
 
     @settings(max_examples=400, phases=[Phase.generate], report_multiple_bugs=False)

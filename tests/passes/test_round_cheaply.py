@@ -1,4 +1,4 @@
-"""Tests that quotients are products only where every float is rounded alike."""
+"""Tests that divisions become multiplications only where every float is rounded alike."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SCALES = st.floats(2.0**-20, 2.0**20, width=32)
 
 
 def products(found: Reciprocal, x: Array) -> Array:
-    """x * high + x * low, the first product exact and the sum rounded once."""
+    """x * high + x * low, with an exact first product and a single rounding."""
     rest = (x * np.float32(found.low)).astype(np.longdouble)
     exact = x.astype(np.longdouble) * np.longdouble(found.high)
     return (exact + rest).astype(np.float32)
 
 
 def quantized_and_back(kind: str, scale: float) -> ModelProto:
-    """`x` of eight elements in bytes, `q`, and what these stand for, `y`."""
+    """A model of `x` in f32, `q` quantized from it, and `y` dequantized from that."""
     row = dtypes.BY_NAME[kind]
     zero = np.array(3, row.numpy)
     graph = helper.make_graph(
@@ -45,7 +45,7 @@ def quantized_and_back(kind: str, scale: float) -> ModelProto:
 
 
 @given(SCALES, st.integers(0, 2**32 - 1))
-def test_products_are_rounded_as_quotients_are(divisor: float, seed: int) -> None:
+def test_reciprocals_round_like_quotients(divisor: float, seed: int) -> None:
     found = Reciprocal.of(divisor, -128, 127)
     if found is None:
         return
@@ -58,12 +58,12 @@ def test_products_are_rounded_as_quotients_are(divisor: float, seed: int) -> Non
     np.testing.assert_array_equal(np.rint(products(found, x)).clip(-128, 127), wanted)
 
 
-def test_a_reciprocal_is_found_of_nearly_all_scales() -> None:
+def test_nearly_all_scales_have_a_reciprocal() -> None:
     scales = np.random.default_rng(0).uniform(0.001, 1, 200).astype(np.float32)
     assert sum(Reciprocal.of(float(one), 0, 255) is not None for one in scales) > 195
 
 
-def test_powers_of_two_need_one_product() -> None:
+def test_reciprocals_of_powers_of_two_are_one_number() -> None:
     assert Reciprocal.of(0.25, 0, 255) == Reciprocal(4.0, 0.0)
 
 
@@ -71,13 +71,13 @@ def test_powers_of_two_need_one_product() -> None:
     ("divisor", "first", "last"),
     [(0.0, 0, 9), (-0.5, 0, 9), (np.inf, 0, 9), (np.nan, 0, 9), (1e-40, 0, 9), (0.5, 0, 99999)],
 )
-def test_some_divisors_have_none(divisor: float, first: int, last: int) -> None:
+def test_divisors_without_a_reciprocal(divisor: float, first: int, last: int) -> None:
     assert Reciprocal.of(divisor, first, last) is None
 
 
 @pytest.mark.parametrize("kind", ["u8", "i8"])
 @pytest.mark.parametrize("scale", [0.037, 0.25, 1 / 3])
-def test_numbers_without_an_end_are_quantized_as_before(kind: str, scale: float) -> None:
+def test_infinity_and_nan_are_quantized_alike(kind: str, scale: float) -> None:
     x = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-40, -0.0, 0.5 * scale], np.float32)
     model = quantized_and_back(kind, scale)
     cheap = popgraph.compile(model)({"x": x})
@@ -89,13 +89,13 @@ def test_numbers_without_an_end_are_quantized_as_before(kind: str, scale: float)
         assert np.array_equal(np.signbit(cheap[name]), np.signbit(wanted))
 
 
-def test_machines_that_round_twice_divide() -> None:
+def test_machines_without_fma_divide() -> None:
     fusing = {name for name, machine in TARGETS.items() if machine.fuses_multiply_add}
     assert fusing == {"avx512", "avx2", "neon"}
 
 
 @pytest.mark.parametrize("kind", ["u4", "i4", "u8", "i8", "u16", "i16"])
-def test_all_types_that_onnx_quantizes_to_keep_their_numbers(kind: str) -> None:
+def test_reciprocals_in_all_quantized_types(kind: str) -> None:
     x = np.array([-9.0, -0.5, -0.1, 0.0, 0.45, 0.75, 1.05, 400.0], np.float32)
     model = quantized_and_back(kind, 0.3)
     cheap, plain = (

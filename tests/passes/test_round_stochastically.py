@@ -1,4 +1,6 @@
-"""Tests `round-stochastically`: programs mean the same, up to how each operation is rounded."""
+"""
+Tests `round-stochastically`: programs keep their meaning up to the rounding of each operation.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from popgraph.support.warnings import PopgraphWarning
 from popgraph.testing import Network, assert_close, build_network, networks, random_inputs
 
 LAST = 5
-"""After so many roundings in a row, halves are not compared any more."""
+"""Number of roundings in a row after which halves are not compared any more."""
 
 
 def nearest(op: RoundStochasticallyOp, x: Array, state: Array) -> tuple[Array, ...]:
@@ -44,7 +46,7 @@ def nearest(op: RoundStochasticallyOp, x: Array, state: Array) -> tuple[Array, .
 
 
 def draw_at_the_end(module: ModuleOp, weights: WeightStore) -> None:
-    """A seed that stands behind all else, as where the last operator alone is a random one."""
+    """Draws from a seed after all other operations, as when only the last operator is random."""
     (graph,) = graphs_of(module)
     with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
         state = VariableOp(SEED, weights.attribute(np.zeros(2, np.int64))).result
@@ -80,11 +82,13 @@ def check(network: Network, *, draws: bool) -> None:
 
 
 @given(networks(dtype="f16"), st.booleans())
-def test_fuzz_an_operation_is_one_of_floats_that_is_rounded(network: Network, draws: bool) -> None:
+def test_fuzz_operations_on_halves_are_rounded_f32_operations(
+    network: Network, draws: bool
+) -> None:
     check(network, draws=draws)
 
 
-def test_bodies_round_to_the_nearest_and_say_so() -> None:
+def test_bodies_round_to_nearest_with_a_warning() -> None:
     text = """
     graph net(x: f16[4, 2]) -> (y: f16[2]) {
         y = loop row in x with y = x[0] {
@@ -93,13 +97,13 @@ def test_bodies_round_to_the_nearest_and_say_so() -> None:
     }
     """
     module, compilation = load(text)
-    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not at random"):
+    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not stochastically"):
         lower(module, compilation, Options(stochastic_rounding=True), level="graphcore")
 
 
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {
-    "all roundings draw the same": ("count", lambda start: iter(lambda: start, None)),
-    "steps do not count": ("UpdateOp", lambda *_: None),
+    "all roundings have one random stream": ("count", lambda start: iter(lambda: start, None)),
+    "the seed is not advanced by steps": ("UpdateOp", lambda *_: None),
 }
 
 

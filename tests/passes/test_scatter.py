@@ -1,4 +1,4 @@
-"""Scatters compute what ONNX says, on every backend, and so do their gradients."""
+"""Tests ScatterElements, ScatterND and TensorScatter on every backend, and their gradients."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def elements(draw: st.DrawFn) -> tuple[list[Array], int, str]:
 
 
 @given(elements(), st.sampled_from(BACKENDS))
-def test_elements_go_to_their_places(case: tuple[list[Array], int, str], backend: str) -> None:
+def test_scatter_elements(case: tuple[list[Array], int, str], backend: str) -> None:
     arrays, axis, reduction = case
     made = model("ScatterElements", arrays, axis=axis, reduction=reduction)
     wanted = by_elements(arrays, axis, reduction)
@@ -124,7 +124,7 @@ def rows(draw: st.DrawFn) -> tuple[list[Array], str]:
 
 
 @given(rows(), st.sampled_from(BACKENDS))
-def test_rows_go_to_their_places(case: tuple[list[Array], str], backend: str) -> None:
+def test_scatter_nd(case: tuple[list[Array], str], backend: str) -> None:
     arrays, reduction = case
     found = run(model("ScatterND", arrays, reduction=reduction), arrays, backend)
     np.testing.assert_allclose(found, by_rows(arrays, reduction), 1e-5, 1e-6)
@@ -132,7 +132,7 @@ def test_rows_go_to_their_places(case: tuple[list[Array], str], backend: str) ->
 
 @pytest.mark.parametrize("opset", [9, 10, 11, 13, 16, 18])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_all_versions(opset: int, backend: str) -> None:
+def test_scatter_elements_versions(opset: int, backend: str) -> None:
     arrays = [
         drawn((3, 4), "float32", 0),
         np.array([[2, 0, 1], [0, 2, 1]]),
@@ -144,7 +144,7 @@ def test_all_versions(opset: int, backend: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64"])
-def test_other_elements(dtype: str) -> None:
+def test_scatter_nd_of_other_element_types(dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     arrays = [drawn((5, 3), "float32", 0).astype(kind), np.array([[4], [0], [4]])]
     arrays += [drawn((3, 3), "float32", 1).astype(kind)]
@@ -160,7 +160,7 @@ def test_other_elements(dtype: str) -> None:
 
 @pytest.mark.parametrize("mode", ["linear", "circular"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_cache_is_updated(mode: str, backend: str) -> None:
+def test_tensor_scatter(mode: str, backend: str) -> None:
     cache, update = drawn((2, 3, 5, 2), "float32", 0), drawn((2, 3, 2, 2), "float32", 1)
     starts = np.array([3, 1] if mode == "linear" else [4, -3])
     for axis in (2, -2):
@@ -177,7 +177,7 @@ def test_a_cache_is_updated(mode: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_gradients_are_slopes(reduction: str) -> None:
+def test_scatter_elements_and_scatter_nd_gradients_are_slopes(reduction: str) -> None:
     arrays = [
         drawn((4, 3), "float64", 0),
         np.array([[2, -4, 1], [2, 3, 1]]),
@@ -191,10 +191,10 @@ def test_gradients_are_slopes(reduction: str) -> None:
 
 
 @pytest.mark.parametrize("is_read_again", [False, True])
-def test_what_is_computed_is_scattered_into_where_it_is(
+def test_scatter_elements_into_a_computed_tensor_is_in_place(
     is_read_again: bool, tmp_path: Path
 ) -> None:
-    """Unless somebody reads it afterwards."""
+    """Except if there is a later reader of the old value."""
     path = tmp_path / "relu.pgraph"
     last = "Add(b, a)" if is_read_again else "Neg(b)"
     path.write_text(
@@ -210,15 +210,17 @@ def test_what_is_computed_is_scattered_into_where_it_is(
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_gradients_of_a_cache_are_slopes() -> None:
+def test_tensor_scatter_gradients_are_slopes() -> None:
     arrays = [drawn((2, 5, 2), "float64", 0), drawn((2, 2, 2), "float64", 1), np.array([3, 0])]
     made = model("TensorScatter", arrays, 24)
     assert check(made, arrays, [run(made, arrays, "reference")])
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS[1:])
-def test_gradients_are_those_of_pytorch(reduction: str) -> None:
-    """Equal extremes share the gradient; of a product with one zero, only the zero has one."""
+def test_scatter_elements_gradients_are_those_of_pytorch(reduction: str) -> None:
+    """
+    Tied extremes share the gradient; in a product with one zero, only the zero has a gradient.
+    """
     data, places = np.array([1.0, 2.0, 0.0, 5.0]), np.array([0, 0, 1, 2, 2, 1])
     updates = np.array([1.0, 3.0, 2.0, 0.0, 4.0, 2.0])
     tensors = [torch.tensor(one, requires_grad=True) for one in (data, updates)]

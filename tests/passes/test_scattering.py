@@ -1,4 +1,4 @@
-"""PopART's scatterreduce computes what PyTorch does, on every backend, and so do its gradients."""
+"""Tests PopART's scatterreduce and its gradients against PyTorch, on every backend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TYPES = {"float32": "FLOAT", "float16": "FLOAT16", "int32": "INT32", "uint32": "
 def built(
     arrays: Sequence[Array], reduction: str, grouped: int = 1, **named: Any
 ) -> tuple[popart.Builder, str]:
-    """A model of one scatterreduce, and the name of its result."""
+    """A model of one scatterreduce, and the name of its output."""
     builder = popart.Builder()
     ids = [builder.addInputTensor(TYPES[str(one.dtype)], list(one.shape)) for one in arrays]
     named["reduction"] = getattr(popart.ScatterReduction, reduction)
@@ -90,7 +90,7 @@ def places(shape: Sequence[int], size: int) -> Array:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("reduction", REDUCTIONS[:4])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "float16"])
-def test_elements_are_collected(reduction: str, dtype: str, backend: str) -> None:
+def test_scatter_reduce(reduction: str, dtype: str, backend: str) -> None:
     data = drawn((4, 5, 3), dtype)
     for axis, with_initial in ((0, False), (1, True), (-1, False)):
         index = places(data.shape, 6)
@@ -106,8 +106,10 @@ def test_elements_are_collected(reduction: str, dtype: str, backend: str) -> Non
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_indices_of_slices(reduction: str, backend: str) -> None:
-    """A vector along the axis, with axes of size 1 or without; as many as data in each group."""
+def test_scatter_reduce_with_an_index_per_slice(reduction: str, backend: str) -> None:
+    """
+    A vector along the axis, with or without axes of size 1; in groups one index per data element.
+    """
     data = drawn((2, 4, 3))
     index = np.array([2, 0, 5, 0], np.uint32)
     whole = np.broadcast_to(index[None, :, None], data.shape)
@@ -127,8 +129,8 @@ def test_indices_of_slices(reduction: str, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("reduction", REDUCTIONS[:4])
-def test_indices_that_are_not_stretched(reduction: str, backend: str) -> None:
-    """Elements of the data that have an index; initial values may be larger."""
+def test_scatter_reduce_without_index_broadcast(reduction: str, backend: str) -> None:
+    """Only elements with an index take part; initial values may have more elements."""
     data, index, initial = drawn((4, 5)), places((3, 2), 6), drawn((7, 6), seed=1)
     options = {"axis": 0, "axis_size": 6, "enable_index_broadcast": 0}
     found = run([data, index], reduction, backend, **options)
@@ -141,7 +143,7 @@ def test_indices_that_are_not_stretched(reduction: str, backend: str) -> None:
 
 @pytest.mark.parametrize("with_initial", [False, True])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_gradients_are_those_of_pytorch(reduction: str, with_initial: bool) -> None:
+def test_scatter_reduce_gradients_are_those_of_pytorch(reduction: str, with_initial: bool) -> None:
     data, index = drawn((4, 3)), np.array([[2, 1, 0], [1, 0, 1], [0, 2, 2], [3, 3, 3]], np.uint32)
     arrays = [data, index, *([drawn((5, 3), seed=1)] if with_initial else [])]
     tensors = [torch.tensor(one, requires_grad=True) for one in (arrays[0], *arrays[2:])]
@@ -160,12 +162,13 @@ def test_gradients_are_those_of_pytorch(reduction: str, with_initial: bool) -> N
     of_torch.exp().sum().backward()  # type: ignore[no-untyped-call]
     for name, tensor in zip(floats, tensors, strict=True):
         wanted = tensor.grad.numpy().copy()
-        if reduction == "NoReduction":  # there, PyTorch gives to all what the last one gets
+        # There, PyTorch gives every source the gradient of the last one.
+        if reduction == "NoReduction":
             wanted = np.where(found[GRADIENT + name] == 0, 0, wanted)
         np.testing.assert_allclose(found[GRADIENT + name], wanted, 1e-5)
 
 
-def test_indices_out_of_range_are_named() -> None:
+def test_scatter_reduce_indices_out_of_range() -> None:
     data, index = drawn((4, 3)), np.array([0, 1, 2, 5], np.uint32)
     made, _ = built([data, index], "Sum", axis=0, axis_size=5)
     run = popgraph.compile(made.getModelProto(), indices="error")

@@ -52,24 +52,28 @@ def check_kernels(before: ModuleOp, scheduled: ModuleOp, target: Target) -> None
 
 
 @given(floats, st.sampled_from([16, 32]), st.sampled_from([8, 64, 16384]), st.data())
-def test_every_schedule(
+def test_every_schedule_of_contractions(
     spec: ContractSpec, vector_bytes: int, grain: int, data: st.DataObject
 ) -> None:
-    """Not only the one that is thought best: any that is possible."""
+    """Any possible schedule, not only the best one by estimate."""
     check_any(spec, all_candidates(spec, vector_bytes), vector_bytes, grain, data)
 
 
 @given(block_sums(), st.sampled_from([16, 64]), st.sampled_from([8, 64, 16384]), st.data())
-def test_every_schedule_of_blocks(
+def test_every_schedule_of_block_sums(
     spec: BlockSpec, vector_bytes: int, grain: int, data: st.DataObject
 ) -> None:
-    """Blocks of terms join totals that tiles have, and parts of elements are read in place."""
+    """
+    Sums of blocks are added to totals in registers; parts of packed elements are read in place.
+    """
     check_any(spec, all_candidates(spec, vector_bytes), vector_bytes, grain, data)
 
 
 @given(channelwise(kinds), st.sampled_from([8, 64, 16384]), st.data())
-def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> None:
-    """Whatever it moves by, and however many panels go along."""
+def test_every_schedule_of_channelwise_windows(
+    spec: ContractSpec, grain: int, data: st.DataObject
+) -> None:
+    """With any stride, and any number of panels at a time."""
     found = [
         candidate for candidate in all_candidates(spec, 16) if candidate.numbers["window_panels"]
     ]
@@ -77,7 +81,7 @@ def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> No
 
 
 def all_candidates(spec: ContractSpec | BlockSpec, vector_bytes: int) -> list[Candidate]:
-    """All schedules that are possible."""
+    """All possible schedules of the contraction."""
     op = contraction(spec.module())
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
     target = Target.of(vector_bytes, 16, Tuning(chain_terms=24))
@@ -97,7 +101,7 @@ def check_any(
     grain: int,
     data: st.DataObject,
 ) -> None:
-    """One of these schedules, with any of the numbers that loops can follow."""
+    """Checks one of these schedules, with any chunk length."""
     assume(found)
     before = spec.module()
     module = before.clone()
@@ -125,17 +129,17 @@ def check_any(
     st.sampled_from([8, 64, 16384]),
 )
 @example((2, 9, 20, 24), (3, 5), 64)
-def test_rows_apart_take_in_a_packed_factor(
+def test_distant_rows_share_chunks_of_a_panel(
     sizes: tuple[int, ...], steps: tuple[int, int], grain: int
 ) -> None:
-    """Rows that two loops go over take it in together, one chunk of a panel after the other."""
+    """Two loops over rows process a panel together, one chunk after the other."""
     check_packed(sizes, steps, grain)
 
 
 @pytest.mark.parametrize("terms", [3, 9, 24, 61])
 @pytest.mark.parametrize("share", [0, 0.5])
 def test_k_outermost_chunks_of_any_length(terms: int, share: float) -> None:
-    """Sums of chunks beside the results where they fit, else in each tile."""
+    """Totals of chunks are stored next to the results if they fit in L2, else per tile."""
     check_packed((2, 5, 20, terms), (3, 4), 64, k_outer=1, totals_l2=share)
 
 
@@ -146,7 +150,7 @@ def check_packed(
     k_outer: int = 0,
     totals_l2: float = 0.5,
 ) -> None:
-    """One factor is in panels; chunks of two are one of the next level."""
+    """Checks a contraction with one packed factor; two chunks form a chunk of the next level."""
     lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
     rhs = Operand(((0, 0, 1, 0, 0), (0, 0, 0, 1, 0)))
     before = ContractSpec("f32", sizes, 3, lhs, rhs).module()
@@ -164,8 +168,8 @@ def check_packed(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4])
-def test_rows_with_panels_of_their_own(rows: int) -> None:
-    """A block of rows reads other panels than the block before: nothing is taken in together."""
+def test_blocks_of_rows_with_panels_of_their_own(rows: int) -> None:
+    """Each block of rows has its own panels, so blocks do not share a panel."""
     lhs = Operand(((0, 0, 0, 0), (0, 0, 1, 0)))
     rhs = Operand(((0, 0, 1, 0), (1, 0, 0, 0), (0, 1, 0, 0)))
     before = ContractSpec("f32", (4, 24, 40), 2, lhs, rhs).module()
@@ -180,8 +184,10 @@ def test_rows_with_panels_of_their_own(rows: int) -> None:
 
 
 @pytest.mark.parametrize(("near", "apart", "packs"), [(None, 9, 1), (4, 4, 1), (4, 5, 2)])
-def test_what_is_packed_is_kept_for_others(near: int | None, apart: int, packs: int) -> None:
-    """Where memory is dear, only for those that are near."""
+def test_packed_factors_are_shared_by_nearby_contractions(
+    near: int | None, apart: int, packs: int
+) -> None:
+    """With limited memory, packed factors are shared only by nearby contractions."""
     lhs, rhs = Operand(((1, 0, 0), (0, 0, 1))), Operand(((0, 0, 1), (0, 1, 0)))
     op = contraction(ContractSpec("f32", (3, 16, 5), 2, lhs, rhs).module())
     panels = AffineMap.from_callable(lambda k, n: (n // 8, k, n % 8))
@@ -194,8 +200,10 @@ def test_what_is_packed_is_kept_for_others(near: int | None, apart: int, packs: 
 
 
 @pytest.mark.parametrize("careless", [False, True])
-def test_vectors_end_where_a_factor_ends(careless: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the results of the last row is the end of the memory: nothing may be read there."""
+def test_vectors_end_at_the_end_of_a_factor(
+    careless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory ends after the results of the last row, so vectors must not read past it."""
     lhs, rhs = Operand(((1, 0, 0), (0, 0, 1))), Operand(((0, 0, 1), (0, 1, 0)))
     before = ContractSpec("f32", (3, 11, 5), 2, lhs, rhs).module()
     after = before.clone()
@@ -209,7 +217,7 @@ def test_vectors_end_where_a_factor_ends(careless: bool, monkeypatch: pytest.Mon
 
 
 @given(floats, st.sampled_from([16, 64]))
-def test_the_chosen_schedule(spec: ContractSpec, vector_bytes: int) -> None:
+def test_the_chosen_schedule_computes_the_same(spec: ContractSpec, vector_bytes: int) -> None:
     before = spec.module()
     after = before.clone()
     target = Target.of(vector_bytes, tuning=Tuning(least_products=1))

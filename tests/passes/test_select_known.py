@@ -1,4 +1,4 @@
-"""Compress by a condition that is known is a lookup, in C, in training and inside bodies."""
+"""Tests Compress with a constant condition: a lookup in C, in training and inside of bodies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ CASES: list[tuple[int | None, list[int]]] = [
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
 @pytest.mark.parametrize(("axis", "condition"), CASES)
-def test_what_is_known_is_compiled(axis: int | None, condition: list[int], backend: str) -> None:
+def test_compress_with_a_constant_condition_is_compiled(
+    axis: int | None, condition: list[int], backend: str
+) -> None:
     step = popgraph.compile(model(axis, condition), backend=backend)
     assert step.static, "one program, and no step of the host"
     found = step(x=X)["y"]
@@ -53,8 +55,8 @@ def test_what_is_known_is_compiled(axis: int | None, condition: list[int], backe
 
 
 @pytest.mark.parametrize("axis", [0, 1, None])
-def test_sizes_that_a_call_brings(axis: int | None) -> None:
-    """Where they count there may be too few, which a lookup would not notice."""
+def test_compress_along_run_time_sizes(axis: int | None) -> None:
+    """Along run-time sizes there may be too few elements, which a lookup would not notice."""
     step = popgraph.compile(model(axis, [1, 0, 1], "N, 4"))
     np.testing.assert_array_equal(step(x=X)["y"], 4 * np.compress([1, 0, 1], X, axis))
     far = popgraph.compile(model(0, [0, 0, 0, 1], "N, 4"))
@@ -63,25 +65,25 @@ def test_sizes_that_a_call_brings(axis: int | None) -> None:
         far(x=X)
 
 
-def test_places_that_are_not_there_are_refused() -> None:
+def test_compress_past_the_end_is_refused() -> None:
     with pytest.raises(PopgraphError):
         popgraph.compile(model(0, [0, 0, 0, 1]))(x=X)
 
 
-def test_false_beyond_the_end_selects_nothing() -> None:
+def test_compress_with_false_past_the_end() -> None:
     step = popgraph.compile(model(0, [1, 0, 0, 0]))
     np.testing.assert_array_equal(step(x=X)["y"], 4 * X[:1])
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint8", "float16", "double"])
-def test_types(kind: str) -> None:
+def test_compress_by_type(kind: str) -> None:
     x = X.astype({"float": "float32", "double": "float64"}.get(kind, kind))
     step = popgraph.compile(model(1, [0, 1, 1], kind=kind))
     assert step.static
     np.testing.assert_array_equal(step(x=x)["y"], 4 * x[:, 1:3])
 
 
-def test_complex_numbers_and_computed_conditions_stay_with_the_host() -> None:
+def test_compress_of_complex_numbers_or_by_computed_conditions_is_hosted() -> None:
     body = "y = Compress <axis = 1> (x, c)"
     step = popgraph.compile(model(1, [0, 1, 1], body=body, kind="complex64"))
     assert not step.static
@@ -93,7 +95,7 @@ def test_complex_numbers_and_computed_conditions_stay_with_the_host() -> None:
     np.testing.assert_array_equal(fed(x=X, c=condition)["y"], X[:, condition])
 
 
-def test_in_a_branch_that_data_choose() -> None:
+def test_compress_in_a_branch() -> None:
     body = (
         "s = ReduceMax<keepdims = 0>(x)  o = Cast<to = 9>(s)  "
         "y = If (o) <then_branch = t () => (a) { a = Compress <axis = 1> (x, c) }, "
@@ -106,7 +108,7 @@ def test_in_a_branch_that_data_choose() -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_gradients_pass_it(backend: str) -> None:
+def test_compress_gradient(backend: str) -> None:
     body = "h = Mul(x, x)  z = Compress <axis = 1> (h, c)  y = ReduceSum<keepdims = 0>(z)"
     training = Training("y", SGD(learning_rate=Scalar(0.1)), gradients=("x",))
     step = popgraph.compile(

@@ -52,13 +52,13 @@ def lowered(model: onnx.ModelProto, last: str) -> ModuleOp:
 
 
 def product(model: onnx.ModelProto) -> ReduceOp:
-    """The product after it was scheduled."""
+    """The scheduled contraction."""
     found = lowered(model, "schedule-contractions").walk()
     (op,) = (op for op in found if is_contraction(op))
     return op
 
 
-def test_results_are_rows_of_streams() -> None:
+def test_streams_are_rows_of_the_schedule() -> None:
     op = product(dense())
     assert op.sizes == (1, STREAMS, RESULTS // STREAMS, TERMS)
     assert op.schedule is not None
@@ -66,8 +66,8 @@ def test_results_are_rows_of_streams() -> None:
     assert (numbers["n_dim"], numbers["m_dim"], numbers["mr"]) == (2, 1, STREAMS)
 
 
-def test_a_second_run_joins_no_strips() -> None:
-    """Although their loops stand side by side, as those do that are joined."""
+def test_a_second_run_does_not_join_strips() -> None:
+    """The loops over strips are adjacent, like loops that the pass joins."""
     module = lowered(dense(), SettleLoops.name)
     once = str(module)
     assert f"{STREAMS}x{RESULTS // STREAMS}xf32" in once
@@ -85,15 +85,15 @@ def test_a_second_run_joins_no_strips() -> None:
         pytest.param({"constant": False}, id="weights that are not packed"),
     ],
 )
-def test_others_keep_their_loops(other: dict[str, Any]) -> None:
+def test_other_contractions_are_not_split_into_streams(other: dict[str, Any]) -> None:
     assert STREAMS not in product(dense(**other)).sizes
 
 
-def test_each_stream_asks_for_what_follows() -> None:
+def test_each_stream_is_prefetched() -> None:
     """
-    A micro-kernel asks for every line of a step in every stream.
+    A micro-kernel prefetches every cache line of a step in every stream.
 
-    There is one alone: 288 results of each stream are whole panels of one to four vectors.
+    It is the only one: 288 results per stream are whole panels of one to four vectors.
     """
     model = dense(results=STREAMS * 288)
     schedule = product(model).schedule
@@ -104,7 +104,7 @@ def test_each_stream_asks_for_what_follows() -> None:
 
 @pytest.mark.parametrize("results", [1000, 1024])
 def test_streams_compute_the_same(results: int) -> None:
-    """Also where the last panel of every stream is not full."""
+    """Also if the last panel of every stream is partial."""
     model = dense(results=results)
     w, b = (numpy_helper.to_array(array) for array in model.graph.initializer)
     x = np.random.default_rng(1).standard_normal((1, TERMS)).astype(np.float32)

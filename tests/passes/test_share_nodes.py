@@ -1,4 +1,4 @@
-"""Equal nodes of an open model are one, unless they are to be told apart."""
+"""Tests `share-nodes`: equal nodes of an open model are merged, unless they are distinguishable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def left(made: onnx.ModelProto) -> list[str]:
 
 
 def two_layers() -> onnx.ModelProto:
-    """As exporters write them: each has its own constants, and what is made of them."""
+    """Exporters write layers like this, each with its own constants and shape arithmetic."""
     nodes: list[onnx.NodeProto] = []
     for number, x in enumerate(("x", "y0")):
         names = [f"{name}{number}" for name in ("minus", "axis", "row", "shape", "y")]
@@ -57,12 +57,12 @@ def two_layers() -> onnx.ModelProto:
     return model(nodes, "y1")
 
 
-def test_equal_nodes_are_one() -> None:
+def test_equal_nodes_are_merged() -> None:
     once = ["Constant", "Constant", "Unsqueeze", "Constant", "Concat", "Reshape", "Tanh"]
     assert left(two_layers()) == [*once, "Reshape", "Tanh"]
 
 
-def test_an_open_model_computes_the_same() -> None:
+def test_an_open_model_with_merged_nodes_computes_the_same() -> None:
     run = popgraph.compile(two_layers())
     assert not run.static
     for count in (4, 2):
@@ -70,7 +70,7 @@ def test_an_open_model_computes_the_same() -> None:
         np.testing.assert_allclose(found, np.tanh(np.tanh(X[:count])), rtol=1e-6)
 
 
-def test_tensors_that_are_asked_for_by_name_are_there() -> None:
+def test_extra_outputs_of_merged_nodes() -> None:
     run = popgraph.compile(two_layers(), options=Options(extra_outputs=("row1",)))
     np.testing.assert_array_equal(run(x=X)["row1"], [-1])
 
@@ -92,14 +92,14 @@ def test_tensors_that_are_asked_for_by_name_are_there() -> None:
             helper.make_node("Neg", ["x"], ["b"], __ipu_number=1),
         ),
     ],
-    ids=["attributes", "signs of zero", "random numbers", "places"],
+    ids=["attributes", "signs of zero", "random numbers", "IPU numbers"],
 )
-def test_nodes_that_differ_stay(first: onnx.NodeProto, second: onnx.NodeProto) -> None:
+def test_different_nodes_are_not_merged(first: onnx.NodeProto, second: onnx.NodeProto) -> None:
     made = model([first, second, helper.make_node("Sub", ["a", "b"], ["y"])], "y")
     assert left(made) == [first.op_type, second.op_type, "Sub"]
 
 
-def test_outputs_stay() -> None:
+def test_nodes_of_outputs_are_not_merged() -> None:
     nodes = [helper.make_node("Neg", ["x"], [name]) for name in ("a", "b", "c", "d")]
     made = model([*nodes, helper.make_node("Add", ["c", "d"], ["y"])], "a", "b", "y")
     assert left(made) == ["Neg", "Neg", "Neg", "Add"]
@@ -108,7 +108,7 @@ def test_outputs_stay() -> None:
         np.testing.assert_array_equal(found[name], expected)
 
 
-def test_large_constants_stay() -> None:
+def test_large_constants_are_not_merged() -> None:
     many = np.ones(INLINE_BYTES, np.float32)
     made = model(
         [constant("a", many), constant("b", many), helper.make_node("Add", ["a", "b"], ["y"])], "y"

@@ -1,4 +1,6 @@
-"""DFT, STFT and MelWeightMatrix compute what NumPy and ONNX's reference do, and have slopes."""
+"""
+Tests DFT, STFT, MelWeightMatrix and windows against NumPy and ONNX's reference, with gradients.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ LENGTHS = (1, 2, 3, 4, 5, 8, 9, 12, 30)
 
 
 def transformed(inputs: Arrays, attributes: dict[str, Any], opset: int) -> Array:
-    """By NumPy, in double precision."""
+    """The transform by NumPy, in f64."""
     x, length, axis = inputs["x"], inputs.get("length"), inputs.get("axis")
     assert x is not None
     numbers = x[..., 0] + (1j * x[..., 1] if x.shape[-1] == 2 else 0)
@@ -59,8 +61,8 @@ def transforms(draw: st.DrawFn) -> Case:
 
 
 @given(transforms(), st.sampled_from([1, 4, 256]))
-def test_transforms_are_those_of_numpy(case: Case, longest: int) -> None:
-    """In one product and in several rounds; some are convolutions."""
+def test_dft_is_that_of_numpy(case: Case, longest: int) -> None:
+    """Dense, in several rounds, and by convolution."""
     inputs, attributes = case
     held = tuple(name for name, array in inputs.items() if array is not None and name != "x")
     proto = model("DFT", inputs, constants=held, **attributes)
@@ -70,7 +72,7 @@ def test_transforms_are_those_of_numpy(case: Case, longest: int) -> None:
 
 
 @given(transforms())
-def test_gradients_are_slopes(case: Case) -> None:
+def test_dft_gradients_are_slopes(case: Case) -> None:
     inputs, attributes = case
     held = tuple(name for name, array in inputs.items() if array is not None and name != "x")
     proto = model("DFT", inputs, constants=held, **attributes)
@@ -79,8 +81,8 @@ def test_gradients_are_slopes(case: Case) -> None:
 
 @pytest.mark.parametrize("length", [260, 257])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_gradients_of_long_signals(length: int, parts: int) -> None:
-    """Of several rounds, and of a convolution."""
+def test_dft_gradients_of_long_signals_are_slopes(length: int, parts: int) -> None:
+    """Transforms in several rounds, and by convolution."""
     x = normal((1, length, parts), "float64")
     proto = model("DFT", {"x": x}, onesided=2 - parts)
     assert check(proto, [x], [found(proto, {"x": x})["y"]])
@@ -90,8 +92,8 @@ def test_gradients_of_long_signals(length: int, parts: int) -> None:
     ("opset", "dtype"), [(17, "float32"), (17, "float64"), (20, "float16"), (20, "bfloat16")]
 )
 @pytest.mark.parametrize("attributes", [{}, {"onesided": 1}, {"inverse": 1, "onesided": 1}])
-def test_versions_and_types(opset: int, dtype: str, attributes: dict[str, int]) -> None:
-    """The length and the axis are inputs of the model."""
+def test_dft_versions_and_types(opset: int, dtype: str, attributes: dict[str, int]) -> None:
+    """Length and axis are inputs of the model."""
     inputs: dict[str, Array | None] = {
         "x": normal((2, 10, 3, 1 + attributes.get("inverse", 0)), dtype),
         "length": np.array(12, np.int32 if opset == 17 else np.int64),
@@ -111,7 +113,7 @@ def test_versions_and_types(opset: int, dtype: str, attributes: dict[str, int]) 
 
 @pytest.mark.parametrize("length", [256, 257, 400, 509, 1024, 2 * 521, 4096])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_long_signals_keep_their_digits(length: int, parts: int) -> None:
+def test_dft_accuracy_on_long_signals(length: int, parts: int) -> None:
     inputs = {"x": normal((2, length, parts))}
     y = found(model("DFT", inputs), inputs, "c")["y"]
     wanted = transformed({"x": inputs["x"].astype(np.float64)}, {}, 20)
@@ -120,7 +122,7 @@ def test_long_signals_keep_their_digits(length: int, parts: int) -> None:
 
 
 @pytest.mark.parametrize("length", [300, 301, 1000])
-def test_long_signals_come_back(length: int) -> None:
+def test_dft_inverse_of_long_signals(length: int) -> None:
     x = normal((1, length, 1))
     half = found(model("DFT", {"x": x}, onesided=1), {"x": x}, "c")["y"]
     inputs = {"x": half, "length": np.array(length)}
@@ -146,7 +148,7 @@ def frames(draw: st.DrawFn) -> Case:
 
 
 @given(frames())
-def test_frames_are_those_of_the_reference(case: Case) -> None:
+def test_stft_is_that_of_the_reference(case: Case) -> None:
     inputs, attributes = case
     proto = model("STFT", inputs, **attributes)
     given_ = {name: array for name, array in inputs.items() if array is not None}
@@ -155,8 +157,8 @@ def test_frames_are_those_of_the_reference(case: Case) -> None:
 
 
 @given(frames())
-def test_gradients_of_frames(case: Case) -> None:
-    """Of the signal and of the window."""
+def test_stft_gradients_are_slopes(case: Case) -> None:
+    """Gradients of the signal and of the window."""
     inputs, attributes = case
     held = [name for name in ("step", "length") if inputs[name] is not None]
     proto = model("STFT", inputs, constants=held, **attributes)
@@ -165,7 +167,7 @@ def test_gradients_of_frames(case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-def test_frames_of_every_type(dtype: str) -> None:
+def test_stft_by_type(dtype: str) -> None:
     inputs = {
         "x": normal((2, 50, 1), dtype),
         "step": np.array(8, np.int32),
@@ -183,7 +185,7 @@ def test_frames_of_every_type(dtype: str) -> None:
 
 
 @given(st.integers(1, 9), st.integers(8, 64), st.integers(0, 900), st.integers(1000, 4000))
-def test_mel_weights_are_those_of_the_reference(
+def test_mel_weight_matrix_is_that_of_the_reference(
     bands: int, length: int, lower: int, upper: int
 ) -> None:
     inputs = {
@@ -200,7 +202,7 @@ def test_mel_weights_are_those_of_the_reference(
 
 @pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "UINT64"])
 @pytest.mark.parametrize("edge", ["float32", "float16", "bfloat16"])
-def test_mel_weights_of_every_type(kind: str, edge: str) -> None:
+def test_mel_weight_matrix_by_type(kind: str, edge: str) -> None:
     edges = np.dtype(getattr(ml_dtypes, edge, edge))
     inputs = {
         "bands": np.array(8, np.int32),
@@ -225,10 +227,10 @@ def test_mel_weights_of_every_type(kind: str, edge: str) -> None:
     ("operator", "of"),
     [("HannWindow", np.hanning), ("HammingWindow", None), ("BlackmanWindow", np.blackman)],
 )
-def test_windows(operator: str, of: Any, periodic: int) -> None:
+def test_hann_hamming_and_blackman_windows(operator: str, of: Any, periodic: int) -> None:
     for size in (1, 2, 10):
         if size == 1 and not periodic:
-            continue  # ONNX divides by nothing
+            continue  # ONNX divides by zero
         inputs = {"size": np.array(size)}
         y = of_both(model(operator, inputs, opset=17, periodic=periodic), inputs)["y"]
         whole = size + periodic

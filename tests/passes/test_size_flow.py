@@ -1,4 +1,4 @@
-"""Programs that add up along sizes of the call, compared with programs of just these sizes."""
+"""Tests programs that reduce along run-time sizes against programs of exactly these sizes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CALLS = (
     {"N": 4, "L": 36},
     {"N": 5, "L": 37},
 )
-"""Ones, vectors, primes, all but one, and the bounds."""
+"""Ones, vectors, primes, one below the bounds, and the bounds."""
 
 ENCODER = """
 graph encoder(x: f32[{batch}, L, 16], mask: f32[{batch}, 1, 1, L]) -> y {{
@@ -122,7 +122,7 @@ graph both(x: f32[N, L, 8], y: f32[N, L, 12]) -> (a, b, c) {
 
 
 def sized_dims(text: str) -> dict[str, list[tuple[int, str]]]:
-    """The axes of each input that are sizes."""
+    """The axes of each input that are run-time sizes."""
     module, _ = load(text)
     return {
         name: [(axis, dim) for axis, dim in enumerate(dims(type_) or ()) if isinstance(dim, str)]
@@ -131,12 +131,12 @@ def sized_dims(text: str) -> dict[str, list[tuple[int, str]]]:
 
 
 def names_in(text: str) -> list[str]:
-    """The sizes of a model."""
+    """Names of the sizes of a model."""
     return sorted({dim for found in sized_dims(text).values() for _, dim in found})
 
 
 def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilation]:
-    """A model whose named dimensions are sizes of the call, down to a level."""
+    """Lowers a model whose named dimensions are run-time sizes."""
     module, compilation = load(text)
     axes = sized_dims(text)
     bounds = {name: BOUNDS[name] for name in names_in(text)}
@@ -150,7 +150,7 @@ def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilatio
 
 
 def inputs_of(text: str, call: Mapping[str, int]) -> dict[str, Array]:
-    """Numbers up to the sizes, and NaN after them, which must not be read."""
+    """Random numbers up to the sizes, then NaN, which must not be read."""
     module, compilation = load(text)
     specialise(module, compilation, {name: BOUNDS[name] for name in names_in(text)})
     found = {}
@@ -164,7 +164,7 @@ def inputs_of(text: str, call: Mapping[str, int]) -> dict[str, Array]:
 
 
 def front_of(text: str, name: str, call: Mapping[str, int]) -> tuple[slice, ...]:
-    """The part of an input that a call has."""
+    """The slice of an input that a call passes."""
     axes = dict(sized_dims(text)[name])
     return tuple(
         slice(0, call[axes[axis]]) if axis in axes else slice(None)
@@ -173,7 +173,7 @@ def front_of(text: str, name: str, call: Mapping[str, int]) -> tuple[slice, ...]
 
 
 def exact(text: str, call: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs of the model of just these sizes."""
+    """The outputs of the model of exactly these sizes."""
     module, compilation = load(text)
     specialise(module, compilation, {name: call[name] for name in names_in(text)})
     lower(module, compilation, level="graphcore")
@@ -190,7 +190,7 @@ def fronts(text: str, call: Mapping[str, int], inputs: Mapping[str, Array]) -> d
 
 @pytest.mark.parametrize("level", ["structured", "loops"])
 @pytest.mark.parametrize("name", MODELS)
-def test_reference_adds_up_to_sizes(name: str, level: str) -> None:
+def test_reductions_end_at_sizes_in_the_reference(name: str, level: str) -> None:
     text = MODELS[name]
     module, compilation = bound(text, Options(), level)
     call = CALLS[2]
@@ -205,7 +205,7 @@ def test_reference_adds_up_to_sizes(name: str, level: str) -> None:
 @pytest.mark.parametrize("target", ["native", "avx2"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
-def test_c_adds_up_to_sizes(
+def test_reductions_end_at_sizes_in_c(
     name: str, threads: int, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("POPGRAPH_POISON", "1")
@@ -218,7 +218,7 @@ def test_c_adds_up_to_sizes(
         given = fronts(text, call, inputs_of(text, call))
         found = program.run(given)
         for output, expected in exact(text, call, given).items():
-            if output.startswith("check of "):  # The program has run it.
+            if output.startswith("check of "):  # checks are not outputs: the program has run them
                 continue
             assert found[output].shape == expected.shape
             np.testing.assert_allclose(found[output], expected, 1e-4, 1e-5, err_msg=str(call))

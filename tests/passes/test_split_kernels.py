@@ -1,4 +1,4 @@
-"""Kernels of many pieces: no function is long, and the parts compute what the whole did."""
+"""Tests that long kernels are split into short functions with the same results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PIECES = 200
 def lowered(
     threads: int, *, disabled: frozenset[str] = frozenset()
 ) -> tuple[Compilation, ModuleOp]:
-    """Two inputs in turn, in 200 pieces along the inner of two axes, which threads may share."""
+    """
+    A concatenation of 200 pieces of two inputs along the inner axis; threads split the outer one.
+    """
     node = Node("Concat", tuple(number % 2 for number in range(PIECES)), (("axis", 1),))
     compilation = Compilation()
     module = build_network(Network(((64, 3), (64, 5)), (node,), "f32"), compilation.weights, "y")
@@ -35,7 +37,7 @@ def calls(module: ModuleOp) -> list[CallOp]:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_many_pieces_are_several_functions(threads: int) -> None:
+def test_a_concatenation_of_many_pieces_is_several_functions(threads: int) -> None:
     compilation, module = lowered(threads)
     functions = [op for op in module.ops if isinstance(op, func.FuncOp)]
     loops = [[op for op in one.body.block.ops if op.name == "scf.for"] for one in functions]

@@ -1,4 +1,4 @@
-"""Tests `spread-replicas`: the program of all replicas means what each would do on its own."""
+"""Tests `spread-replicas`: the program of all replicas computes what each would alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOLERANCE = 1e-8
 
 @dataclass(frozen=True)
 class Drawn:
-    """Replicas, and what of a drawn network they share."""
+    """Replicas, and the inputs and variables of a drawn network that they share."""
 
     count: int
     shares: tuple[bool, ...]
@@ -66,7 +66,7 @@ def replicas(draw: st.DrawFn) -> Drawn:
 
 
 def check(network: Network, drawn: Drawn) -> None:
-    """Every replica gives what it gives alone; gradients of a shared variable are added up."""
+    """Every replica computes the same as alone; gradients of shared variables are summed."""
     compilation = Compilation()
     module = build_network(network, compilation.weights, last=LOSS)
     options = Options(training=Training(LOSS, SGD()))
@@ -112,7 +112,7 @@ def give_groups(
     replication: Replication,
     generator: np.random.Generator,
 ) -> dict[str, Array]:
-    """Puts other first values on the variables of groups, and says them."""
+    """Gives the variables of groups different initial values, and returns these."""
     firsts = {}
     for op in only_graph(module).variables():
         names = list(dict.fromkeys(replication.variables(op.variable.text)))
@@ -145,7 +145,7 @@ NUMPY: Mapping[str, Callable[[list[Array]], Array]] = {
 
 
 def collected(kind: str, combine: str, rows: list[Array]) -> list[Array]:
-    """What the replicas of a group get of their rows, by NumPy."""
+    """The NumPy results of a collective for the replicas of a group."""
     if kind == "gather":
         return [np.concatenate([row.reshape(-1) for row in rows])] * len(rows)
     got = list(rows) if combine == "Local" else [NUMPY[combine](rows)] * len(rows)
@@ -157,7 +157,7 @@ def collected(kind: str, combine: str, rows: list[Array]) -> list[Array]:
 
 
 def program(kind: str, combine: str, shape: tuple[int, ...], stride: int, size: int) -> ModuleOp:
-    """A collective of x, and its gradient times x added up."""
+    """A collective of x, and the sum of its gradient times x."""
     graph = GraphOp("main", ["x"], [TensorType(f64, shape)])
     (x,) = graph.block.args
     groups: dict[str, Any] = {"stride": stride, "size": size}
@@ -175,7 +175,7 @@ def program(kind: str, combine: str, shape: tuple[int, ...], stride: int, size: 
 
 
 Exchange: TypeAlias = tuple[str, str, tuple[int, ...], int, int, int]
-"""A kind and how it combines; a shape; how many replicas, with the stride and size of groups."""
+"""Kind, combination, shape, number of replicas, and stride and size of groups."""
 
 
 @st.composite
@@ -303,10 +303,10 @@ def test_fuzz_of_collectives_kills(
         keeps_meaning()
 
 
-# What cannot be
+# Errors
 
 
-def test_groups_that_do_not_divide_the_replicas() -> None:
+def test_groups_that_do_not_divide_the_replicas_are_refused() -> None:
     module = program("reduce", "Add", (2,), 1, 3)
     with pytest.raises(PassError, match="4 replicas cannot be taken in groups of 3"):
         SpreadReplicas("4").run(Compilation(), module)
@@ -315,18 +315,18 @@ def test_groups_that_do_not_divide_the_replicas() -> None:
 @pytest.mark.parametrize(
     "text", ["", "two", "0", "2 groups=w:1", "2 shares=x", "2 groups=w:a:b", "2 groups=w:0:1"]
 )
-def test_texts_that_describe_no_replicas(text: str) -> None:
-    with pytest.raises(PassError, match="describes no replicas"):
+def test_malformed_replica_texts_are_refused(text: str) -> None:
+    with pytest.raises(PassError, match="is not a valid description of replicas"):
         Replication.parse(text)
 
 
-def test_replicas_as_a_text() -> None:
+def test_the_text_of_replicas_is_read_back() -> None:
     given = Replication(4, ("x", "a b"), (("w:1", 1, 2), ("v,", 2, 2)))
     assert Replication.parse(str(given)) == given
     assert str(Replication(2)) == "2"
 
 
-def test_one_replica_alone_cannot_run_what_several_do() -> None:
+def test_collectives_of_replicas_cannot_run_on_one() -> None:
     module = program("reduce", "Add", (2,), 1, 2)
-    with pytest.raises(Exception, match="of 2 replicas cannot run on one"):
+    with pytest.raises(Exception, match="over 2 replicas cannot run on one"):
         evaluate(module, {"x": np.zeros(2)}, Compilation().weights)

@@ -20,8 +20,7 @@ from popgraph.dialects.tile import LaunchOp, MapOp
 from popgraph.dialects.tile.loops.soundness import called
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
-from popgraph.passes.structured.parallel.parallel_cost import best_parts
-from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops, best_parts
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.copy import copies
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked
@@ -49,7 +48,7 @@ from tests.passes.sharing import THREADS, sharing_all
 
 
 def small(vector_bytes: int, grain: int, terms: int = 256) -> Target:
-    """Chunks for threads and chunks of sums also for the small tensors of tests."""
+    """A target that splits even small tensors into chunks for threads, and sums into chunks."""
     return sharing_all(grain, vector_bytes, Tuning(partial_sums=max(2, terms)))
 
 
@@ -80,35 +79,39 @@ terms = st.sampled_from([1, 3, 256])
 
 
 @given(maps(), vectors, grains)
-def test_maps(spec: MapSpec, vector_bytes: int, grain: int) -> None:
+def test_loops_of_maps(spec: MapSpec, vector_bytes: int, grain: int) -> None:
     check(spec, small(vector_bytes, grain), 1e-6)
 
 
 @given(reduces(), vectors, grains, terms)
-def test_reductions(spec: ReduceSpec, vector_bytes: int, grain: int, terms: int) -> None:
+def test_loops_of_reductions(spec: ReduceSpec, vector_bytes: int, grain: int, terms: int) -> None:
     check(spec, small(vector_bytes, grain, terms), 1e-6)
 
 
 @given(contracts(), vectors, grains, terms)
-def test_contractions(spec: ContractSpec, vector_bytes: int, grain: int, terms: int) -> None:
+def test_loops_of_contractions(
+    spec: ContractSpec, vector_bytes: int, grain: int, terms: int
+) -> None:
     check(spec, small(vector_bytes, grain, terms), 1e-6)
 
 
 @given(block_sums(), vectors, grains)
-def test_blocks_of_terms_without_a_schedule(spec: BlockSpec, vector_bytes: int, grain: int) -> None:
-    """Their sums are in memory then."""
+def test_loops_of_block_sums_without_a_schedule(
+    spec: BlockSpec, vector_bytes: int, grain: int
+) -> None:
+    """Without a schedule, sums of blocks are in memory."""
     check(spec, small(vector_bytes, grain), 1e-6)
 
 
 @given(assembles() | scatters | choices | packs, vectors, grains)
-def test_everything_else(spec: Spec, vector_bytes: int, grain: int) -> None:
+def test_loops_of_other_operations(spec: Spec, vector_bytes: int, grain: int) -> None:
     check(spec, small(vector_bytes, grain), 1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 15, 16, 40])
 @pytest.mark.parametrize("most", [16, 1024])
-def test_the_first_of_each_row(count: int, most: int) -> None:
-    """By a heap alone, and by a heap whose entries are sorted by their bytes; of all, too."""
+def test_loops_of_top_k(count: int, most: int) -> None:
+    """By a heap, by a heap whose entries are sorted by their bytes, and of whole rows."""
     target = sharing_all(8, 64, Tuning(least_distributed=16, most_distributed=most))
     for size in {40, max(1, count)}:
         kernel = check(TopKSpec("f32", 3, size, count, True), target, 0)
@@ -117,7 +120,7 @@ def test_the_first_of_each_row(count: int, most: int) -> None:
 
 
 def test_chunks_of_a_row_are_whole_vectors() -> None:
-    """No vector crosses from a chunk into the next, or beyond the end."""
+    """No vector crosses into the next chunk, or past the end."""
     spec = AssembleSpec("f64", (3, 13), 0, 1, (0, 0), (2, 0), (1, 1), 0)
     assert check(spec, small(32, 32), 0).launch.chunks.value.data > 1
 
@@ -127,7 +130,7 @@ ROW = Operand(((0, 1, 0),))
 
 
 @pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (0, 0)])
-def test_nothing_to_do(sizes: tuple[int, int]) -> None:
+def test_loops_of_empty_domains(sizes: tuple[int, int]) -> None:
     """Empty domains write nothing; an empty reduction gives its initial value."""
     empty = Operand(((0, 0, 0),))
     check(MapSpec("f32", sizes, (empty,), ("sum",)), Target.of(64), 0)
@@ -136,7 +139,7 @@ def test_nothing_to_do(sizes: tuple[int, int]) -> None:
 
 
 def test_a_whole_tensor_is_one_loop() -> None:
-    """Elementwise work on a tensor of any rank runs as one loop over vectors."""
+    """Elementwise work on a tensor of any rank is one loop over vectors."""
     kernel = check(MapSpec("f32", (5, 32), (IDENTITY, IDENTITY), ("sum",)), Target.of(64), 1e-6)
     loops = [op for op in kernel.function.walk() if op.name == "scf.for"]
     assert len(loops) == 1
@@ -150,7 +153,7 @@ def test_a_broadcast_row_does_not_run_in_place() -> None:
 
 
 class OfOne(MapSpec):
-    """A map that reads its first tensor in place of all others."""
+    """A map whose operands are all its first tensor."""
 
     def module(self) -> ModuleOp:
         module = super().module()
@@ -160,7 +163,7 @@ class OfOne(MapSpec):
         return module
 
 
-def test_a_tensor_that_is_read_twice_is_one_memory() -> None:
+def test_an_operand_read_twice_is_one_memory() -> None:
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     spec = OfOne("f32", (5, 5), (IDENTITY, columns, IDENTITY), ("sum",))
     kernel = check(spec, Target.of(64), 1e-6)
@@ -170,8 +173,8 @@ def test_a_tensor_that_is_read_twice_is_one_memory() -> None:
 
 @pytest.mark.parametrize("grain", [8, 16384])
 @pytest.mark.parametrize("short", [2, 3, 4, 5, 8, 9])
-def test_short_rows_are_woven(short: int, grain: int) -> None:
-    """What turns a few rows into columns (a channel shuffle) stores whole vectors."""
+def test_transposes_of_few_rows_are_interleaved(short: int, grain: int) -> None:
+    """A transpose of a few rows (a channel shuffle) stores whole vectors."""
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     spec = MapSpec("f32", (21, short), (columns, Operand(((1, 0, 0),))), ("relu", "sum"))
     names = [op.name for op in check(spec, small(16, grain), 0).function.walk()]
@@ -179,21 +182,21 @@ def test_short_rows_are_woven(short: int, grain: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(40, 33), (20, 70), (9, 12)])
-def test_functions_of_columns_run_on_vectors(sizes: tuple[int, int]) -> None:
-    """What stands across is loaded in vectors, which are transposed when the body has run."""
+def test_maps_of_transposed_operands_are_vectorized(sizes: tuple[int, int]) -> None:
+    """A transposed operand is loaded in vectors, and transposed after the body."""
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     kernel = check(MapSpec("f32", sizes, (columns,), ("relu",)), Target.of(64), 0)
     names = [op.name for op in kernel.function.walk()]
     assert {"vector.shuffle", "vector.load"} <= set(names)
 
 
-def test_large_maps_are_shared_by_threads() -> None:
+def test_large_maps_are_partitioned_among_threads() -> None:
     kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), Target.of(64), 1e-6)
     assert kernel.launch.chunks.value.data >= 2
 
 
-def test_selections_run_on_vectors() -> None:
-    """The gradient of relu is a comparison and a selection per lane."""
+def test_selections_are_vectorized() -> None:
+    """The gradient of relu is a vector comparison and a vector selection."""
     kernel = check(MapSpec("f32", (5, 16), (IDENTITY,), ("select",)), Target.of(64), 0)
     names = [op.name for op in kernel.function.walk()]
     assert names.count("tile.compare") == names.count("tile.select") == 1
@@ -201,8 +204,8 @@ def test_selections_run_on_vectors() -> None:
 
 
 @pytest.mark.parametrize("windows", [4, 16, 21, 71])
-def test_windows_two_apart_run_on_vectors(windows: int) -> None:
-    """Every other element comes out of two vectors that end where the memory ends."""
+def test_windows_with_stride_two_are_vectorized(windows: int) -> None:
+    """Even elements are extracted from two vectors that end at the end of the memory."""
     every_other = Operand(((2, 1, 0),))
     spec = ReduceSpec("f32", (windows, 3), 1, (every_other,), (), "max", ("sum",))
     names = [op.name for op in check(spec, Target.of(16), 0).function.walk()]
@@ -210,8 +213,8 @@ def test_windows_two_apart_run_on_vectors(windows: int) -> None:
 
 
 @pytest.mark.parametrize(("terms", "accurate"), [(256, True), (10**9, False)])
-def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
-    """Adding 100000 equal numbers goes astray in one chain of float32, not in chunks."""
+def test_long_sums_are_accumulated_in_chunks(terms: int, accurate: bool) -> None:
+    """100000 equal numbers lose precision in a single f32 chain, not in chunks."""
     module = ReduceSpec("f32", (100_003,), 0, (Operand(((1, 0),)),), (), "sum", ("sum",)).module()
     StructuredToLoops(small(16, 16384, terms)).run(Compilation(), module)
     inputs = {"x0": np.full(100_003, 0.1, np.float32)}
@@ -222,19 +225,19 @@ def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(3, 16, 9), (2, 33, 15), (16, 16, 9), (1, 32, 12), (4, 40, 8)])
-def test_short_rows_are_turned_in_squares(sizes: tuple[int, int, int]) -> None:
+def test_packs_of_short_rows_are_transposed_in_registers(sizes: tuple[int, int, int]) -> None:
     """
-    Vectors read on behind rows of more than half their lanes, but never behind the memory.
+    Vectors read past the end of rows longer than half their lanes, but never past the memory.
 
-    Where they would, and for shorter rows, squares are smaller.
+    In the last rows, and for shorter rows, the transposed tiles are smaller.
     """
     kernel = check(PackSpec("f32", sizes, 16, 0), Target.of(64), 0)
     assert any(op.name == "vector.shuffle" for op in kernel.function.walk())
 
 
 @pytest.mark.parametrize("extent", range(9, 70))
-def test_chunks_of_packs_take_whole_neighbours(extent: int) -> None:
-    """Where vectors are loaded, steps are of two vectors: none may cross the end of a chunk."""
+def test_chunks_of_packs_end_between_pairs_of_vectors(extent: int) -> None:
+    """Steps over vector loads are two vectors wide; no chunk boundary may fall inside one."""
     target = sharing_all(8, 32)
     loops = copies.loops_of_box([0], (extent, 12), f64, target, loaded=[0])
     for part in best_parts(ParallelLoops(tuple(loops), 12 * extent), {}, THREADS, target):
@@ -242,8 +245,8 @@ def test_chunks_of_packs_take_whole_neighbours(extent: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [*arith.Arith.operations, *scf.Scf.operations])
-def test_unchecked_operations_are_what_their_class_creates(kind: type[Operation]) -> None:
-    """All state of an operation, defaults too: nothing that xDSL may ask for later is missing."""
+def test_unchecked_operations_equal_those_of_their_class(kind: type[Operation]) -> None:
+    """All fields of an operation, with defaults, so that nothing xDSL reads later is missing."""
     given = Block(arg_types=[f32, f32]).args
     properties = {"own": FloatAttr(1.5, f32)}
     made = create_unchecked(kind, *given, types=(f32,), regions=(Region(Block()),), **properties)

@@ -43,7 +43,7 @@ WEIGHTS = {
 
 
 def classifier(training: bool) -> ModelProto:
-    """Conv, batch norm, relu, pool, dense, softmax, loss; opset 11, as PopART has it."""
+    """Conv, batch norm, relu, pool, dense, softmax, loss; opset 11, as in PopART."""
     statistics = ["m", "v", "sm", "sv"] if training else []
     nodes = [
         helper.make_node("Conv", ["x", "kernel"], ["c"], pads=[1, 1, 1, 1]),
@@ -159,16 +159,16 @@ def test_a_classifier_trains_as_in_pytorch(kind: str, training: bool) -> None:
         np.testing.assert_allclose(state[name], expected, rtol=1e-6, atol=1e-8, err_msg=name)
     running_mean = reference.batch.running_mean
     assert running_mean is not None
-    # ONNX holds the momentum in single precision.
+    # ONNX stores the momentum in f32.
     np.testing.assert_allclose(state["mean"], running_mean.numpy(), rtol=1e-6)
     assert np.allclose(state["variance"], WEIGHTS["variance"]) != training
 
 
 @pytest.mark.parametrize("op", ["Elu", "Selu", "Celu"])
-def test_exponential_units_have_gradients_where_exponentials_overflow(op: str) -> None:
+def test_elu_selu_and_celu_gradients_where_exp_overflows(op: str) -> None:
     x = np.array([-1e9, -1000, -2, -0.5, 0.5, 2, 1000, 1e9])
     nodes = [helper.make_node(op, ["x"], ["y"]), helper.make_node("ReduceSum", ["y"], ["loss"])]
-    if op == "Celu":  # of single precision only
+    if op == "Celu":  # Celu is defined for f32 only
         x = x.astype(np.float32)
     weight = numpy_helper.from_array(x, "x")
     output = helper.make_tensor_value_info("loss", weight.data_type, [1])

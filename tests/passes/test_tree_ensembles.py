@@ -1,4 +1,4 @@
-"""The operators of ai.onnx.ml give what onnxruntime gives, compiled or by the host."""
+"""Tests the operators of ai.onnx.ml against onnxruntime, compiled and on the host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ F32, I64, TEXT = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
 def a_model(
     op: str, inputs: Sequence[Any], outputs: Sequence[Any], opset: Any = 3, **attributes: Any
 ) -> onnx.ModelProto:
-    """A model of one node; inputs are arrays or types, outputs element types or types."""
+    """A model of one node; inputs are arrays or types, outputs are element types or types."""
     names = [f"x{place}" for place in range(len(inputs))]
     results = [f"y{place}" for place in range(len(outputs))]
     node = helper.make_node(op, names, results, domain=ML, **attributes)
@@ -89,7 +89,7 @@ def assert_same(model: onnx.ModelProto, inputs: Sequence[Any], backend: str = "r
 
 
 def is_compiled(model: onnx.ModelProto) -> bool:
-    """Whether Python computes nothing of a model."""
+    """Whether the model has no host steps."""
     return not host_nodes(load(model)[0])
 
 
@@ -100,7 +100,7 @@ ELEMENTS = ("float32", "float64", "int64", "int32")
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_scaled_and_normalized_features(element: str) -> None:
+def test_scaler_and_normalizer(element: str) -> None:
     x = X.astype(element)
     x[1], x[2] = 0, -np.abs(x[2]) - 1
     for attributes in (
@@ -139,7 +139,7 @@ def test_imputer(backend: str) -> None:
     assert_same(a_model("Imputer", [whole], [I64], **own), [whole], backend)
 
 
-def test_features_side_by_side() -> None:
+def test_feature_vectorizer() -> None:
     parts = [X, X[:, :2].copy(), X[:, :1] + 1]
     for sizes in ([3, 2, 1], [2, 4, 1]):
         model = a_model("FeatureVectorizer", parts, [F32], inputdimensions=sizes)
@@ -148,7 +148,7 @@ def test_features_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("element", ELEMENTS)
-def test_chosen_and_one_hot_features(element: str) -> None:
+def test_array_feature_extractor_and_one_hot_encoder(element: str) -> None:
     x, places = X.astype(element), np.array([[2, 0, 1, 1]])
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     assert_same(a_model("ArrayFeatureExtractor", [x, places], [kind]), [x, places])
@@ -156,7 +156,7 @@ def test_chosen_and_one_hot_features(element: str) -> None:
     model = a_model("OneHotEncoder", [x], [F32], cats_int64s=[0, 1, -1, 3])
     assert is_compiled(model)
     (found,) = computed(model, [x], "reference")
-    whole = x.astype(np.int64)[..., None]  # of a fraction the whole part counts
+    whole = x.astype(np.int64)[..., None]  # the integer part of a float is encoded
     assert found.dtype == np.float32
     assert (found == (whole == np.array([0, 1, -1, 3]))).all()
     if element != "int32":
@@ -164,7 +164,7 @@ def test_chosen_and_one_hot_features(element: str) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 3])
-def test_places_of_no_column_are_found_where_indices_are_checked(place: int) -> None:
+def test_array_feature_extractor_indices_out_of_range(place: int) -> None:
     places = np.array([0, place])
     model = a_model("ArrayFeatureExtractor", [X, places], [F32])
     run = popgraph.compile(model, backend="reference", indices="error")
@@ -233,8 +233,8 @@ def test_label_encoder(x: Any, to: int, opset: int, attributes: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("element", ["int16", "int32", "int64", "float32", "float64"])
-def test_label_encoder_of_tensors_of_all_numbers(element: str) -> None:
-    """On both sides of every key, and of a table whose size is no power of two."""
+def test_label_encoder_tables_by_type(element: str) -> None:
+    """Keys and their neighbours, with a hash table whose size is not a power of two."""
     keys = np.array([5, -3, 9, 0, 12], element)
     kind = helper.np_dtype_to_tensor_dtype(keys.dtype)
     table = tensors(kind, keys.tolist(), kind, (keys * 2).tolist())
@@ -254,14 +254,14 @@ def test_category_mapper_and_one_hot_strings() -> None:
     one_hot = {"cats_strings": ["a", "b", "c"]}
     assert_same(a_model("OneHotEncoder", [WORDS], [F32], **one_hot), [WORDS])
     strict = a_model("OneHotEncoder", [WORDS], [F32], zeros=0, **one_hot)
-    with pytest.raises(RunError, match="no category 'q'"):
+    with pytest.raises(RunError, match="unknown category 'q'"):
         computed(strict, [WORDS], "reference")
     assert_same(strict, [WORDS[:1].repeat(2, axis=0)])
 
 
-def test_unknown_categories_of_numbers_are_refused_where_the_node_says_so() -> None:
+def test_one_hot_encoder_refuses_unknown_categories() -> None:
     model = a_model("OneHotEncoder", [WHOLE], [F32], cats_int64s=[1, 2, 3], zeros=0)
-    with pytest.raises(RunError, match="no category 9"):
+    with pytest.raises(RunError, match="unknown category 9"):
         computed(model, [WHOLE], "reference")
     assert_same(model, [np.array([[1, 2], [3, 3]])])
 
@@ -276,7 +276,7 @@ def test_cast_map(to: str, form: str) -> None:
 
 
 def test_dict_vectorizer() -> None:
-    """What onnxruntime's Python refuses to feed has its values by hand."""
+    """Inputs that onnxruntime's Python cannot feed are compared with values by hand."""
     words = {"string_vocabulary": ["a", "b", "c"]}
     assert_same(
         a_model("DictVectorizer", [a_map(TEXT, F32)], [F32], **words), [{"a": 1.0, "c": 3.0}]
@@ -300,9 +300,9 @@ def test_zip_map(x: Any) -> None:
         assert_same(a_model("ZipMap", [x], [result], **labels), [x])
 
 
-def test_zip_map_wants_a_label_for_each_column() -> None:
+def test_zip_map_requires_a_label_per_column() -> None:
     result = helper.make_sequence_type_proto(a_map(I64, F32))
-    with pytest.raises(RunError, match="2 labels for rows of 3 numbers"):
+    with pytest.raises(RunError, match="2 labels for rows of 3 elements"):
         computed(a_model("ZipMap", [X], [result], classlabels_int64s=[4, 9]), [X], "reference")
 
 
@@ -331,7 +331,7 @@ def test_linear_classifier(element: str, transform: str) -> None:
         assert_same(named, [x])
 
 
-def test_labels_are_all_that_the_host_has_of_a_classifier_with_names() -> None:
+def test_classifiers_with_names_host_their_labels_only() -> None:
     attributes = {"coefficients": [1.0] * 9, "intercepts": [0.0, 1.0, 2.0]}
     names = {"classlabels_strings": ["p", "q", "r"]}
     model = a_model("LinearClassifier", [X], [TEXT, F32], **names, **attributes)
@@ -348,7 +348,7 @@ def test_linear_regressor(transform: str) -> None:
     assert_same(a_model("LinearRegressor", [X], [F32], **attributes, **words), [X])
 
 
-def test_probit_of_one_score_for_two_classes_is_refused() -> None:
+def test_linear_classifier_probit_of_one_score_is_refused() -> None:
     attributes = {"coefficients": [1.0] * 3, "intercepts": [0.5], "classlabels_ints": [0, 1]}
     model = a_model("LinearClassifier", [X], [I64, F32], post_transform="PROBIT", **attributes)
     with pytest.raises(UnsupportedError, match="PROBIT of one score for two classes"):
@@ -418,7 +418,7 @@ ALL_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", 
 
 
 class Growing:
-    """The lists of a forest that grows at random."""
+    """Attributes of a forest that grows at random."""
 
     def __init__(self, seed: int, modes: Sequence[str], missing: bool) -> None:
         self.random = np.random.default_rng(seed)
@@ -429,7 +429,7 @@ class Growing:
         self.leaves: list[tuple[int, int, int, float]] = []
 
     def grow(self, tree: int, depth: int, targets: Sequence[int]) -> int:
-        """A node of a tree, and all that follows it; its number in the tree."""
+        """Grows a subtree; returns the number of its root in the tree."""
         place = len(self.nodes["nodes_treeids"])
         own: int = self.nodes["nodes_treeids"].count(tree)
         for name, value in zip(self.nodes, (tree, own, 0, 0.0, "LEAF", 0, 0, 0), strict=True):
@@ -467,7 +467,7 @@ def a_forest(
 
 
 def samples(seed: int, missing: bool, element: str = "float32") -> Any:
-    """Many stand just at thresholds."""
+    """Samples, many of them exactly at thresholds."""
     random = np.random.default_rng(seed)
     x = random.normal(size=(40, 3)) * 2
     x[::2] = np.round(x[::2])
@@ -527,8 +527,8 @@ def test_tree_ensemble_classifier(element: str, transform: str) -> None:
         assert_same(a_model("TreeEnsembleClassifier", [x], [TEXT, F32], **named), [x])
 
 
-def test_a_class_without_a_leaf_is_not_the_best() -> None:
-    """All sums are negative: that of the class of which no sample finds a leaf, 0, is none."""
+def test_tree_ensemble_class_without_a_leaf_is_not_chosen() -> None:
+    """All sums are negative, so the sum 0 of a class without a leaf must not win."""
     forest = a_forest(1, [0, 2]).attributes("class", positive=True)
     forest["class_weights"] = [-one for one in forest["class_weights"]]
     x = samples(6, False)
@@ -539,8 +539,8 @@ def test_a_class_without_a_leaf_is_not_the_best() -> None:
     assert 5 not in computed(model, [x], "reference")[0]
 
 
-def test_leaves_of_both_of_two_classes_are_compared() -> None:
-    """As ONNX has it; onnxruntime asks for the sign of the second sum, and gives 0 or 1."""
+def test_tree_ensemble_classifier_compares_two_classes() -> None:
+    """By ONNX's definition; onnxruntime checks the sign of the second sum and returns 0 or 1."""
     forest = a_forest(2, [0, 1]).attributes("class")
     x = samples(7, False)
     model = a_model("TreeEnsembleClassifier", [x], [I64, F32], classlabels_int64s=[7, 5], **forest)
@@ -549,7 +549,7 @@ def test_leaves_of_both_of_two_classes_are_compared() -> None:
     np.testing.assert_allclose(scores, expected(model, [x])[1], rtol=1e-5)
 
 
-def test_two_classes_whose_base_values_nobody_can_place_are_refused() -> None:
+def test_tree_ensemble_classifier_with_one_base_value_is_refused() -> None:
     forest = a_forest(2, [1]).attributes("class") | {"base_values": [0.5]}
     model = a_model("TreeEnsembleClassifier", [X], [I64, F32], classlabels_int64s=[0, 1], **forest)
     with pytest.raises(UnsupportedError, match="base values for 1 of two classes"):
@@ -561,7 +561,7 @@ MEMBER = 6
 
 @st.composite
 def ensembles(draw: st.DrawFn) -> dict[str, Any]:
-    """TreeEnsembles of all modes: leaves and branches as plain lists, sets of members apart."""
+    """TreeEnsembles of all modes, as lists of branches and leaves, with separate member sets."""
     count = draw(st.integers(1, 9))
     values = st.integers(-2, 2).map(float)
     ends: dict[str, list[tuple[int, bool]]] = {"true": [], "false": []}
@@ -590,7 +590,7 @@ def ensembles(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def walked(ensemble: Mapping[str, Any], x: Sequence[float]) -> Iterator[int]:
-    """The leaves at which a sample arrives, tree by tree."""
+    """The leaves that a sample reaches, tree by tree."""
     for root in ensemble["roots"]:
         place, is_leaf = root, False
         while not is_leaf:
@@ -657,7 +657,7 @@ def ensemble_model(ensemble: Mapping[str, Any], x: Any) -> onnx.ModelProto:
 
 
 @given(ensembles())
-def test_tree_ensemble_walks_as_its_definition_says(ensemble: dict[str, Any]) -> None:
+def test_fuzz_tree_ensemble(ensemble: dict[str, Any]) -> None:
     values = [-np.inf, -2, -1.5, -1, 0, 0.5, 1, 2, np.inf, np.nan]
     x = np.array([[a, b] for a in values for b in values], ensemble["element"])
     (found,) = computed(ensemble_model(ensemble, x), [x], "reference")
@@ -666,8 +666,8 @@ def test_tree_ensemble_walks_as_its_definition_says(ensemble: dict[str, Any]) ->
     np.testing.assert_allclose(found, wanted, rtol=1e-3)
 
 
-def test_a_threshold_is_compared_to_the_last_digit() -> None:
-    """The number next to a threshold is on the other side, in each element type."""
+def test_tree_ensemble_thresholds_are_exact() -> None:
+    """In each element type, the next number is on the other side of the threshold."""
     for element in ("float16", "float32", "float64"):
         one = np.array(1, element)
         x = np.array([[np.nextafter(one, -one)], [one], [np.nextafter(one, one + one)]], element)
@@ -700,8 +700,10 @@ def test_a_threshold_is_compared_to_the_last_digit() -> None:
 # Whole pipelines
 
 
-def test_a_pipeline_with_names_and_dictionaries() -> None:
-    """Scaled features and a tree ensemble in one segment, names and dictionaries behind it."""
+def test_a_classifier_pipeline_with_names_and_dictionaries() -> None:
+    """
+    Scaled features and a tree ensemble in one segment, then host steps for names and dictionaries.
+    """
     forest = a_forest(3, [0, 1, 2], ["BRANCH_LEQ"]).attributes("class", positive=True)
     names = ["setosa", "versicolor", "virginica"]
     nodes = [
@@ -774,8 +776,8 @@ SMOOTH: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("op", "attributes"), SMOOTH)
-def test_gradients_are_slopes(op: str, attributes: dict[str, Any]) -> None:
-    """Of inputs in double precision; results are in single precision, so steps are long."""
+def test_ai_onnx_ml_gradients_are_slopes(op: str, attributes: dict[str, Any]) -> None:
+    """Inputs are in f64, but results in f32, so the steps of differences are long."""
     x = np.random.default_rng(2).uniform(0.5, 1.5, (4, 3))
     model = a_model(op, [x], [F32], **attributes)
     cube = [

@@ -43,9 +43,9 @@ class Spec:
     """A convolution of padded images with a bias and a residual."""
 
     image: tuple[int, int, int]
-    """How many, and their height and width."""
+    """Number, height and width of images."""
     channels: tuple[int, int]
-    """Before and behind."""
+    """Input and output channels."""
     size: int
     tiles: int
     at_once: bool
@@ -131,7 +131,7 @@ def by_sums(x: Array, w: Array) -> Array:
 
 
 def gradient_by_sums(x: Array, dy: Array) -> Array:
-    """The gradient of the weights of a convolution of padded images, as [k, r, s, c]."""
+    """The weight gradient of a convolution of padded images, as [k, r, s, c]."""
     height, width = dy.shape[1:3]
     gradient = np.empty((dy.shape[-1], 3, 3, x.shape[-1]))
     for r, s in np.ndindex(3, 3):
@@ -141,8 +141,8 @@ def gradient_by_sums(x: Array, dy: Array) -> Array:
 
 
 @given(specs(), st.sampled_from([64, 16384]))
-def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
-    """As an operation and as loops; tiles at the edge, panels and blocks that are not full."""
+def test_winograd_tiles_compute_the_convolution(spec: Spec, grain: int) -> None:
+    """The operation and its loops; with border tiles, partial panels and partial blocks."""
     module = spec.module()
     check_ir(module)
     loops = module.clone()
@@ -166,8 +166,8 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
 
 
 @given(specs(), st.sampled_from([64, 16384]))
-def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
-    """As operations and as loops; elements of a gradient that two tiles have count once."""
+def test_winograd_tiles_compute_the_weight_gradient(spec: Spec, grain: int) -> None:
+    """The operations and their loops; gradient elements shared by two tiles count once."""
     count, height, width = spec.image
     before, behind = spec.channels
     shapes = [(count, height + 2, width + 2, before), (*spec.image, behind)]
@@ -204,8 +204,8 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
 
 
 @pytest.mark.parametrize(("side", "asks"), [(8, False), (64, True)])
-def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
-    """Lines of every tap, some channels before they are written; small tiles need nothing."""
+def test_large_winograd_tiles_are_prefetched(side: int, asks: bool) -> None:
+    """Lines of every tap are prefetched some channels ahead; small tiles need no prefetch."""
     type_ = TensorType(f64, (36, (side // 4) ** 2, 32))
 
     def build(values: Sequence[SSAValue]) -> list[Operation]:
@@ -219,8 +219,8 @@ def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
     assert len(asked) == (36 if asks else 0) and all(op.written for op in asked)
 
 
-def test_kernels_know_where_the_convolution_stood() -> None:
-    """Profiles and errors name the user's operator, also for what prepares its tiles."""
+def test_winograd_kernels_have_the_location_of_the_convolution() -> None:
+    """Profiles and errors name the user's operator, also for the transforms of its tiles."""
     builder = convolution(np.ones((1, 128, 14, 14), "f"), np.ones((128, 128, 3, 3), "f"))
     module, compilation = load(builder)
     here = NameLoc(StringAttr("here"), NoneAttr())
@@ -232,8 +232,8 @@ def test_kernels_know_where_the_convolution_stood() -> None:
 
 
 @pytest.mark.parametrize(("size", "channels"), [(13, 64), (14, 128), (28, 16), (8, 48)])
-def test_rounding_stays_small(size: int, channels: int) -> None:
-    """At most 1.3e-6 of the largest result, with every number of threads the same."""
+def test_winograd_accuracy(size: int, channels: int) -> None:
+    """At most 1.3e-6 of the largest result; the same bits for every number of threads."""
     rng = np.random.default_rng(channels)
     x = np.maximum(rng.standard_normal((1, channels, size, size)), 0).astype(np.float32)
     spread = np.sqrt(2 / (9 * channels))
@@ -251,8 +251,8 @@ def test_rounding_stays_small(size: int, channels: int) -> None:
     assert np.abs(found[0] - expected).max() <= 1.3e-6 * np.abs(expected).max()
 
 
-def test_tiles_have_all_channels_of_the_image() -> None:
-    """A convolution of the first channels of a larger tensor is not one of its tiles."""
+def test_winograd_of_a_channel_slice() -> None:
+    """A convolution of the first channels of a larger tensor must not transform the others."""
     builder = Builder()
     generator = np.random.default_rng(0)
     before = generator.standard_normal((64, 64, 1, 1)).astype(np.float32)

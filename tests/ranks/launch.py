@@ -1,4 +1,4 @@
-"""Starts jobs of MPI for tests, or skips them where there is no MPI."""
+"""Starts MPI jobs for tests, and skips tests on machines without MPI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS = 300
 
 
 def launcher() -> str:
-    """The `mpirun` of the environment that tests run in, or of the machine."""
+    """The `mpirun` beside the Python of the tests, or else the machine's."""
     if find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed: pip install 'popgraph[mpi]'")
     beside = Path(sys.executable).parent / "mpirun"
@@ -30,7 +30,7 @@ def launcher() -> str:
 def mpirun(
     ranks: int, *arguments: str | Path, folder: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """What becomes of Python with these arguments on so many ranks."""
+    """Runs Python with these arguments on `ranks` ranks."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -50,8 +50,8 @@ def mpirun(
     )
 
 
-def succeeds(ranks: int, *arguments: str | Path, **more: str) -> str:
-    """What a job prints that ends well."""
+def output_of(ranks: int, *arguments: str | Path, **more: str) -> str:
+    """The output of a job that must succeed."""
     done = mpirun(ranks, *arguments, **more)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""Tests collectives of replicas that several ranks have: as if one process had all of them."""
+"""Tests collectives whose replicas are distributed over ranks: the values of a single process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.ranks.threads import Thread, on_ranks
 
 @dataclass(frozen=True)
 class Drawn:
-    """A collective of rows of a shape, on so many ranks with so many replicas."""
+    """A collective: the shape of a row, the ranks, and the replicas of each rank."""
 
     kind: str
     combine: str
@@ -38,7 +38,7 @@ class Drawn:
 def collectives(draw: st.DrawFn) -> Drawn:
     ranks, local = draw(st.sampled_from([(2, 1), (2, 2), (4, 1), (3, 2)]))
     total = ranks * local
-    groups = [(1, total)]  # of all, of those of a rank, or of ranks with one replica each
+    groups = [(1, total)]  # all replicas, those of one rank, or ranks with one replica each
     groups += [
         (stride, size) for stride in (1, 2) for size in (1, 2) if not local % (stride * size)
     ]
@@ -52,9 +52,9 @@ def collectives(draw: st.DrawFn) -> Drawn:
 
 
 @given(collectives())
-def test_fuzz(drawn: Drawn) -> None:
+def test_fuzz_collectives(drawn: Drawn) -> None:
     total = drawn.ranks * drawn.local
-    given_rows = [
+    input_rows = [
         np.random.default_rng(at).integers(-2, 3, drawn.shape) / 2.0 for at in range(total)
     ]
 
@@ -68,31 +68,33 @@ def test_fuzz(drawn: Drawn) -> None:
 
     def work(one: Thread) -> list[Array]:
         replicas, module = programs[one.rank]
-        mine = given_rows[replicas.first : replicas.first + drawn.local]
+        mine = input_rows[replicas.first : replicas.first + drawn.local]
         inputs = dict(zip(replicas.copies("x"), mine, strict=True))
         found = evaluate(module, inputs, compilation.weights)[0]
         return [found[name] for name in replicas.copies("y")]
 
     found = [row for rows in on_ranks(drawn.ranks, work) for row in rows]
     for group in grouped(total, drawn.stride, drawn.size):
-        wanted = collected(drawn.kind, drawn.combine, [given_rows[at] for at in group])
+        wanted = collected(drawn.kind, drawn.combine, [input_rows[at] for at in group])
         for replica, row in zip(group, wanted, strict=True):
             np.testing.assert_allclose(found[replica], row, err_msg=f"replica {replica}")
 
 
-def test_groups_across_ranks_that_have_several_replicas() -> None:
+def test_groups_across_ranks_with_several_replicas_are_refused() -> None:
     module = program("reduce", "Add", (2,), 2, 2)
-    with pytest.raises(PassError, match="have members in several processes, of which each has 2"):
+    with pytest.raises(
+        PassError, match="have members in several processes, but each process has 2"
+    ):
         SpreadReplicas(str(Replication(2, ranks=2))).run(Compilation(), module)
 
 
 @pytest.mark.parametrize("text", ["2 rank=2/2", "2 rank=a/2", "2 rank=0/0"])
-def test_texts_that_describe_no_ranks(text: str) -> None:
-    with pytest.raises(PassError, match="describes no replicas"):
+def test_malformed_rank_texts_are_refused(text: str) -> None:
+    with pytest.raises(PassError, match="is not a valid description of replicas"):
         Replication.parse(text)
 
 
-def test_ranks_as_a_text() -> None:
+def test_the_text_of_ranks_is_read_back() -> None:
     given_ranks = Replication(2, ("x",), ranks=4, rank=3)
     assert Replication.parse(str(given_ranks)) == given_ranks
     assert (given_ranks.first, given_ranks.total) == (6, 8)

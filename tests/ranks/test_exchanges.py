@@ -45,12 +45,12 @@ RANKS = 2
 
 
 def exchange(kind: str, combine: str = "Add", *, when: bool = False, count: int = 6) -> ModuleOp:
-    """y is what a rank gets for x, times two."""
+    """A graph with y = 2 * exchange(x)."""
     types = [TensorType(f32, [count]), *([TensorType(i1, [])] if when else [])]
     graph = GraphOp("main", ["x", "when"][: len(types)], types)
-    x, *told = graph.block.args
+    x, *sent = graph.block.args
     with ImplicitBuilder(graph.block):
-        got = gc.ExchangeOp(x, *told, kind=kind, size=RANKS, combine=combine)
+        got = gc.ExchangeOp(x, *sent, kind=kind, size=RANKS, combine=combine)
         y = gc.AddOp(got, got)
         ReturnOp([y.result], ["y"])
     return ModuleOp([graph])
@@ -71,7 +71,7 @@ def rows(rank: int, count: int = 6) -> Array:
 @pytest.mark.parametrize(
     ("kind", "combine"), [(KINDS[0], "Max"), (KINDS[1], "Add"), (KINDS[2], "Add")]
 )
-def test_every_level_means_the_same(level: str, kind: str, combine: str) -> None:
+def test_exchanges_mean_the_same_at_every_level(level: str, kind: str, combine: str) -> None:
     module, compilation = lowered(exchange(kind, combine), level)
     found = on_ranks(
         RANKS, lambda one: evaluate(module, {"x": rows(one.rank)}, compilation.weights)[0]["y"]
@@ -84,8 +84,8 @@ def test_every_level_means_the_same(level: str, kind: str, combine: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_c_calls_back(kind: str) -> None:
-    """Where `when` is false nobody is told anything."""
+def test_exchanges_in_c(kind: str) -> None:
+    """Nothing is exchanged where `when` is false."""
     module = exchange(kind, when=True)
     request = BuildRequest(module, Compilation(), Options(), "c", 1)
     programs = [request.executable() for _ in range(RANKS)]
@@ -96,31 +96,31 @@ def test_c_calls_back(kind: str) -> None:
         inputs = [{"x": given[one.rank], "when": np.array(when)} for when in (True, False)]
         return [programs[one.rank].run(each)["y"] for each in inputs]
 
-    for rank, (told, untold) in enumerate(on_ranks(RANKS, work)):
+    for rank, (sent, skipped) in enumerate(on_ranks(RANKS, work)):
         wanted = combined(Exchange(kind, 1, RANKS), given, rank)
-        np.testing.assert_array_equal(told, 2 * wanted)
+        np.testing.assert_array_equal(sent, 2 * wanted)
         kept = 2 * given[rank] if kind == "all_reduce" else np.zeros_like(wanted)
-        np.testing.assert_array_equal(untold, kept)
+        np.testing.assert_array_equal(skipped, kept)
 
 
-def test_errors_in_c_are_raised_when_the_program_has_ended() -> None:
+def test_errors_of_exchanges_in_c_are_raised_after_the_run() -> None:
     program = BuildRequest(exchange("all_reduce"), Compilation(), Options(), "c", 1).executable()
-    with pytest.raises(RankError, match="1 ranks cannot be taken in groups of 2"):
+    with pytest.raises(RankError, match="1 ranks cannot form groups of 2"):
         program.run({"x": rows(0)})
 
 
-def test_messages_are_sent_before_the_rest_is_computed() -> None:
-    """Everything is sent when it is complete, and waited for when all else is done."""
+def test_exchanges_overlap_with_computation() -> None:
+    """Every message starts as soon as its value is complete; waits come last."""
     graph = GraphOp("main", ["x"], [TensorType(f32, [4, 4])])
     (x,) = graph.block.args
     with ImplicitBuilder(graph.block):
         first = gc.MatMulOp(x, x)
         second = gc.MatMulOp(first, x)
-        told = [
+        sent = [
             gc.ExchangeOp(gc.ReshapeOp(one, shape=[16]), kind="all_reduce", size=RANKS)
             for one in (first, second)
         ]
-        ReturnOp([one.result for one in told], ["a", "b"])
+        ReturnOp([one.result for one in sent], ["a", "b"])
     module, compilation = ModuleOp([graph]), Compilation()
     BucketExchanges(1).run(compilation, module)
     names = [op.name.removeprefix("graphcore.") for op in only_graph(module).block.ops]
@@ -141,10 +141,10 @@ def test_messages_are_sent_before_the_rest_is_computed() -> None:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Rows, each made of two of those before and told or not, and the size of a bucket."""
+    """Rows, each the sum of two earlier ones, perhaps all-reduced; and the bytes of a bucket."""
 
     steps: tuple[tuple[int, int, int, bool], ...]
-    """Two of the rows before, how often the first is repeated, and whether ranks add it up."""
+    """Numbers of two earlier rows, repetitions of the sum, and whether it is all-reduced."""
     bucket: int
 
 
@@ -161,12 +161,12 @@ def built(drawn: Drawn) -> ModuleOp:
     graph = GraphOp("main", ["x"], [TensorType(f32, [2])])
     made = [graph.block.args[0]]
     with ImplicitBuilder(graph.block):
-        for one, other, repeated, told in drawn.steps:
+        for one, other, repeated, sent in drawn.steps:
             total = gc.ReduceSumOp(made[other], axes=[0], keepdims=True)
             value: Any = gc.AddOp(made[one], total)
             if repeated > 1:
                 value = gc.ConcatOp([value] * repeated, axis=0)
-            if told:
+            if sent:
                 value = gc.ExchangeOp(value, kind="all_reduce", size=RANKS)
             made.append(value.result)
         ReturnOp(made[1:], [f"y{at}" for at in range(len(made) - 1)])
@@ -213,7 +213,7 @@ def _starts_at_zero(x: Any, *, starts: Any, **more: Any) -> gc.SliceOp:
         ("SliceOp", _starts_at_zero),
         ("_readers", lambda op, block: iter(())),
     ],
-    ids=["all parts are the first", "a result is read before the last has begun"],
+    ids=["all slices begin at 0", "results are read before the exchange"],
 )
 def test_fuzz_of_buckets_kills(
     name: str, bug: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -239,12 +239,12 @@ def test_fuzz_of_buckets_kills(
 
 @pytest.mark.parametrize("clip", [(), (ClipNorm(0.5),)])
 @pytest.mark.parametrize("accumulation", [1, 2])
-def test_each_rank_updates_a_share_and_all_have_the_weight(
+def test_sharded_optimizer_states_update_the_weight(
     accumulation: int, clip: tuple[ClipNorm, ...]
 ) -> None:
-    """Adam, with states of three of five elements, moves a weight as with whole states."""
+    """Adam with three of five elements of each state on a rank updates as with whole states."""
     compilation, programs = Compilation(), []
-    # states are shared out, too few elements are for that, gradients are as well, and weights
+    # States sharded; too few elements for that; gradients sharded, too; weights sharded, too.
     for shard_from, gradients_from, weights_from in ((5, 0, 0), (6, 0, 0), (5, 5, 0), (0, 5, 5)):
         graph = GraphOp("main", ["x"], [TensorType(f32, [5])])
         with ImplicitBuilder(graph.block):
@@ -293,12 +293,12 @@ def test_each_rank_updates_a_share_and_all_have_the_weight(
     np.testing.assert_allclose(parts[:5], found[0][1], rtol=1e-6)
 
 
-def test_what_a_rank_holds_shrinks() -> None:
-    """Of weight, accumulator and two states, each kind of share leaves a part; first values fit."""
+def test_sharding_reduces_the_memory_of_a_rank() -> None:
+    """Each ZeRO stage lowers what a rank holds of the weight, its accumulator and two states."""
     held = []
     stages = ("shard_from", "shard_gradients_from", "shard_weights_from")
     for stage in range(len(stages) + 1):
-        compilation, size = Compilation(), 100  # too many elements to stand in the program
+        compilation, size = Compilation(), 100  # too large for an inline literal
         graph = GraphOp("main", ["x"], [TensorType(f32, [size, size])])
         with ImplicitBuilder(graph.block):
             first = compilation.weights.attribute(np.ones((size, size), np.float32))
@@ -315,8 +315,8 @@ def test_what_a_rank_holds_shrinks() -> None:
     assert [one / size**2 for one in held] == [4, 2.5, 1.75, 1]
 
 
-def test_states_that_are_shown_stay_whole() -> None:
-    """An anchor is of the whole weight, and so is what it shows."""
+def test_anchored_states_are_not_sharded() -> None:
+    """An anchor shows the whole state, so its state is not sharded."""
     graph = GraphOp("main", ["x"], [TensorType(f32, [4])])
     compilation = Compilation()
     with ImplicitBuilder(graph.block):
@@ -329,10 +329,10 @@ def test_states_that_are_shown_stay_whole() -> None:
     assert first_state(module, compilation.weights)["Accum___w"].shape == (4,)
 
 
-# What cannot be
+# Errors
 
 
-def test_codes_say_everything() -> None:
+def test_exchange_codes_are_read_back() -> None:
     for kind in KINDS:
         for combine in COMBINED_BY:
             given = Exchange(kind, 3, 1024, combine)
@@ -344,19 +344,19 @@ def test_codes_say_everything() -> None:
     ("shape", "how", "text"),
     [
         ([2, 3], {"kind": "all_reduce"}, "takes one row of elements"),
-        ([5], {"kind": "reduce_scatter"}, "cannot share 5 elements among 2 ranks"),
-        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is no exchange"),
-        ([4], {"kind": "tell"}, "tell by Add is no exchange"),
+        ([5], {"kind": "reduce_scatter"}, "cannot split 5 elements equally over 2 ranks"),
+        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is not an exchange"),
+        ([4], {"kind": "tell"}, "tell by Add is not an exchange"),
     ],
 )
-def test_exchanges_that_cannot_be(shape: list[int], how: dict[str, str], text: str) -> None:
+def test_illegal_exchanges_are_refused(shape: list[int], how: dict[str, str], text: str) -> None:
     graph = GraphOp("main", ["x"], [TensorType(f32, shape)])
     with ImplicitBuilder(graph.block), pytest.raises(TypeMismatchError, match=text):
         gc.ExchangeOp(graph.block.args[0], size=RANKS, **how)
 
 
-def test_a_session_tells_gradients_together() -> None:
-    """Two weights, and one message of both gradients."""
+def test_a_session_exchanges_gradients_in_one_message() -> None:
+    """Two weights share one all-reduce of their gradients."""
     builder = popart.Builder()
     y = builder.addInputTensor("FLOAT", [4, 4], "x")
     for _ in range(2):

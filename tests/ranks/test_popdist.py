@@ -1,4 +1,4 @@
-"""Tests `popdist`: what each process of a job is told, and what some of them do for all."""
+"""Tests `popdist`: the numbers of each process of a job, and calls that only some ranks make."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from popgraph.support.ranks.communicator import Communicator
 from tests.ranks.threads import on_ranks
 
 
-def told(rank: Communicator) -> tuple[object, ...]:
+def popdist_numbers(rank: Communicator) -> tuple[object, ...]:
     popdist.init()
     options = SessionOptions()
     popdist.popart.configureSessionOptions(options)
@@ -28,23 +28,25 @@ def told(rank: Communicator) -> tuple[object, ...]:
     )
 
 
-def test_each_process_is_told_its_part() -> None:
-    assert on_ranks(2, told) == [(at, at, at, 2, 2, True, 0, True, 2, at) for at in range(2)]
+def test_each_process_has_its_instance_index_and_offset() -> None:
+    assert on_ranks(2, popdist_numbers) == [
+        (at, at, at, 2, 2, True, 0, True, 2, at) for at in range(2)
+    ]
 
 
-def test_ranks_that_share_the_sessions_of_a_program_are_one(
+def test_popdist_reports_one_process_where_sessions_are_split(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With --mpi a program that asks runs as in one process."""
+    """With --mpi a program that asks popdist runs as in one process."""
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     assert popdist.isPopdistEnvSet()
     for name in ("popgraph.compat.popdist", "popgraph.compat.popdist.processes"):
         monkeypatch.setattr(f"{name}.sessions_are_split", lambda: True)
     assert not popdist.isPopdistEnvSet()
-    assert on_ranks(2, told) == [(0, 0, 0, 1, 1, True, 0, False, 1, 0)] * 2
+    assert on_ranks(2, popdist_numbers) == [(0, 0, 0, 1, 1, True, 0, False, 1, 0)] * 2
 
 
-def test_some_do_what_all_wait_for() -> None:
+def test_execute_on_instances_calls_only_these_and_waits_for_all() -> None:
     done: list[int] = []
 
     def work(rank: Communicator) -> int | None:

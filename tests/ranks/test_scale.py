@@ -1,4 +1,4 @@
-"""Tests the scaling model: its arithmetic by hand, and what the command makes of a model."""
+"""Tests the scaling model: its arithmetic by hand, and the report of `popgraph scale`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_an_all_reduce_moves_nearly_twice_its_bytes() -> None:
     assert adding.all_reduce(MEGABYTE, 4) == pytest.approx(1.5e-3 + 0.75e6 / 5e8)
 
 
-def test_short_messages_take_as_many_rounds_as_halves() -> None:
+def test_short_all_reduces_take_two_rounds_a_halving() -> None:
     slow = Network(bandwidth=1e12, latency=1e-3)
     assert slow.all_reduce(8, 2) == pytest.approx(2e-3, rel=1e-3)
     assert slow.all_reduce(8, 1024) == pytest.approx(20e-3, rel=1e-3)
 
 
-def test_messages_hide_behind_what_is_computed() -> None:
-    """5 ms, a message of 2 ms at four ranks, 3 ms of computing, then it is there."""
+def test_messages_overlap_with_computation() -> None:
+    """A message of 2 ms, sent after 5 ms, is hidden by the 3 ms of computation that follow."""
     size = round(2e-3 * 1e9 / 1.5)
     step = Step(10e-3, (Span(5e-3, size), Span(3e-3)), 2e-3)
     assert step.seconds(FAST, 4) == pytest.approx(10e-3)
@@ -39,10 +39,10 @@ def test_messages_hide_behind_what_is_computed() -> None:
     assert (found.efficiency, found.hidden) == pytest.approx((1.0, 1.0))
 
 
-def test_messages_travel_one_behind_the_other() -> None:
+def test_messages_are_sent_one_at_a_time() -> None:
     size = round(4e-3 * 1e9 / 1.5)
     step = Step(6e-3, (Span(1e-3, size), Span(1e-3, size), Span(1e-3), Span(1e-3)), 2e-3)
-    # sent at 1 and 2 ms; there at 5 and 9 ms; 1 ms is computed behind the first, 2 at the end
+    # Sent at 1 and 2 ms, received at 5 and 9 ms: 1 ms of work follows the first, 2 ms the second.
     assert step.seconds(FAST, 4) == pytest.approx(11e-3)
     found = predictions(step, FAST, 4)[-1]
     assert found.efficiency == pytest.approx(6 / 11)
@@ -50,7 +50,7 @@ def test_messages_travel_one_behind_the_other() -> None:
     assert found.hidden == pytest.approx(1 - 5 / 8)
 
 
-def test_ranks_are_powers_of_two_up_to_what_is_asked() -> None:
+def test_predicted_ranks_are_powers_of_two_and_the_limit() -> None:
     step = Step(1e-3, (Span(1e-3, 8), Span(0.0)), 0.0)
     found = predictions(step, FAST, 12)
     assert [one.ranks for one in found] == [1, 2, 4, 8, 12]
@@ -74,16 +74,16 @@ train (labels: i32[N]) {
 """
 
 
-def test_the_command(tmp_path: Path) -> None:
-    model, told, chart = (tmp_path / name for name in ("net.pgraph", "scale.json", "scale.svg"))
+def test_the_scale_command(tmp_path: Path) -> None:
+    model, results, chart = (tmp_path / name for name in ("net.pgraph", "scale.json", "scale.svg"))
     model.write_text(TEXT)
     arguments = ["scale", str(model), "--dim", "N=4", "--ranks", "8", "--bucket", "128"]
-    arguments += ["--bandwidth", "10G,100G", "--json", str(told), "--svg", str(chart)]
+    arguments += ["--bandwidth", "10G,100G", "--json", str(results), "--svg", str(chart)]
     done = CliRunner().invoke(app, [*arguments, "--rounds", "1"])
     assert done.exit_code == 0, done.output
     assert "sends 2 messages: 512 bytes, 2.0 kB" in done.output
     assert "at 10Gbit/s" in done.output and "at 100Gbit/s" in done.output
-    found = json.loads(told.read_text())
+    found = json.loads(results.read_text())
     slow, fast = (found["predictions"][f"{name}bit/s"] for name in ("10G", "100G"))
     assert [row["ranks"] for row in slow] == [1, 2, 4, 8]
     assert all(one["seconds"] >= other["seconds"] for one, other in zip(slow, fast, strict=True))
@@ -91,7 +91,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--bandwidth", "--latency", "--bucket"])
-def test_numbers_that_are_none(option: str, tmp_path: Path) -> None:
+def test_scale_options_that_are_no_numbers_are_refused(option: str, tmp_path: Path) -> None:
     model = tmp_path / "net.pgraph"
     model.write_text(TEXT)
     done = CliRunner().invoke(app, ["scale", str(model), option, "fast"])

@@ -1,4 +1,4 @@
-"""Ranks that are threads of one process: what MPI does, in a few lines, for tests."""
+"""Ranks as threads of one process: a communicator for tests without MPI."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from popgraph.support.ranks.communicator import (
 from popgraph.support.ranks.world import acting_as
 
 PATIENCE = 60
-"""Seconds after which a rank takes the others for lost."""
+"""Seconds before a rank gives up waiting for the others."""
 
 
 class _Meeting:
-    """Where the ranks lay down what they have, and see what the others have."""
+    """The shared memory of all ranks, where each one publishes a value and reads all others."""
 
     def __init__(self, size: int) -> None:
         self._barrier = threading.Barrier(size, timeout=PATIENCE)
@@ -37,11 +37,11 @@ class _Meeting:
         self._opening = threading.Lock()
 
     def post(self, source: int, target: int, number: int) -> Queue[Array]:
-        """What is under way from one rank to another, of one number."""
+        """The queue of messages with this number from one rank to another."""
         with self._opening:
             return self._posts.setdefault((source, target, number), Queue())
 
-    def told(self, rank: int, content: Any) -> list[Any]:
+    def all_gather(self, rank: int, content: Any) -> list[Any]:
         self._slots[rank] = content
         self._barrier.wait()
         found = list(self._slots)
@@ -53,20 +53,20 @@ class _Meeting:
 
 
 class Thread(Communicator):
-    """One of the ranks. What it starts comes to its target only when it finishes."""
+    """A rank. An exchange writes its target only when it finishes, as asynchronous MPI may."""
 
     def __init__(self, rank: int, size: int, meeting: _Meeting) -> None:
         self.rank, self.size, self._meeting = rank, size, meeting
         self.log: list[str] = []
-        """What was started and finished, in order."""
+        """Starts and finishes of exchanges, in order."""
 
     def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
         self.log.append(f"start {source.size}")
-        told = self._meeting.told(self.rank, (exchange, source.copy()))
-        assert all(one == exchange for one, _ in told), "ranks tell each other different things"
+        sources = self._meeting.all_gather(self.rank, (exchange, source.copy()))
+        assert all(one == exchange for one, _ in sources), "ranks start different exchanges"
         members = exchange.group_of(self.rank, self.size)
-        rows = [told[rank][1] for rank in members]
-        target.view(np.uint8)[...] = 0xA5  # on its way
+        rows = [sources[rank][1] for rank in members]
+        target.view(np.uint8)[...] = 0xA5  # Poison: the result is not there before `finish`.
 
         def finish() -> None:
             self.log.append(f"finish {target.size}")
@@ -82,13 +82,13 @@ class Thread(Communicator):
         array[...] = self._meeting.post(rank, self.rank, number).get(timeout=PATIENCE)
 
     def broadcast(self, content: Any, root: int = 0) -> Any:
-        return self._meeting.told(self.rank, content)[root]
+        return self._meeting.all_gather(self.rank, content)[root]
 
     def gather(self, content: Any) -> list[Any]:
-        return self._meeting.told(self.rank, content)
+        return self._meeting.all_gather(self.rank, content)
 
     def barrier(self, *, patient: bool = False) -> None:
-        self._meeting.told(self.rank, None)
+        self._meeting.all_gather(self.rank, None)
 
     def abort(self, code: int) -> NoReturn:
         self._meeting.give_up()
@@ -96,7 +96,7 @@ class Thread(Communicator):
 
 
 def combined(exchange: Exchange, rows: list[Array], place: int) -> Array:
-    """What a member of a group gets, by NumPy."""
+    """The NumPy result of an exchange for one member of its group."""
     if exchange.kind == ALL_GATHER:
         return np.concatenate(rows)
     whole = reduce(COMBINED_BY[exchange.combine], rows)
@@ -104,7 +104,7 @@ def combined(exchange: Exchange, rows: list[Array], place: int) -> Array:
 
 
 class _OfThread(Communicator):
-    """The communicator of whichever thread asks."""
+    """Forwards to the communicator of the calling thread."""
 
     def __init__(self) -> None:
         self.threads: dict[int, Thread] = {}
@@ -119,7 +119,7 @@ class _OfThread(Communicator):
 
 
 def on_ranks(count: int, work: Callable[[Thread], Any]) -> list[Any]:
-    """What each of so many ranks makes of a piece of work; the first error of any is raised."""
+    """The result of `work` on each of `count` ranks; raises the first error of any rank."""
     meeting, shared = _Meeting(count), _OfThread()
     results: list[Any] = [None] * count
     errors: list[BaseException] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Pure
 
 from popgraph.dialects.tile.loops.recipes import is_unrolled
-from popgraph.dialects.tile.loops.soundness import constant_of
+from popgraph.dialects.tile.loops.soundness import constant_of, iterations
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.passes.structured.to_loops.emit.create import operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -26,14 +26,6 @@ LOADS = {memref.LoadOp, vector.LoadOp}
 STORES = {memref.StoreOp, vector.StoreOp}
 YIELD = scf.YieldOp
 WAITING = {arith.CmpiOp, vector.BroadcastOp}
-
-
-def iterations(loop: Operation) -> range | None:
-    """The counters of a loop, if they are constants."""
-    lower, upper, step = map(constant_of, operands_of(loop)[:3])
-    if lower is None or upper is None or step is None:
-        return None
-    return range(lower, upper, step)
 
 
 @cache
@@ -236,7 +228,9 @@ class MarkedLoops:
             ):
                 return False
             slots, type_ = self._slots(form), access.type
-            if any(types.setdefault(slot, type_) != type_ for slot in slots):
+            if access.stored is None:
+                slots = [register_of(types, slot, type_) for slot in slots]
+            elif any(types.setdefault(slot, type_) != type_ for slot in slots):
                 return False
             if access.stored is not None and all(loop in self.steps for loop in loops):
                 stored.update(slots)
@@ -278,12 +272,26 @@ def _common(paths: Sequence[Sequence[Block]]) -> int:
     return length
 
 
+def register_of(types: Mapping[int, Attribute], at: int, type_: Attribute) -> int:
+    """Where the register begins that holds such an element; -1 if none of these `types` does."""
+    if types.get(at) == type_:
+        return at
+    start = max((slot for slot in types if slot <= at), default=-1)
+    if start < 0 or at + _elements(type_) > start + _elements(types[start]):
+        return -1
+    return start
+
+
+def _elements(type_: Attribute) -> int:
+    """The number of elements in a register."""
+    return int(type_.get_shape()[0]) if isinstance(type_, VectorType) else 1
+
+
 def _are_disjoint(slots: dict[int, Attribute]) -> bool:
     """Whether elements of these types, by where they begin, do not overlap."""
     end = 0
     for at in sorted(slots):
         if at < end:
             return False
-        type_ = slots[at]
-        end = at + (type_.get_shape()[0] if isinstance(type_, VectorType) else 1)
+        end = at + _elements(slots[at])
     return True

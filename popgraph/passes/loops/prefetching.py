@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, memref, scf, vector
-from xdsl.dialects.builtin import IndexType, MemRefType, VectorType
+from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile import PrefetchAheadAttr, PrefetchNextAttr, PrefetchOp
 from popgraph.dialects.tile.loops.recipes import PREFETCH, argument_of
 from popgraph.dialects.tile.loops.soundness import constant_of
-from popgraph.passes.structured.to_loops.emit.create import create_same_type
+from popgraph.passes.loops.indices import Indices, ancestor, before, blocks_in, loops_in
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.tuning import Target
 
@@ -38,24 +38,6 @@ def insert_prefetches(kernel: Block, target: Target) -> None:
             inserter.next_section(loop, recipe)
         else:
             inserter.ahead(loop, recipe.by.data)
-
-
-def loops_in(block: Block) -> list[scf.ForOp]:
-    """All loops of a block, those inside of others, too."""
-    parents = [inner.parent_op() for inner in blocks_in(block)]
-    return [op for op in parents if isinstance(op, scf.ForOp)]
-
-
-def blocks_in(block: Block) -> list[Block]:
-    """A block and all blocks inside; `walk` resumes a generator per enclosing loop for each op."""
-    found = [block]
-    for one in found:
-        op = one.first_op
-        while op is not None:
-            if op.regions:
-                found += [inner for region in op.regions for inner in region.blocks]
-            op = op.next_op
-    return found
 
 
 @dataclass(frozen=True)
@@ -164,110 +146,3 @@ def _around(loop: scf.ForOp) -> Iterator[Operation]:
 
 def _counter(loop: Operation) -> SSAValue:
     return loop.regions[0].blocks[0].args[0]
-
-
-# Index arithmetic
-
-Arithmetic = arith.AddiOp | arith.MuliOp | arith.DivSIOp | arith.RemSIOp
-
-
-def block_of(value: SSAValue) -> Block:
-    """The block that a value is defined in."""
-    found = value.owner if isinstance(value.owner, Block) else value.owner.parent
-    assert found is not None
-    return found
-
-
-class Indices:
-    """The indices of one kernel."""
-
-    def __init__(self, kernel: Block) -> None:
-        self._kernel = kernel
-        self._constants = dict[int, arith.ConstantOp]()
-        for op in kernel.ops:
-            if type(op) is arith.ConstantOp and isinstance(op.results[0].type, IndexType):
-                number = constant_of(op.results[0])
-                assert number is not None
-                self._constants[number] = op
-
-    def of(self, value: SSAValue) -> Index:
-        """A value as a sum of multiples of loop counters and of values that are no such sums."""
-        number = constant_of(value)
-        if number is not None:
-            return Index(number)
-        op = value.owner
-        if isinstance(op, arith.AddiOp):
-            return self.of(op.lhs) + self.of(op.rhs)
-        if isinstance(op, arith.MuliOp):
-            factor = constant_of(op.rhs)
-            if factor is not None:
-                return self.of(op.lhs).scaled(factor)
-        return Index.of(value)
-
-    def value(self, index: Index, at: Operation) -> SSAValue:
-        """
-        An index before an operation; what belongs to a loop around is computed in that loop.
-
-        Sums are of outer counters first, as those of loads are: what is known is used again.
-        """
-        total: SSAValue | None = None
-        place = self._kernel.first_op
-        for value in sorted(index.terms, key=lambda value: _depth(block_of(value))):
-            place, factor = ancestor(at, block_of(value)), index.terms[value]
-            part = value
-            if factor != 1:
-                part = before(place, arith.MuliOp, value, self.constant(factor, at))
-            total = part if total is None else before(place, arith.AddiOp, total, part)
-        if total is None:
-            return self.constant(index.constant, at)
-        if not index.constant:
-            return total
-        assert place is not None
-        return before(place, arith.AddiOp, total, self.constant(index.constant, at))
-
-    def constant(self, number: int, at: Operation) -> SSAValue:
-        """
-        At the top of the kernel.
-
-        Kernels have constants before their first use: one that comes after `at` moves up.
-        """
-        op, first = self._constants.get(number), self._kernel.first_op
-        assert first is not None
-        if op is None:
-            op = self._constants[number] = arith.ConstantOp.from_int_and_width(number, IndexType())
-            self._kernel.insert_op_before(op, first)
-        elif not op.is_before_in_block(ancestor(at, self._kernel)):
-            op.detach()
-            self._kernel.insert_op_before(op, first)
-        return op.result
-
-
-def _depth(block: Block) -> int:
-    """How many operations are around a block."""
-    count, op = 0, block.parent_op()
-    while op is not None:
-        count, op = count + 1, op.parent_op()
-    return count
-
-
-def ancestor(op: Operation, block: Block) -> Operation:
-    """The operation of a block that another one is in."""
-    while op.parent is not block:
-        parent = op.parent_op()
-        assert parent is not None, "a value is used where it is not known"
-        op = parent
-    return op
-
-
-def before(place: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAValue) -> SSAValue:
-    """An operation before another one; one of the block that computes the same is used again."""
-    block = place.parent
-    assert block is not None
-    for use in lhs.uses:
-        op = use.operation
-        same = type(op) is kind and op.operands[0] is lhs and op.operands[1] is rhs
-        if same and op.parent is block and op.is_before_in_block(place):
-            return SSAValue.get(op, type=IndexType)
-    made = create_same_type(kind, lhs, rhs)
-    block.insert_op_before(made, place)
-    return made.results[0]

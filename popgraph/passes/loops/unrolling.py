@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xdsl.dialects import arith, memref, scf, vector
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.dialects.tile.loops.soundness import constant_of
 from popgraph.passes.loops.editor import Editor, copy_of
@@ -13,6 +14,7 @@ from popgraph.passes.loops.marked import (
     MarkedLoops,
     is_linear,
     is_pure,
+    register_of,
     waits,
 )
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
@@ -168,9 +170,21 @@ class Unrolling:
         """An access to a register."""
         slots, at = self.registers[access.memory], self._index(access.index).constant
         if access.stored is None:
-            self.values[self._key(access.op.results[0])] = slots[at]
+            self.values[self._key(access.op.results[0])] = self._held(slots, at, access.type)
         else:
             slots[at] = self._value(access.stored)
+
+    def _held(self, slots: dict[int, SSAValue], at: int, type_: Attribute) -> SSAValue:
+        """A register, or some lanes of one."""
+        value = slots.get(at)
+        if value is not None and value.type == type_:
+            return value
+        start = register_of({slot: one.type for slot, one in slots.items()}, at, type_)
+        value = slots[start]
+        if isinstance(type_, VectorType):
+            (lanes,) = type_.get_shape()
+            return self.writer.shuffle(value, value, range(at - start, at - start + lanes))
+        return self.writer.extract(value, at - start)
 
     def _clone(self, op: Operation) -> None:
         """A copy of an operation with all that is in it; marked loops in it are next."""

@@ -1,1 +1,1 @@
-"""Memory planning: the last step, from kernels on tensors to calls on buffers."""
+"""Passes of the program level: from kernels on tensors to calls on planned buffers."""

@@ -13,7 +13,7 @@ from popgraph.dialects import element_types
 
 
 class Copies:
-    """Functions that move memory as it is, one per size and element type."""
+    """Kernels that copy memory unchanged, one per size and element type."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._module = module
@@ -21,7 +21,7 @@ class Copies:
         self._functions: dict[Attribute, func.FuncOp] = {}
 
     def function(self, type_: MemRefType[Attribute]) -> str:
-        """The name of the function for this type."""
+        """The name of the kernel for this type, which is created at the first request."""
         if type_ not in self._functions:
             (size,) = type_.get_shape()
             wanted = f"copy_{size}_{element_types.from_ir(type_.element_type).name}"
@@ -32,7 +32,7 @@ class Copies:
         return self._functions[type_].sym_name.data
 
     def insert(self) -> None:
-        """Puts the functions in front of everything else."""
+        """Inserts the kernels at the start of the module."""
         first = self._module.body.block.first_op
         if first is not None:
             self._module.body.block.insert_ops_before(list(self._functions.values()), first)

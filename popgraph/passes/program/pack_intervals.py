@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Interval(NamedTuple):
-    """A piece of memory and when it is needed, both ends included."""
+    """A buffer with its live range, both ends included."""
 
     first: int
     last: int
@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 
 
 def lower_bound(intervals: Sequence[Interval]) -> int:
-    """The most bytes that are alive at once: no packing is smaller."""
+    """The most bytes alive at once; no packing is smaller."""
     changes: dict[int, int] = {}
     for first, last, size in intervals:
         changes[first] = changes.get(first, 0) + size
@@ -35,10 +35,10 @@ _ORDERS: tuple[Callable[[Interval], tuple[int, ...]], ...] = (
     lambda piece: (piece.first, -piece.size),
     lambda piece: (-piece.size * (piece.last - piece.first + 1), piece.first),
 )
-"""Packing well is hard in general; one of these orders is nearly always close to the bound."""
+"""Greedy orders; the optimum is NP-hard (dynamic storage allocation, Garey and Johnson SR2)."""
 
 PATIENCE = 20_000
-"""How many pieces are placed again in the search for a better order."""
+"""Buffers placed in the search for a better order, over all attempts."""
 
 
 class Packing(NamedTuple):
@@ -49,12 +49,13 @@ class Packing(NamedTuple):
 
 
 def pack(intervals: Sequence[Interval]) -> Packing:
-    """The smallest packing that is found; the search ends where the bound is reached."""
+    """The smallest packing found; the search ends at the lower bound."""
+    # All networks in docs/performance.md reach it: arena / bound is 1.00.
     bound = lower_bound(intervals)
     best = Packing([0] * len(intervals), 0)
     for number, order in enumerate(_ORDERS):
-        numbers = sorted(range(len(intervals)), key=lambda each: (order(intervals[each]), each))
-        found = _improved(intervals, numbers, bound)
+        sequence = sorted(range(len(intervals)), key=lambda each: (order(intervals[each]), each))
+        found = _improved(intervals, sequence, bound)
         if number == 0 or found.size < best.size:
             best = found
         if best.size == bound:
@@ -62,28 +63,28 @@ def pack(intervals: Sequence[Interval]) -> Packing:
     return best
 
 
-def _improved(intervals: Sequence[Interval], numbers: list[int], bound: int) -> Packing:
-    """The best packing in this order and in those where what stands highest comes first."""
-    best = found = _pack_in_order(intervals, numbers)
+def _improved(intervals: Sequence[Interval], sequence: list[int], bound: int) -> Packing:
+    """The best packing in this order and in repeated ones that place the topmost buffers first."""
+    best = found = _pack_in_order(intervals, sequence)
     seen = set[tuple[int, ...]]()
     for _ in range(PATIENCE // max(1, len(intervals) * len(_ORDERS))):
-        if best.size == bound or tuple(numbers) in seen:
+        if best.size == bound or tuple(sequence) in seen:
             break
-        seen.add(tuple(numbers))
-        highest = [n for n in numbers if found.offsets[n] + intervals[n].size == found.size]
-        numbers = highest + [n for n in numbers if n not in highest]
-        found = _pack_in_order(intervals, numbers)
+        seen.add(tuple(sequence))
+        highest = [n for n in sequence if found.offsets[n] + intervals[n].size == found.size]
+        sequence = highest + [n for n in sequence if n not in highest]
+        found = _pack_in_order(intervals, sequence)
         if found.size < best.size:
             best = found
     return best
 
 
-def _pack_in_order(intervals: Sequence[Interval], numbers: Sequence[int]) -> Packing:
-    """Each piece goes into the tightest gap between those placed before it."""
+def _pack_in_order(intervals: Sequence[Interval], sequence: Sequence[int]) -> Packing:
+    """Best fit: each buffer goes into the tightest gap between buffers placed before it."""
     count = len(intervals)
     first, last, begin, end = (np.zeros(count, np.int64) for _ in range(4))
     offsets = [0] * count
-    for placed, number in enumerate(numbers):
+    for placed, number in enumerate(sequence):
         piece = intervals[number]
         alive = (first[:placed] <= piece.last) & (last[:placed] >= piece.first)
         offset = _tightest_gap(begin[:placed][alive], end[:placed][alive], piece.size)

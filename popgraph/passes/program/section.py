@@ -14,12 +14,12 @@ from popgraph.passes.program.storage import Storage, aligned, size_of
 from popgraph.passes.program.workspace import CallStep, Preparation
 
 Step: TypeAlias = LaunchOp | CallStep | Preparation
-"""What happens at a time of its own."""
+"""One unit of time in live ranges."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A value that has to be moved as it is."""
+    """A copy of a value from one storage to another."""
 
     value: SSAValue
     source: Storage
@@ -41,19 +41,19 @@ class Section:
         return len(self.steps)
 
     def add(self, step: Step, results: Sequence[SSAValue] = ()) -> dict[SSAValue, Storage]:
-        """The next step; new storage for its results."""
+        """Appends a step; returns new storage for its results."""
         made = {result: self.storage(size_of(result.type)) for result in results}
         self.steps.append(step)
         return made
 
     def storage(self, size: int) -> Storage:
-        """New storage for what the next step writes."""
+        """New storage that the next step writes."""
         made = Storage("arena", aligned(size), first=self.end, last=self.end)
         self.storages.append(made)
         return made
 
     def join(self, pieces: Sequence[tuple[Storage, int]], size: int) -> Storage:
-        """Storage with these pieces in it, each at a byte; it lives as long as any of them."""
+        """Storage that contains these pieces, each at a byte offset, and lives as long as any."""
         first = min(piece.first for piece, _ in pieces)
         whole = Storage("arena", size, first=first, last=max(piece.last for piece, _ in pieces))
         for piece, start in pieces:
@@ -62,7 +62,7 @@ class Section:
         return whole
 
     def intervals(self) -> list[tuple[Storage, Interval]]:
-        """What the arena has to hold."""
+        """The buffers of the arena with their live ranges."""
         return [
             (storage, Interval(storage.first, storage.last, storage.size))
             for storage in self.storages

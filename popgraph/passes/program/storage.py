@@ -1,4 +1,4 @@
-"""Storage: the pieces of memory of a plan, with their lifetimes, aliases and offsets."""
+"""Storage: the buffers of a plan, with live ranges, aliases and offsets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from popgraph.dialects.tile.attributes import memory_span
 from popgraph.dialects.tile.program.ops import ALIGNMENT
 
 BEFORE = -1
-"""The time of copies that are made before the first launch."""
+"""The time of copies before the first step."""
 
 
 @dataclass(eq=False)
 class Storage:
-    """One piece of memory. Times are numbers of launches."""
+    """One buffer. Times are positions of steps in a section."""
 
     space: str
     size: int = 0
@@ -28,13 +28,14 @@ class Storage:
     last: int = BEFORE
     readers: list[int] = field(default_factory=list)
     alias_of: Storage | None = None
-    """The storage whose memory this one has taken over in place, or is a part of."""
+    """The storage whose memory this one shares: it works in place, or it is a slice."""
     start: int = 0
-    """The byte of that storage where this one begins; none has an offset of its own then."""
+    """The byte offset in `alias_of`; `offset` is unused then."""
 
     @property
     def root(self) -> Storage:
-        """The storage whose memory this is; the way there is short the next time."""
+        """The storage that owns the memory, found by union-find with path compression."""
+        # Not recursive: 1,500 launches in place are a chain longer than Python's stack.
         way, storage = list[Storage](), self
         while storage.alias_of is not None:
             way.append(storage)
@@ -46,12 +47,12 @@ class Storage:
         return storage
 
     @property
-    def place(self) -> int:
-        """Where in its space it begins."""
+    def byte_offset(self) -> int:
+        """The byte offset in its space."""
         return self.root.offset + self.start
 
     is_part: bool = False
-    """Whether it is one of several pieces of another storage."""
+    """Whether it is one of several slices of another storage."""
 
     def read(self, time: int) -> None:
         self.readers.append(time)
@@ -59,11 +60,11 @@ class Storage:
 
 
 def size_of(type_: Attribute) -> int:
-    """The bytes behind a tensor, with what aligns what follows."""
+    """Bytes of the memory of a tensor, rounded up to the alignment."""
     assert isinstance(type_, TensorType)
     return aligned(memory_span(type_)[1] * element_bytes(type_))
 
 
 def aligned(size: int) -> int:
-    """A number of bytes, rounded up so that whatever follows is aligned."""
+    """A number of bytes, rounded up so that the next buffer is aligned, too."""
     return -(-size // ALIGNMENT) * ALIGNMENT

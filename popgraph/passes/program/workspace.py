@@ -1,4 +1,4 @@
-"""Workspaces: the memory that a call of programs needs while it runs, a piece of its caller's."""
+"""Workspaces: memory of the caller that a branch or a loop uses while it runs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Call: TypeAlias = CallCondOp | CallLoopOp
 
 @dataclass
 class Workspace:
-    """The memory that a call of programs needs beside what it reads and what it gives."""
+    """The memory of a branch or a loop besides its operands and results."""
 
     scratch: Storage | None = None
     persistent: list[Storage] = field(default_factory=list)
-    turn: Storage | None = None
+    counter: Storage | None = None
     next_go: Storage | None = None
     spares: list[Storage] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class CallStep:
-    """The step that a branch or a loop is."""
+    """A branch or a loop as a step of a section."""
 
     op: Call
     workspace: Workspace
@@ -41,7 +41,7 @@ class Preparation:
 
 
 def scratch_bytes(programs: Iterable[ProgramOp]) -> int:
-    """The arena that programs need of which one runs at a time."""
+    """Bytes of the largest arena of programs that run one at a time."""
     return max((program.arena.value.data for program in programs), default=0)
 
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, i1, i8, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.program import CallCondOp, CallLoopOp
+from popgraph.dialects.tile import BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp
 from popgraph.dialects.tile.loops.ops import memory_type
-from popgraph.passes.program.control_steps import ControlWriter
 from popgraph.passes.program.copies import Copies
 from popgraph.passes.program.section import Copy, Section, Step
 from popgraph.passes.program.storage import Storage
-from popgraph.passes.program.workspace import CallStep, Preparation
+from popgraph.passes.program.workspace import (
+    CallStep,
+    Preparation,
+    Workspace,
+    persistent_sizes,
+    scratch_bytes,
+)
 from popgraph.support.names import hint
 
 
 class Buffers:
-    """The `tile.buffer`s of a block, each once."""
+    """The `tile.buffer` operations of a block, without duplicates."""
 
     def __init__(self, block: Block) -> None:
         self._block = block
@@ -27,17 +33,17 @@ class Buffers:
 
     def of(self, storage: Storage, type_: Attribute, name: str | None = None) -> SSAValue:
         """
-        The memory of a storage under a type; a constant's is named after the value that it holds.
+        The buffer of a storage with a type; a constant's is named after its value.
 
-        Memory of the arena holds one value after the other, and has no name of its own.
+        Arena memory is reused by several values, so its buffers are all named `arena`.
         """
         assert isinstance(type_, MemRefType)
-        place, storage = storage.place, storage.root
+        byte_offset, storage = storage.byte_offset, storage.root
         constant = storage.literal if storage.space == "constant" else None
-        key = (storage.space, place, storage.label, constant, type_)
+        key = (storage.space, byte_offset, storage.label, constant, type_)
         if key not in self._known:
             label, literal = storage.label, storage.literal
-            op = BufferOp(storage.space, type_, offset=place, label=label, literal=literal)
+            op = BufferOp(storage.space, type_, offset=byte_offset, label=label, literal=literal)
             self._block.add_op(op)
             held = name if storage.space == "constant" else None
             op.memory.name_hint = hint(storage.label) or held or storage.space
@@ -45,9 +51,93 @@ class Buffers:
         return self._known[key]
 
 
+def memory_of(element: Attribute, size: int) -> MemRefType[Attribute]:
+    """The type of one-dimensional memory of `size` elements."""
+    return MemRefType(element, [size])
+
+
+COUNTER, FLAG = memory_of(i64, 1), memory_of(i1, 1)
+
+
+@dataclass(frozen=True)
+class ControlWriter:
+    """Writes the operations that run other programs."""
+
+    buffer: Callable[[Storage, Attribute], SSAValue]
+    """The memref of a storage with a type."""
+    of: Callable[[SSAValue], SSAValue]
+    """The memref of a value."""
+    programs: Mapping[str, ProgramOp]
+
+    def preparation(self, step: Preparation) -> PrepareProgramOp:
+        """The operation that prepares a program."""
+        scratch, persistent = self._memory([step.program], step.workspace)
+        return PrepareProgramOp(step.program, scratch, persistent)
+
+    def call(self, step: CallStep) -> CondOp | LoopOp:
+        """The operation for a branch or a loop."""
+        made = (
+            self._loop(step.op, step.workspace)
+            if isinstance(step.op, CallLoopOp)
+            else self._cond(step.op, step.workspace)
+        )
+        made.location = step.op.location
+        return made
+
+    def _loop(self, op: CallLoopOp, workspace: Workspace) -> LoopOp:
+        assert workspace.counter is not None, "a loop has a counter"
+        next_go = workspace.next_go
+        scratch, persistent = self._memory(op.graphs, workspace)
+        (program,) = op.graphs
+        return LoopOp(
+            program,
+            op.turns,
+            reverse=op.reverse is not None,
+            turn=self.buffer(workspace.counter, COUNTER),
+            go=None if op.go is None else self.of(op.go),
+            next_go=None if next_go is None else self.buffer(next_go, FLAG),
+            limit=None if op.limit is None else self.of(op.limit),
+            carried=self._all(op.carried),
+            scanned=self._all(op.scanned),
+            captured=self._all(op.captured),
+            finals=self._all(op.finals),
+            spares=[
+                self.buffer(spare, memory_type(value))
+                for spare, value in zip(workspace.spares, op.finals, strict=True)
+            ],
+            stacked=self._all(op.stacked),
+            scratch=scratch,
+            persistent=persistent,
+        )
+
+    def _cond(self, op: CallCondOp, workspace: Workspace) -> CondOp:
+        memory = self._memory(op.graphs, workspace)
+        return CondOp(
+            op.graphs,
+            self.of(op.predicate),
+            self._all(op.captured),
+            self._all(op.outputs),
+            *memory,
+        )
+
+    def _all(self, values: Iterable[SSAValue]) -> list[SSAValue]:
+        return [self.of(value) for value in values]
+
+    def _memory(
+        self, names: Sequence[str], workspace: Workspace
+    ) -> tuple[SSAValue | None, list[SSAValue]]:
+        """Scratch memory for the programs, and the persistent memory of each that has any."""
+        programs = [self.programs[name] for name in names]
+        size = scratch_bytes(programs)
+        scratch = workspace.scratch
+        made = None if scratch is None else self.buffer(scratch, memory_of(i8, size))
+        held = zip(workspace.persistent, persistent_sizes(programs), strict=True)
+        return made, [self.buffer(piece, memory_of(i8, size)) for piece, size in held]
+
+
 @dataclass(frozen=True)
 class SectionWriter:
-    """Writes sections, given where values are and which programs are planned already."""
+    """Writes sections, from the storage of values and the programs planned before."""
 
     storage: Mapping[SSAValue, Storage]
     programs: Mapping[str, ProgramOp]
@@ -92,5 +182,5 @@ class SectionWriter:
 
     def _copy(self, copy: Copy, buffers: Buffers) -> CallOp:
         type_ = memory_type(copy.value)
-        places = [buffers.of(storage, type_) for storage in (copy.source, copy.target)]
-        return CallOp(self.copies.function(type_), places, IntegerAttr(1, i64))
+        memories = [buffers.of(storage, type_) for storage in (copy.source, copy.target)]
+        return CallOp(self.copies.function(type_), memories, IntegerAttr(1, i64))

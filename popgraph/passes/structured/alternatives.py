@@ -11,7 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
-from popgraph.passes.structured.schedule.read_narrow import read_parts
+from popgraph.passes.structured.schedule.read_narrow import read_packed
 from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.schedule.schedule_text import (
     diverse,
@@ -30,18 +30,18 @@ from popgraph.support.tuning import Target
 
 @dataclass
 class ContractionCandidates:
-    """The schedules of all contractions that are alike; the first is the cost model's."""
+    """The schedules of all contractions with one text; the first is the cost model's choice."""
 
     text: str
-    """What they are, see `contraction_text`."""
+    """The text of `contraction_text`."""
     names: list[str] = field(default_factory=list)
-    """What the user calls them."""
+    """The user's names of these contractions."""
     places: list[int] = field(default_factory=list)
-    """Which of all contractions they are, in the order of the module."""
+    """Their numbers among all contractions of the module, in order."""
     specs: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
-    """With the cycles that they are thought to take."""
+    """(spec, estimated cycles)."""
     reason: str = "taking the fewest cycles by estimate"
-    """Why the first is taken."""
+    """Why the cost model chooses the first one."""
 
 
 def contraction_candidates(
@@ -53,10 +53,10 @@ def contraction_candidates(
     narrow: bool = True,
 ) -> list[ContractionCandidates]:
     """
-    The contractions of a module that is ready for `use-winograd`, but those of constants alone.
+    The contractions of a module that is ready for `use-winograd`, with their candidates.
 
-    Changes the module: contractions get the loops that they are scheduled with, if they are to be
-    settled, or to read `narrow` factors.
+    Contractions of constants are skipped, as they run once, at load. Mutates the module:
+    contractions get the loops that `settle` and `narrow` give them.
     """
     found: dict[str, ContractionCandidates] = {}
     constants = Constants()
@@ -73,7 +73,7 @@ def contraction_candidates(
             if settle:
                 settle_loops(op, fixed, target)
             if narrow:
-                read_parts(op)
+                read_packed(op)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_schedules(op, fixed, target))
@@ -93,7 +93,7 @@ def contraction_candidates(
 def _schedules(
     op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target
 ) -> Iterator[tuple[ScheduleSpec, float]]:
-    """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
+    """Yields schedules and the plain loop, the choice of `schedule-contractions` first."""
     chosen = diverse(candidates(op, fixed, target))
     plain = (
         [(ScheduleSpec("plain"), plain_cycles(op, target))]
@@ -110,5 +110,5 @@ def _schedules(
 
 
 def _is_small(op: tile.ReduceOp, target: Target) -> bool:
-    """Whether a contraction gets no schedule, whatever the estimates are."""
+    """Whether a contraction is too small to be scheduled."""
     return prod(op.sizes) < target.tuning.least_products

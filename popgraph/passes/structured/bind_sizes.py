@@ -1,4 +1,4 @@
-"""Loops that run to sizes of the call: found by following each size from inputs to outputs."""
+"""Binds loops to sizes of the call, by following each size from inputs to outputs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class BindSizes(Pass):
     """
-    Loops over a size of the call end there: the graph gets an input for each size.
+    End loops over a size of the call at that size, and add an input for each size.
 
     tile.map ... domain [64, 10] -> tile.map ... domain [64, 10] {running = loop 0 to 1 of size 0}
 
-    Only when every operation that a size reaches computes each part of its results from the same
-    part of its inputs. Others make it a size of the program: `UnsizedError` names the first.
+    Only when each operation that a size reaches computes a slice of its results from the same slice
+    of its inputs. `UnsizedError` names the first other operation; each size then gets a program.
     """
 
     name = "bind-sizes"
@@ -63,13 +63,14 @@ class BindSizes(Pass):
 
     def _check(self, op: Operation, flow: SizeFlow) -> None:
         """
-        The loops of an operation can end at sizes.
+        Checks that the loops of an operation can end at sizes.
 
-        Those that pack may go up to some bounds instead: of a copy, where the caller has no more.
+        Loops that pack may run up to the bound instead, if there is memory: a copy of the operand
+        has it, where an array of the caller ends earlier.
         """
         if self._ends(op):
             return
-        if isinstance(op, tile.PackOp | tile.UnpackOp):
+        if isinstance(op, tile.PackOp):
             ends = flow.of(op.source)
             if self._packs(op, ends):
                 return
@@ -77,10 +78,10 @@ class BindSizes(Pass):
             set_running(copy, ends)
             if self._ends(copy) and self._packs(op, ends):
                 return
-        raise unsized("has no loop that can end anywhere", op)
+        raise unsized("has no loop that can end at a size", op)
 
-    def _packs(self, op: tile.PackOp | tile.UnpackOp, ends: Ends) -> bool:
-        """Whether some loops end, and there is memory for the others to go up to the bounds."""
+    def _packs(self, op: tile.PackOp, ends: Ends) -> bool:
+        """Tries to end one loop, or none; the other loops need memory up to their bounds."""
         for loops in (*({axis: end} for axis, end in sorted(ends.items())), {}):
             set_running(op, loops)
             left = ends.keys() - loops.keys()
@@ -93,7 +94,7 @@ class BindSizes(Pass):
 
 
 def _bind(module: ModuleOp, graph: GraphOp, flow: SizeFlow) -> None:
-    """Notes which outputs end at sizes, and gives the graph an input for each size."""
+    """Records the outputs that end at sizes, and adds an input for each size."""
     sizes = sizes_of(module)
     outputs = [
         (Place(name, axis, end.factor), end.size)
@@ -112,7 +113,7 @@ def _bind(module: ModuleOp, graph: GraphOp, flow: SizeFlow) -> None:
 
 
 def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
-    """Adds inputs to a graph, after its others, for the sizes that have none."""
+    """Appends inputs to a graph for the sizes that have none."""
     missing = [size.name for size in sizes if size.name not in graph.inputs]
     names = [*graph.inputs, *missing]
     for _ in missing:
@@ -121,19 +122,19 @@ def add_size_inputs(graph: GraphOp, sizes: Sequence[Size]) -> None:
 
 
 def _limit(module: ModuleOp, flow: SizeFlow) -> None:
-    """Gives loops that run as often as a size says this size as their limit."""
+    """Limits loops over the rows of a tensor to its size."""
     outermost = callers(module)
     for op, end in flow.trips.items():
         graph = op.parent_op()
         if graph not in outermost:
-            raise unsized("runs as often as a size says, inside of another loop", op)
+            raise unsized("is a loop over a size inside another loop", op)
         assert isinstance(graph, GraphOp)
         add_size_inputs(graph, sizes_of(module))
         replace_op(op, op.limited(graph.inputs[sizes_of(module)[end.size].name]))
 
 
 def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:
-    """Gives the sizes, the last inputs of a graph, to the loops and branches that it runs."""
+    """Passes the sizes, the last inputs of a graph, to the loops and branches that it calls."""
     sizes = graph.block.args[-count:]
     for op in list(graph.block.ops):
         if isinstance(op, CallCondOp | CallLoopOp) and op in flow.calls:
@@ -149,12 +150,12 @@ def _pass_on(graph: GraphOp, count: int, flow: SizeFlow) -> None:
 
 def _copy_returned(graph: GraphOp) -> None:
     """
-    Copies inputs that are outputs, outputs that are returned twice, and results of loops that end
-    early, by loops that can end.
+    Copies outputs that share memory, by maps whose loops can end at sizes.
 
     return %x -> %y = tile.map %x; return %y
 
-    Programs would copy them, too, but up to the bounds: more than the caller has.
+    These are inputs, outputs that are returned twice, and results of loops that end early. The
+    program would copy them up to the bounds, beyond the end of the caller's arrays.
     """
     end, taken = graph.return_op, set[SSAValue](graph.block.args)
     for op in graph.block.ops:
@@ -169,7 +170,7 @@ def _copy_returned(graph: GraphOp) -> None:
 
 def _has_memory(value: SSAValue, axis: int) -> bool:
     """
-    Whether there is memory after the end of an axis, whatever it holds.
+    Whether there is memory after the end of an axis.
 
     Arrays of the caller end there, unless they were copied: see `SizedExecutable`.
     """
@@ -180,7 +181,7 @@ def _has_memory(value: SSAValue, axis: int) -> bool:
 
 
 def _copy_carried(graph: GraphOp) -> None:
-    """Copies inputs that loops begin with, and give back if they have no iterations."""
+    """Copies inputs that a loop carries, as a loop without iterations returns them."""
     for op in list(graph.block.ops):
         if isinstance(op, CallLoopOp) and op.ends_early:
             for number, value in enumerate(op.operands):
@@ -189,7 +190,7 @@ def _copy_carried(graph: GraphOp) -> None:
 
 
 def _copy_operand(op: Operation, number: int) -> tile.MapOp:
-    """Gives an operation a copy of an operand."""
+    """Replaces an operand of an operation by a copy."""
     value = op.operands[number]
     shape = tensor(value).get_shape()
     copy = movement(value, AffineMap.identity(len(shape)), shape)
@@ -200,7 +201,7 @@ def _copy_operand(op: Operation, number: int) -> tile.MapOp:
 
 
 def _memory_of(value: SSAValue) -> SSAValue:
-    """The tensor whose memory a value is in."""
+    """The tensor that owns the memory of a value."""
     while isinstance(value.owner, tile.ViewOp):
         value = value.owner.source
     return value

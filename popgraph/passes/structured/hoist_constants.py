@@ -18,10 +18,9 @@ from popgraph.passes.base import Compilation, Pass
 @dataclass(frozen=True)
 class HoistConstants(Pass):
     """
-    Work that depends on constants only moves into one `pg.prepare`.
+    Move work that depends on constants only into one `pg.prepare`.
 
-    The packing of weights is the typical case. Constants, and views of them, cost nothing and
-    stay where they are.
+    A typical case is the packing of weights. Constants and views of them are free and stay outside.
     """
 
     name = "hoist-constants"
@@ -45,9 +44,9 @@ def _hoist(block: Block) -> None:
 
 def _constant_work(block: Block) -> tuple[list[Operation], list[Operation]]:
     """
-    What depends on constants only, in order: what is free, and what costs.
+    Operations that depend on constants only, in order: free ones, and costly ones.
 
-    A view of a costly result goes with it.
+    Constants and views of them are free; a view of a costly result is costly.
     """
     at_hand: set[SSAValue] = set()
     free, costly = list[Operation](), list[Operation]()
@@ -57,6 +56,7 @@ def _constant_work(block: Block) -> tuple[list[Operation], list[Operation]]:
             free.append(op)
         else:
             costly.append(op)
+    # Views alone are not worth a region.
     if all(isinstance(op, ViewOp | PrepareOp) for op in costly):
         costly = [op for op in costly if isinstance(op, PrepareOp)]
     return free, costly
@@ -67,7 +67,7 @@ def _may_move(op: Operation) -> bool:
 
 
 def _dissolve(prepare: PrepareOp) -> None:
-    """Puts the body of a `pg.prepare` in its place."""
+    """Replaces a `pg.prepare` by its body."""
     block = prepare.parent
     last = prepare.body.block.last_op
     assert block is not None and isinstance(last, YieldOp)
@@ -81,7 +81,7 @@ def _dissolve(prepare: PrepareOp) -> None:
 
 
 def _prepare(block: Block, free: list[Operation], costly: list[Operation]) -> None:
-    """Constants first, then one region with all the work."""
+    """Moves free operations to the start of the block, followed by one `pg.prepare`."""
     inside = set(costly)
     outputs = [
         result

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: work on what a loop only reads is done once, before the loop."""
+"""Loop-invariant code motion: moves work on captured values out of loops."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from popgraph.passes.base import Compilation, Pass
 @dataclass(frozen=True)
 class HoistInvariants(Pass):
     """
-    What the body of a loop computes from captured values alone moves in front of the loop.
+    Move work of a loop body that depends on captured values only before the loop.
 
-    The packing of weights that training changes is the typical case: once a step instead of once
-    a turn. What depends on constants only is work for hoist-constants; views cost nothing.
+    A typical case is the packing of weights that training updates: once per step, not once per
+    iteration. `hoist-constants` moves work on constants. Views are free, and stay.
     """
 
     name = "hoist-invariants"
@@ -38,7 +38,7 @@ class HoistInvariants(Pass):
 
 
 def _hoist(call: CallLoopOp, body: GraphOp) -> None:
-    """Moves invariant work of a body to its caller, and captures what it gives."""
+    """Moves invariant work of a body to its caller, and captures its results."""
     outer = _captured(call, body)
     moved = _moved(body, outer)
     if not moved:
@@ -56,13 +56,13 @@ def _hoist(call: CallLoopOp, body: GraphOp) -> None:
 
 
 def _captured(call: CallLoopOp, body: GraphOp) -> dict[SSAValue, SSAValue]:
-    """The values that are the same in every turn, by the arguments that they are inside."""
+    """{argument of the body: captured value} for the values that are equal in every iteration."""
     first = 1 + len(call.carried) + len(call.scanned)
     return dict(zip(body.block.args[first:], call.captured, strict=True))
 
 
 def _moved(body: GraphOp, captured: Iterable[SSAValue]) -> list[Operation]:
-    """The invariant work of a body; a view that nothing of it needs is none."""
+    """The invariant work of a body, without views that only other work reads."""
     found = invariants(body.block, captured, lambda op: op.has_trait(Pure))
     while found and any(isinstance(op, ViewOp) and not _is_needed(op, found) for op in found):
         found = [op for op in found if not isinstance(op, ViewOp) or _is_needed(op, found)]
@@ -70,12 +70,12 @@ def _moved(body: GraphOp, captured: Iterable[SSAValue]) -> list[Operation]:
 
 
 def _is_needed(view: ViewOp, found: list[Operation]) -> bool:
-    """Whether work that moves reads a view."""
+    """Whether an operation in `found` reads a view."""
     return any(use.operation in found for use in view.output.uses)
 
 
 def _capture(call: CallLoopOp, body: GraphOp, values: list[SSAValue]) -> None:
-    """The same loop that captures more."""
+    """Replaces a loop by one that captures additional values."""
     made = call.capturing(values)
     body.properties["input_names"] = names_attribute(made.argument_names)
     made.location = call.location

@@ -1,4 +1,4 @@
-"""Moves updates of variables up to the last use of the old value, to shorten live ranges."""
+"""Moves updates of variables up, after the last use of the old value, to shorten live ranges."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from popgraph.passes.base import Compilation, Pass
 @dataclass(frozen=True)
 class MoveUpdates(Pass):
     """
-    Work that only updates need moves up, behind the last that reads the variable's old value.
+    Move an update of a variable, and its private work, after the last reader of the old value.
 
-    At the end of the step every update would keep the activations that it is made of until then.
+    An update at the end of the step would keep the activations of its gradient alive until then.
     """
 
     name = "move-updates"
@@ -30,8 +30,8 @@ class MoveUpdates(Pass):
 
 
 def _move(block: Block) -> None:
-    """Sorts operations by the place of what they have to wait for."""
-    places = {op: (number, 0) for number, op in enumerate(block.ops)}
+    """Sorts operations by the position of the last operation that they must follow."""
+    positions = {op: (number, 0) for number, op in enumerate(block.ops)}
     updates = [op for op in block.ops if isinstance(op, UpdateOp)]
     readers = {
         op.variable.text: set(_readers(op.result)) for op in block.ops if isinstance(op, VariableOp)
@@ -40,10 +40,10 @@ def _move(block: Block) -> None:
     for number, update in enumerate(updates, 1):
         chain = _chain(update, moved)
         waits = _read_by(chain) | readers.get(update.variable.text, set())
-        place = max((places[op][0] for op in waits - chain if op in places), default=0)
-        places |= dict.fromkeys(chain, (place, number))
+        last = max((positions[op][0] for op in waits - chain if op in positions), default=0)
+        positions |= dict.fromkeys(chain, (last, number))
         moved |= chain
-    ordered = sorted(places, key=places.__getitem__)
+    ordered = sorted(positions, key=positions.__getitem__)
     if ordered != list(block.ops):
         for op in ordered:
             op.detach()
@@ -51,7 +51,7 @@ def _move(block: Block) -> None:
 
 
 def _chain(update: UpdateOp, moved: set[Operation]) -> set[Operation]:
-    """The operations that only this update needs, and that have not moved yet."""
+    """The pure operations that only this update uses and that have not moved yet."""
     chain: set[Operation] = {update}
     waiting = [update.value]
     while waiting:
@@ -69,13 +69,14 @@ def _belongs(op: Operation, chain: set[Operation], moved: set[Operation]) -> boo
 
 
 def _read_by(chain: set[Operation]) -> set[Operation]:
-    """What makes the operands of these operations, and of what is inside them."""
+    """The producers of the operands of a chain, including those in its regions."""
     values = [value for op in chain for inner in op.walk() for value in inner.operands]
     return {owner for value in values if isinstance(owner := value.owner, Operation)}
 
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
-    """Operations that read a value, or a view of it; what is returned is kept by itself."""
+    """Yields the operations that read a value, or a view of it, except `pg.return`."""
+    # A returned value gets memory of its own, so it does not delay the update.
     seen = [value]
     while seen:
         for use in seen.pop().uses:

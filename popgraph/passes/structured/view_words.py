@@ -1,4 +1,4 @@
-"""Reads words of small numbers where these are stored."""
+"""Replaces the packing of words by views of memory that already holds them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from popgraph.passes.structured.analysis.words import views_words
 @dataclass(frozen=True)
 class ViewWords(Pass):
     """
-    y = map or (a, b << 8, c << 16, d << 24), of neighbours  ->  y = view x
+    y = map x[i] | x[i+1] << 8 | ...  ->  y = view x
 
-    The numbers of a word stand side by side in memory, the lowest first, as they do in x.
+    Only when the elements of each word are adjacent in x, the lowest first.
     """
 
     name = "view-words"

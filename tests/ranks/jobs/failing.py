@@ -1,4 +1,4 @@
-"""Run on every rank: one fails while the others wait for it."""
+"""Runs on every rank: one rank fails while the others wait for it."""
 
 from __future__ import annotations
 

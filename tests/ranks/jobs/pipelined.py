@@ -1,4 +1,4 @@
-"""A PopART program of three stages, each on an IPU, which knows nothing of ranks."""
+"""A PopART program of three pipeline stages on an IPU each, written without regard to ranks."""
 
 import numpy as np
 import popart

@@ -1,4 +1,4 @@
-"""A PopART program with replicas, which knows nothing of ranks."""
+"""A PopART program with replicas, written without regard to ranks."""
 
 import numpy as np
 import popart

@@ -1,4 +1,4 @@
-"""Run on every rank: distributed replicas come to the numbers of replicas in one process."""
+"""Runs on every rank: distributed replicas compute the numbers of replicas in one process."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def network(
     *,
     drops: bool = False,
     normalizes: bool = False,
-    talks: bool = False,
+    communicates: bool = False,
     shared: tuple[int, int, int] | None = None,
 ) -> tuple[bytes, str]:
-    """Two layers and an L1 loss: its model, and the name of the loss."""
+    """The model of two layers with an L1 loss, and the name of the loss."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [MICRO, FEATURES], "x")
     random = np.random.default_rng(0)
@@ -67,7 +67,7 @@ def network(
         y = builder.aiOnnx.squeeze([y], [2])
     if drops:
         (y,) = builder.aiOnnx.dropout([y], 1, ratio=0.5)
-    if talks:
+    if communicates:
         y = builder.aiGraphcore.replicatedallreduce([y])
     y = builder.aiOnnx.matmul([y, weight("v", 5, 2)])
     y = builder.aiOnnx.add([y, weight("b", 2)])
@@ -85,7 +85,7 @@ def options(replicas: int, *, accumulation: int = 1, mean: bool = False) -> Any:
 
 
 def spread(made: Any, replicas: int) -> Any:
-    """The same options for a rank that has so many of the replicas."""
+    """Changes the options for a rank that runs `replicas` of the replicas."""
     made.enableDistributedReplicatedGraphs = True
     made.globalReplicationFactor, made.globalReplicaOffset = replicas * RANKS, replicas * RANK
     return made
@@ -101,8 +101,9 @@ def trained(
     anchor: str = "",
 ) -> tuple[dict[str, Array], Array]:
     """
-    The weights after steps on the data, whose axes are steps, micro-batches, replicas, ...; and
-    the values of an anchor, which is the loss unless it is said.
+    The weights after all steps, and the values of an anchor (by default the loss).
+
+    Axes of `data` are steps, micro-batches, replicas, ...
     """
     device = popart.DeviceManager().createCpuDevice(backend=backend)
     flow = popart.DataFlow(1, [loss, anchor] if anchor else [loss])
@@ -136,7 +137,7 @@ def same(
     shards: Sequence[str] = (),
     **how: Any,
 ) -> None:
-    """Ranks of `local` replicas train as one process does with all of them."""
+    """Checks that ranks of `local` replicas train as one process with all replicas."""
     model, loss = network(**(kind or {}))
     total, accumulation = local * RANKS, how.get("accumulation", 1)
     axes = (STEPS, accumulation, total, MICRO, FEATURES)
@@ -145,26 +146,28 @@ def same(
     mine = slice(RANK * local, RANK * local + local)
     made = spread(options(local, **how), local)
     made.exchangeType = narrow
-    share_out(made, shards)
+    set_shards(made, shards)
     if buckets is not None:
         made.exchangeBucketBytes = buckets
-    apart, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
+    own_weights, losses = trained(model, loss, optimizer(), made, data[:, :, mine], backend)
     shape = (STEPS, accumulation, local)
     whole = all_losses.reshape(STEPS, accumulation, total)
     np.testing.assert_allclose(losses.reshape(shape), whole[:, :, mine], rtol=tolerance)
-    assert "w" in apart
+    assert "w" in own_weights
     for name, value in together.items():
         if name.startswith(("Accum___", "Counter___")):
-            continue  # replicas of one process that take turns add up, ranks do not
+            continue  # Replicas of one process share an accumulator; those of ranks have one each.
         own = kind == {"normalizes": True} and name in ("mean", "variance")
         if own and RANK:
-            continue  # the running statistics of one process are those of its first replica
-        np.testing.assert_allclose(apart[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
+            continue  # One process keeps the running statistics of its first replica only.
+        np.testing.assert_allclose(
+            own_weights[name], value, rtol=tolerance, atol=tolerance, err_msg=name
+        )
     assert not np.allclose(together["w"], network_weight(model, "w")), "nothing was trained"
 
 
-def share_out(made: Any, kinds: Sequence[str]) -> None:
-    """Has ranks share out tensors of these kinds."""
+def set_shards(made: Any, kinds: Sequence[str]) -> None:
+    """Enables replicated tensor sharding for tensors of these kinds."""
     for kind in kinds:
         location = popart.TensorLocationSettings(
             popart.TensorLocation(popart.TensorStorage.OnChip, popart.ReplicatedTensorSharding.On),
@@ -196,7 +199,7 @@ def test_accumulation() -> None:
 
 
 def test_accumulators() -> None:
-    """Those of a replica hold its own gradients, in whatever process the others are."""
+    """The accumulators of a replica hold its own gradients, whichever process runs the others."""
     for name, prefix in (("SGD", "Accum___"), ("momentum, decay, scaled", "Accl___")):
         model, loss = network()
         for local, mean in ((1, True), (2, False)):
@@ -206,8 +209,8 @@ def test_accumulators() -> None:
             given = options(local * RANKS, **how), data
             _, whole = trained(model, loss, OPTIMIZERS[name](), *given, anchor=f"{prefix}w")
             mine = slice(RANK * local, RANK * local + local)
-            apart = spread(options(local, **how), local), data[:, :, mine]
-            _, own = trained(model, loss, OPTIMIZERS[name](), *apart, anchor=f"{prefix}w")
+            own_run = spread(options(local, **how), local), data[:, :, mine]
+            _, own = trained(model, loss, OPTIMIZERS[name](), *own_run, anchor=f"{prefix}w")
             own = own.reshape(STEPS, ACCUMULATION, local, *own.shape[-2:])
             np.testing.assert_allclose(own, whole[:, :, mine], rtol=1e-5, atol=1e-5)
 
@@ -224,13 +227,13 @@ def test_compiled() -> None:
 
 
 def test_collectives() -> None:
-    """Replicas that talk to each other draw from streams of their own."""
-    same(OPTIMIZERS["SGD"], kind={"talks": True})
-    same(OPTIMIZERS["SGD"], 2, kind={"talks": True, "drops": True})
+    """Replicas with collectives draw from random streams of their own."""
+    same(OPTIMIZERS["SGD"], kind={"communicates": True})
+    same(OPTIMIZERS["SGD"], 2, kind={"communicates": True, "drops": True})
 
 
-def test_shares_of_states() -> None:
-    """Each rank keeps and updates a share; weights and states come back whole."""
+def test_sharded_states() -> None:
+    """Each rank keeps and updates a shard; weights and states are read back whole."""
     plain = lambda: popart.SGD({"defaultMomentum": (0.9, True), "lossScaling": (8.0, False)})  # noqa: E731
     states, all_of_them = ("optimizerState",), ("optimizerState", "accumulator")
     same(plain, accumulation=ACCUMULATION, shards=states, mean=True)
@@ -243,8 +246,8 @@ def test_shares_of_states() -> None:
     same(plain, accumulation=ACCUMULATION, shards=("weight",))
 
 
-def test_norms_of_shares() -> None:
-    """Gradients of which ranks have shares are clipped by the norm of all, as whole ones are."""
+def test_norms_of_sharded_gradients() -> None:
+    """Sharded gradients are clipped by their norm over all shards, like whole ones."""
     clipped = OPTIMIZERS["clipped"]
     settings = popart.ClipNormSettings
     stages = ("optimizerState",), ("optimizerState", "accumulator"), ("weight",)
@@ -260,8 +263,8 @@ def test_norms_of_shares() -> None:
     by_hand(2, None, accumulation=ACCUMULATION, shards=every)
 
 
-def test_norms_of_groups() -> None:
-    """Each replica clips what it has by a norm of its own, in whatever process the others are."""
+def test_norms_of_weight_groups() -> None:
+    """Each replica clips by a norm of its own, whichever process runs the others."""
     for local, *shared in ((1, 2, 1, 1), (2, 2, 1, 2), (2, 2, 2, 2), (2, 4, 1, 1)):
         by_hand(local, tuple(shared), accumulation=1 + local % 2)
 
@@ -273,7 +276,7 @@ def by_hand(
     accumulation: int,
     shards: Sequence[str] = (),
 ) -> None:
-    """Sessions whose weight w may have groups train as NumPy does, with a norm for each replica."""
+    """Checks sessions against NumPy where weight w may have groups: a norm for each replica."""
     model, loss = network(shared=shared)
     total, limit, rate = local * RANKS, 0.3, 0.1
     shape = (STEPS, accumulation, total, MICRO, FEATURES)
@@ -282,7 +285,7 @@ def by_hand(
     optimizer = popart.SGD({"defaultLearningRate": (rate, True)}, clip)
     mine = slice(RANK * local, RANK * local + local)
     made = spread(options(local, accumulation=accumulation), local)
-    share_out(made, shards)
+    set_shards(made, shards)
     found, _ = trained(model, loss, optimizer, made, data[:, :, mine])
     everyone = list(range(total))
     groups = popart.VariableSettings(*shared[1:]).groups(total) if shared else [everyone]
@@ -309,7 +312,7 @@ def by_hand(
 
 
 def slopes_of(weights: Sequence[Array], micro_batches: Array) -> list[Array]:
-    """The gradients of w, v and b, of all rows of all micro-batches."""
+    """The gradients of w, v and b, summed over all rows of all micro-batches."""
     w, v, b = weights
     x = micro_batches.reshape(-1, FEATURES)
     hidden = np.tanh(x @ w)
@@ -318,27 +321,27 @@ def slopes_of(weights: Sequence[Array], micro_batches: Array) -> list[Array]:
     return [x.T @ below, hidden.T @ above, above.sum(0)]
 
 
-def test_groups() -> None:
-    """Replicas of some ranks share a weight: neighbours, those far apart, or nobody."""
+def test_weight_groups() -> None:
+    """Replicas of several ranks share a weight: adjacent ones, distant ones, or none."""
     for local, *shared in ((1, 2, 1, 1), (2, 2, 1, 2), (2, 2, 2, 2), (2, 4, 1, 1)):
         same(OPTIMIZERS["Adam"], local, kind={"shared": tuple(shared)}, mean=True)
     momentum = OPTIMIZERS["momentum, decay, scaled"]
     same(momentum, 2, accumulation=ACCUMULATION, kind={"shared": (2, 2, 2)}, backend="c")
 
 
-def test_messages() -> None:
+def test_message_types_and_buckets() -> None:
     same(OPTIMIZERS["SGD"], narrow="bf16", tolerance=0.05)
     same(OPTIMIZERS["SGD"], buckets=1)
 
 
-def test_what_does_not_fit() -> None:
-    """Sessions that do not fit the ranks that there are, or each other."""
-    tells_why(4)
-    tells_why(2, "f16" if RANK else "")
+def test_mismatched_sessions() -> None:
+    """Sessions that fit neither the number of ranks nor other sessions."""
+    print_refusal(4)
+    print_refusal(2, "f16" if RANK else "")
 
 
-def tells_why(total: int, message_type: str = "") -> None:
-    """Says why a session for so many replicas cannot be prepared."""
+def print_refusal(total: int, message_type: str = "") -> None:
+    """Prints why a session for `total` replicas cannot be prepared."""
     model, loss = network()
     made = popart.SessionOptions()
     made.enableDistributedReplicatedGraphs, made.exchangeType = True, message_type

@@ -1,4 +1,4 @@
-"""Run on every rank: trains by the Python trainer once for each task, and tells what came of it."""
+"""Runs on every rank: trains once for each task and prints the weights and the history."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ graph net(x: f32[N, 6]) -> (y: f32[N, 3]) {
 """
 
 
-def until(step: int) -> Callable[[int], float]:
-    """A schedule that kills the last rank behind so many steps."""
+def killing_at(step: int) -> Callable[[int], float]:
+    """A schedule that kills the last rank at this step."""
 
     def factor(at: int) -> float:
         if step and at == step and world().rank == world().size - 1:
@@ -49,7 +49,7 @@ def trained(
     accumulate: int = 1,
     clip: float | None = None,
 ) -> dict[str, Any]:
-    """The weights and the history of a training that may be cut short, or go on from a file."""
+    """The weights and the history of a training that may be interrupted and resumed from a file."""
     random = np.random.default_rng(0)
     x = random.normal(size=(50, 6)).astype(np.float32)
     labels = (x[:, :3].argmax(axis=1)).astype(np.int32)
@@ -57,7 +57,7 @@ def trained(
         TEXT,
         loss,
         "SGD(0.2, momentum=0.9)",
-        schedule=until(dies),
+        schedule=killing_at(dies),
         metrics="accuracy",
         accumulate=accumulate,
         clip=clip,
@@ -84,6 +84,6 @@ def trained(
 
 if __name__ == "__main__":
     for task in sys.argv[1:]:
-        told = json.dumps(trained(**json.loads(task)))
+        result = json.dumps(trained(**json.loads(task)))
         if world().is_first:
-            print(told, flush=True)
+            print(result, flush=True)

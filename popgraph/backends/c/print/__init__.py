@@ -1,7 +1,7 @@
 """
-Printing: types, expressions, statements, kernels and whole programs as C.
+Prints types, expressions, statements, kernels and whole programs as C.
 
-What prints kernels is imported when one is printed: programs whose kernels are all known need none.
+The printer of kernels is imported at the first kernel, as a program of known kernels needs none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
-    """One kernel as C, see `kernels.print_kernel`."""
+    """Prints a kernel as C, see `kernels.print_kernel`."""
     from popgraph.backends.c.print import kernels
 
     return kernels.print_kernel(function, shared=shared)

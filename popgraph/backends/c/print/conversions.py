@@ -10,19 +10,19 @@ from popgraph.backends.c.print import types
 from popgraph.backends.c.print.types import Element
 
 _UNSIGNED = frozenset({"arith.uitofp", "arith.extui"})
-_WHOLE = frozenset({"arith.fptosi", "arith.fptoui"})
+_FLOAT_TO_INTEGER = frozenset({"arith.fptosi", "arith.fptoui"})
 
 _LIMIT = float(1 << 31)
 
 CONVERSIONS = (
     _UNSIGNED
-    | _WHOLE
+    | _FLOAT_TO_INTEGER
     | {
         *("arith.sitofp", "arith.extf", "arith.truncf"),
         *("arith.index_cast", "arith.extsi", "arith.trunci"),
     }
 )
-"""From one element type to another. What a type cannot hold loses its high bits."""
+"""Conversions of element types; integers beyond the range of the result lose high bits."""
 
 
 def converted(
@@ -33,18 +33,24 @@ def converted(
     within: tuple[float, float] | None = None,
 ) -> str:
     """
-    The C expression of a conversion. Booleans are numbers of one bit.
+    The C expression of a conversion; booleans are integers of one bit.
 
-    `within` tells between which numbers the operand is known to lie.
+    `within` holds the bounds of the operand, if they are known.
     """
     count = types.lanes(source)
     start, end = types.element(source), types.element(target)
     signed = name not in _UNSIGNED
-    text, at = _entered(start, end, signed, operand, count)
-    if name in _WHOLE and within is not None and within[0] >= -_LIMIT and within[1] < _LIMIT:
+    text, at = _convertible(start, end, signed, operand, count)
+    # Converting a float out of range is undefined (C11 6.3.1.4); within bounds, a cast is enough.
+    if (
+        name in _FLOAT_TO_INTEGER
+        and within is not None
+        and within[0] >= -_LIMIT
+        and within[1] < _LIMIT
+    ):
         text, at = cast(text, at, "i32", count), "i32"
-    elif name in _WHOLE:
-        text, at = _whole(text, at, end, count)
+    elif name in _FLOAT_TO_INTEGER:
+        text, at = _truncated(text, at, end, count)
     match end.kind:
         case "half":
             return narrowed(end, cast(text, at, "f32", count), count)
@@ -56,19 +62,21 @@ def converted(
     return cast(text, at, end.name, count)
 
 
-def _entered(
+def _convertible(
     start: Element, end: Element, signed: bool, operand: str, count: int | None
 ) -> tuple[str, str]:
-    """An operand in a type that C converts from, and the name of that type."""
+    """The operand in a type that C can convert, and the name of that type."""
     match start.kind:
         case "half":
             return widened(start, operand, count), "f32"
         case "bool":
             number, lane = (operand, start.lane(count)) if count else (f"(i32){operand}", "i32")
-            # True is -1 for those who see a sign; the lanes of a mask are that already.
+            # True is -1 as a signed integer of one bit; lanes of a mask are -1 already.
             return (number if signed == (count is not None) else f"(-({number}))"), lane
         case "narrow":
             return _widened_integer(start, signed, cast(operand, "u8", "u32", count), count)
+        # Two roundings to nearest may differ from one; rounding to odd first does not (Boldo and
+        # Melquiond, IEEE Transactions on Computers 57(4), 2008).
         case "float" if start.name == "f64" and end.name == "f16":
             return _each_lane("f64_to_odd_f32", operand, "f64", "f32", count), "f32"
         case "int" | "index" if not signed:
@@ -83,15 +91,15 @@ def _mask(narrow: Element) -> str:
 def _widened_integer(
     narrow: Element, signed: bool, operand: str, count: int | None
 ) -> tuple[str, str]:
-    """The bits of a narrow integer that count, in a u32."""
+    """A narrow integer extended from its used bits to 32, and the name of that type."""
     if not signed:
         return f"({operand} & {_mask(narrow)})", "u32"
     unused = 32 - narrow.used
     return f"({cast(f'({operand} << {unused})', 'u32', 'i32', count)} >> {unused})", "i32"
 
 
-def _whole(operand: str, at: str, end: Element, count: int | None) -> tuple[str, str]:
-    """The whole part of a float, as an integer of as many bits or more."""
+def _truncated(operand: str, at: str, end: Element, count: int | None) -> tuple[str, str]:
+    """A float truncated to an integer at least as wide as `end`, and the name of its type."""
     if count is None:
         return f"{at}_to_whole({operand})", "u64"
     if end.bits == 64:
@@ -103,7 +111,7 @@ def _whole(operand: str, at: str, end: Element, count: int | None) -> tuple[str,
 
 
 def _each_lane(function: str, operand: str, source: str, target: str, count: int | None) -> str:
-    """A function of one element, on all lanes."""
+    """Applies a function of one element to all lanes."""
     if count is None:
         return f"{function}({operand})"
     lanes = f"{source}x{count}, {source}, {target}x{count}, {target}, {count}"
@@ -111,11 +119,11 @@ def _each_lane(function: str, operand: str, source: str, target: str, count: int
 
 
 _INSTRUCTIONS = (8, 16)
-"""So many lanes may have an instruction of their own: `vectors.h` knows where."""
+"""Lane counts that may have an instruction; `vectors.h` selects it by target."""
 
 
 def widened(half: Element, operand: str, count: int | None) -> str:
-    """Halves as f32."""
+    """Converts halves to f32."""
     if count is None or half.bits == 8:
         return _each_lane(f"{half.half}_to_f32", operand, half.name, "f32", count)
     if half.name == "f16" and count in _INSTRUCTIONS:
@@ -125,7 +133,7 @@ def widened(half: Element, operand: str, count: int | None) -> str:
 
 
 def narrowed(half: Element, operand: str, count: int | None) -> str:
-    """f32 as halves."""
+    """Converts f32 to halves."""
     if count is None or half.bits == 8:
         return _each_lane(f"f32_to_{half.half}", operand, "f32", half.name, count)
     name, lanes = f"POPGRAPH_F32_TO_{half.name.upper()}", f"f32x{count}, u32x{count}"
@@ -136,7 +144,7 @@ def narrowed(half: Element, operand: str, count: int | None) -> str:
 
 
 def cast(operand: str, start: str, end: str, count: int | None) -> str:
-    """What a C cast does, between types that C has."""
+    """Casts scalars or vectors between C types."""
     if count is None:
         return operand if start == end else f"(({end}){operand})"
     at = start
@@ -147,6 +155,7 @@ def cast(operand: str, start: str, end: str, count: int | None) -> str:
 
 
 def _step(operand: str, start: str, end: str, count: int) -> str:
+    # GCC takes four instructions for its own conversion where the target has one.
     if start in _SHORT and end[1:] == "32":
         pair = f"{end}x{count}, {end[0]}16x{count}"
         if count in _INSTRUCTIONS:
@@ -160,10 +169,12 @@ _SHORT = ("i8", "u8", "i16", "u16")
 
 def _steps(start: str, end: str) -> Iterator[str]:
     """
-    The types on the way.
+    The intermediate types of a cast.
 
-    Of integers, compilers know vectors twice and half as wide, and headers those of 32 bits.
+    Compilers convert vectors of integers to twice or half their width, and the headers convert 8
+    and 16 bits to 32.
     """
+    # x86 converts floats only to and from integers of 32 and 64 bits (AVX, AVX-512DQ).
     if "f" in (start[0], end[0]):
         if start[0] == end[0]:
             yield from [end] if start != end else []

@@ -15,25 +15,26 @@ from popgraph.support.cache_files import digest
 from popgraph.support.errors import PopgraphError
 
 _NUMBER = re.compile(r"_\d+$")
-"""The number that distinguishes kernels of one module; in C, their content does."""
+"""The number that distinguishes kernels of a module; their C names have a digest instead."""
 
 _SIZES = re.compile(r"(_\d+(x\d+)*)(?=_[a-z]+\d*$)")
 """The sizes in the names of kernels, see `kernel_functions.describe`."""
 
 DIGITS = 12
-"""Digits of the digest of a kernel: two kernels have the same digits once in 2^48."""
+"""Hexadecimal digits of a kernel's digest: two kernels collide with probability 2^-48."""
 
 
 def kernel_name(symbol: str) -> str:
-    """The C name of a kernel: no name of libc begins like it."""
+    """The C name of a kernel, with a prefix that no name of libc has."""
     return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
 
 
 def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
     """
-    One kernel as C; equal ones have the same name in every program.
+    Prints a kernel as C; equal kernels have the same name in every program.
 
-    One that is `shared` is handed numbers, so that kernels of other sizes are equal.
+    If `shared`, constants marked by hand-numbers become parameters, so that kernels of other sizes
+    are equal.
     """
     location = source(function.location)
     symbol = function.sym_name.data
@@ -46,13 +47,14 @@ def print_kernel(function: func.FuncOp, *, shared: bool = False) -> Kernel:
                 parameters.append(f"{types.pointer(argument.type)}a{number - 1}")
             else:
                 body.bind(argument, "chunk")
-                body.natural.add(argument)
+                body.non_negative.add(argument)
                 parameters.append(f"{types.value(argument.type)} chunk")
         body.block(function.body.block)
     except PopgraphError as error:
         where = f"kernel {symbol}" + (f", from {location}" if location else "")
         raise type(error)(error.what, error.where or where, error.hint) from error
     parameters += [f"i64 p{at}" for at in range(len(body.numbers))]
+    # A digest instead of a number: layers and models that need the same C share an object file.
     content = digest(*parameters, *body.lines)[:DIGITS]
     about = _NUMBER.sub("", symbol)
     name = f"{kernel_name(_SIZES.sub('', about) if shared else about)}_{content}"

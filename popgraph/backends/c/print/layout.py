@@ -1,4 +1,4 @@
-"""The table of memory of a program: its slots, and those of the programs that it runs."""
+"""The table of memory of a program and of the programs that it runs."""
 
 from __future__ import annotations
 
@@ -29,47 +29,50 @@ from popgraph.dialects.tile.program.ops import ALIGNMENT, find_program
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """A piece of persistent memory that programs share, see `packings`."""
+    """A slice of persistent memory that programs share, see `packings`."""
 
     op: Operation
-    """What fills it."""
+    """The call that fills it."""
     begin: int
     end: int
     key: str = ""
-    """Of what it holds."""
+    """The digest of its contents."""
 
 
 class Layout:
     """
-    Which memory does a program use, and where in the table does each piece stand?
+    The slots of memory that a program uses, and the position of each buffer in them.
 
-    The constants of the programs that it runs are in it: whoever calls a program hands it its own
-    table, made of pieces of this one. Packings have slots of their own, by their keys; what else
-    there is of persistent memory moves together.
+    Constants of callees have slots, too: a caller builds the table of a callee from its own slots.
+    Each packing has a slot, found by its key; the rest of persistent memory closes the gaps.
     """
 
     def __init__(
-        self, program: ProgramOp, packings: Sequence[Packing] = (), *, is_turn: bool = False
+        self, program: ProgramOp, packings: Sequence[Packing] = (), *, is_loop_body: bool = False
     ) -> None:
-        self.program, self.is_turn = program, is_turn
+        self.program, self.is_loop_body = program, is_loop_body
+        # Calls of kernels with chunks read the number of threads from slot 0.
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
         self._packings = packings
         self._filled: dict[Operation, int] = {}
         self._begins = [packing.begin for packing in packings]
         sizes = ((packing.end - packing.begin) // ALIGNMENT * ALIGNMENT for packing in packings)
-        self._moved = [0, *accumulate(sizes)]
-        """By how much what stands behind so many packings does so."""
-        persistent = program.persistent.value.data - self._moved[-1]
+        self._shifts = [0, *accumulate(sizes)]
+        """Bytes by which persistent memory after the first n packings moves forward."""
+        persistent = program.persistent.value.data - self._shifts[-1]
         self._sizes = program.arena.value.data, persistent
         self._checks = program.index_checks
-        self._numbers: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
+        self._slot_numbers: dict[tuple[str, object], int] = {
+            ("arena", ""): 1,
+            ("persistent", ""): 2,
+        }
         bodies = (program.body.block, program.prepare.block)
         for prepared, block in zip((False, True), bodies, strict=True):
             for op in block.ops:
                 if isinstance(op, BufferOp):
                     self._add(_key(op), _slot(op, prepared))
         self.callees = {
-            name: Layout(_neighbour(program, name), is_turn=isinstance(op, LoopOp))
+            name: Layout(_callee(program, name), is_loop_body=isinstance(op, LoopOp))
             for name, op in _called(program).items()
         }
         for callee in self.callees.values():
@@ -78,62 +81,62 @@ class Layout:
 
         for packing in packings:
             self._add(("packing", packing.key), packed(packing.key, packing.end - packing.begin))
-            self._filled[packing.op] = self._numbers["packing", packing.key]
+            self._filled[packing.op] = self._slot_numbers["packing", packing.key]
 
     def _add(self, key: tuple[str, object], slot: Slot) -> None:
-        """Memory that a step reads stays, though `prepare` of another program reads it, too."""
-        number = self._numbers.setdefault(key, len(self.slots))
+        """Adds a slot; it is not `prepared` (read by `prepare` only) if a step reads it, too."""
+        number = self._slot_numbers.setdefault(key, len(self.slots))
         if number == len(self.slots):
             self.slots.append(slot)
         elif not slot.prepared:
             self.slots[number] = replace(self.slots[number], prepared=False)
 
     def constants(self) -> Iterator[tuple[tuple[str, object], Slot]]:
-        """The literals in the table, by what they are known by."""
-        for key, place in self._numbers.items():
+        """The slots of constants with their keys."""
+        for key, number in self._slot_numbers.items():
             if key[0] == "constant":
-                yield key, self.slots[place]
+                yield key, self.slots[number]
 
-    def place(self, op: BufferOp) -> tuple[int, int]:
-        """The number of a buffer's slot, and the byte in it where the buffer begins."""
+    def locate(self, op: BufferOp) -> tuple[int, int]:
+        """The number of the slot of a buffer, and its byte offset there."""
         offset = op.offset.value.data
         if op.space.data != "persistent":
-            return self._numbers[_key(op)], offset
+            return self._slot_numbers[_key(op)], offset
         before = bisect_right(self._begins, offset)
         if before and offset < self._packings[before - 1].end:
             packing = self._packings[before - 1]
-            return self._numbers["packing", packing.key], offset - packing.begin
-        return self._numbers[_key(op)], offset - self._moved[before]
+            return self._slot_numbers["packing", packing.key], offset - packing.begin
+        return self._slot_numbers[_key(op)], offset - self._shifts[before]
 
     def packing_slot(self, op: Operation) -> int | None:
-        """The slot that a call fills, if it is a packing's."""
+        """The slot of the packing that a call fills; None for any other operation."""
         return self._filled.get(op)
 
     def slot_number_of(self, space: str, name: object) -> int:
         """The number of the slot of an input, an output or a constant."""
-        return self._numbers[space, name]
+        return self._slot_numbers[space, name]
 
     @property
-    def turn_slot(self) -> int | None:
-        """The slot of the number of the turn, if the program is what a loop runs."""
+    def iteration_slot(self) -> int | None:
+        """The slot of the iteration number, if the program is the body of a loop."""
         (name,) = Looping.input_names(0, 0, 0)
-        return self.slot_number_of("input", name) if self.is_turn else None
+        return self.slot_number_of("input", name) if self.is_loop_body else None
 
     @property
     def table(self) -> Table:
-        """The memory, apart from the IR that it was read from."""
+        """The table without references to the IR."""
         return Table(tuple(self.slots), *self._sizes, self._checks, self.program.donated)
 
 
 def _called(program: ProgramOp) -> dict[str, Operation]:
-    """The programs that a program runs, each once, with an operation that does."""
+    """The callees of a program, each with an operation that runs it."""
     blocks = (program.prepare.block, program.body.block)
     return {name: op for block in blocks for op in block.ops for name in runs_programs(op)}
 
 
-def _neighbour(program: ProgramOp, name: str) -> ProgramOp:
+def _callee(program: ProgramOp, name: str) -> ProgramOp:
     module = program.parent_op()
-    assert isinstance(module, ModuleOp), "programs that others run stand beside them"
+    assert isinstance(module, ModuleOp), "callees are in the same module"
     return find_program(module, name)
 
 
@@ -145,7 +148,7 @@ def _key(op: BufferOp) -> tuple[str, object]:
 
 
 def _slot(op: BufferOp, prepared: bool) -> Slot:
-    """The first buffer of a name says what it holds; later ones are views of it."""
+    """The slot of the first buffer with a name; later ones are views of it."""
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
     dtype = element_types.from_ir(memory.element_type)

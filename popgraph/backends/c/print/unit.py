@@ -9,13 +9,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parents[1] / "headers"
 RUNTIME = "runtime.h"
-"""What every unit includes."""
+"""The header that every unit includes."""
 HEADERS = (RUNTIME, "vectors.h", "conversions.h", "functions.h", "derived.h")
-"""What generated C stands on."""
+"""The headers of all generated C."""
 EXCHANGE = "exchange.h"
-"""What kernels stand on that tell other ranks something."""
+"""The header of kernels that exchange data with other ranks."""
 POOL, SERIAL = "pool.h", "serial.h"
-"""What a program stands on besides: threads, or none."""
+"""The headers of programs with and without threads."""
 
 
 def headers(*more: str) -> dict[str, str]:
@@ -26,25 +26,25 @@ def headers(*more: str) -> dict[str, str]:
 PREAMBLE = f'#include "{RUNTIME}"\n\n'
 _VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)")
 _COUNT = re.compile(r"x\d+")
-"""What ends the name of a vector: a text is searched for it ten times as fast as for the whole."""
+"""The end of the name of a vector: a text is searched ten times as fast for it as for a name."""
 _LONGEST = len(" bf16")
-"""What stands before that, and tells where the name begins."""
+"""Characters before that end which are enough to contain the start of the name."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One function of C."""
+    """A C function."""
 
     name: str
-    """As the IR calls it."""
+    """The name in the IR."""
     symbol: str
-    """As C does."""
+    """The name in C."""
     text: str
     prototype: str
     location: str
-    """Where it comes from, in the user's words."""
+    """The location in the model, as messages name it."""
     numbers: tuple[int, ...] = ()
-    """The numbers that callers pass after the memories, see `hand-numbers`."""
+    """The values that callers pass after the memories, see `hand-numbers`."""
     vectors: tuple[str, ...] = ()
     """The names of the vector types in its text."""
 
@@ -67,11 +67,11 @@ class Unit:
 
 
 WEAK = "__attribute__((weak)) "
-"""Several objects of a library may have the same kernel: one of them counts."""
+"""Objects of a library may contain the same kernel; the linker keeps one of them."""
 
 
 def vectors_in(text: str) -> tuple[str, ...]:
-    """The names of the vector types that a text mentions."""
+    """The names of the vector types in a text."""
     ends = {text[max(0, it.start() - _LONGEST) : it.end()] for it in _COUNT.finditer(text)}
     return tuple(sorted({found[0] for end in ends for found in _VECTOR.finditer(end)}))
 
@@ -88,6 +88,7 @@ def _vector_typedef(lanes_name: str, bits: int, count: int) -> str:
     """Declares the vector type, and its form in memory: at any address, aliasing anything."""
     size = bits // 8 * count
     name = f"{lanes_name}x{count}"
+    # A window begins at any element, and the arena reuses memory for values of other types.
     return (
         f"typedef {lanes_name} {name} __attribute__((vector_size({size})));\n"
         f"typedef {lanes_name} {name}_memory "
@@ -96,12 +97,12 @@ def _vector_typedef(lanes_name: str, bits: int, count: int) -> str:
 
 
 def distinct(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Each kernel once: those of one symbol are equal."""
+    """Each kernel once: equal symbols mean equal kernels."""
     return list({kernel.symbol: kernel for kernel in kernels}.values())
 
 
 def also_included(kernels: str) -> tuple[str, ...]:
-    """The headers that these kernels need besides those of all."""
+    """The headers that these kernels need besides the common ones."""
     return (EXCHANGE,) if "popgraph_send(" in kernels or "popgraph_receive(" in kernels else ()
 
 
@@ -123,21 +124,24 @@ def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
 
 
 LITTLE_TEXT = 20_000
-"""Characters that take a compiler about as long as its start: not worth another one."""
+"""Characters that a compiler reads in about the time of its start: too few for another one."""
 UNIT_TEXT = 50_000
-"""Characters of a unit that take it several times as long."""
+"""Characters of a unit, for which it takes several times as long."""
 MOST_UNITS = 8
 
 
 def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
     """
-    The kernels in groups of about equal length of text, to be compiled at the same time.
+    Groups kernels by about equal length of text, to be compiled in parallel.
 
-    How many there are does not depend on the machine: caches are shared by machines.
+    The number of groups does not depend on the machine, as machines may share a cache. On two
+    cores, two units of ResNet-50 take half the time of one.
     """
+    # gcc 12 takes 60 to 80 ms for a unit of one kernel, and 35 ms for each further one.
     total = sum(len(kernel.text) for kernel in kernels)
     parts = min(MOST_UNITS, max(2, total // UNIT_TEXT)) if total > LITTLE_TEXT else 1
     groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
+    # Longest first, each into the smallest group: LPT is within 4/3 of the best (Graham, 1969).
     for kernel in sorted(distinct(kernels), key=lambda kernel: -len(kernel.text)):
         smallest = min(range(parts), key=lambda number: groups[number][0])
         size, group = groups[smallest]

@@ -1,4 +1,4 @@
-"""Axis orders seen through views: the memory order that a reshaped tensor inherits."""
+"""Axis orders through views: the memory order that a reshaped tensor inherits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeAlias
 from popgraph.support.shapes import Shape, prod
 
 AxisOrder: TypeAlias = tuple[int, ...]
-"""The axes from the outermost in memory to the innermost."""
+"""The axes from the outermost to the innermost in memory."""
 
 
 def seen_through(source: Shape, order: AxisOrder, viewed: Shape) -> AxisOrder | None:
     """
-    The order of the axes of a view, when those of its source stand in `order`.
+    The axis order of a view of a source that is stored in `order`.
 
-    None when the view puts axes together that do not stand side by side.
+    None if the view merges axes that are not adjacent in memory.
     """
     if 0 in source:
         return None
@@ -39,7 +39,8 @@ def _strides(shape: Shape, order: AxisOrder) -> dict[int, int]:
 
 
 def _aligned(source: Shape, viewed: Shape) -> Iterator[tuple[list[int], list[int]]]:
-    """The smallest runs of axes with as many elements on both sides; axes of size 1 vanish."""
+    """Pairs the smallest runs of axes with equal numbers of elements; drops axes of size 1."""
+    # [6, 4] and [2, 3, 4]: axis 0 with axes 0 and 1, axis 1 with axis 2.
     left = [axis for axis, size in enumerate(source) if size != 1]
     right = [axis for axis, size in enumerate(viewed) if size != 1]
     while left:

@@ -10,10 +10,12 @@ from popgraph.dialects.program import ConstantOp
 
 class Constants:
     """
-    Which values are known when the program is loaded?
+    Constant values: results of `pg.constant`, and of `tile` operations on constants.
 
-    To be asked in the order of the program: answers are remembered, and lead to the next ones.
+    Callers visit operations in program order, as each answer follows from cached ones.
     """
+
+    # Without answers about its operands, a deep chain of operations overflows the stack.
 
     def __init__(self) -> None:
         self._known: dict[SSAValue, bool] = {}
@@ -24,11 +26,11 @@ class Constants:
         return self._known[value]
 
     def factors(self, op: tile.ReduceOp) -> tuple[bool, bool]:
-        """Which of the two factors of a contraction are known."""
+        """Whether each of the two operands of a contraction is constant."""
         return self.holds(op.lhs), self.holds(op.rhs)
 
     def note(self, op: Operation) -> None:
-        """Remembers the results of the next operation of the program."""
+        """Caches the answers for the results of the next operation."""
         for result in op.results:
             self.holds(result)
 

@@ -18,17 +18,17 @@ from popgraph.support.shapes import Shape, prod
 
 @dataclass(frozen=True)
 class Convolution:
-    """A contraction that is a 3x3 convolution: its image, its weights, and where the window is."""
+    """A contraction that is a 3x3 convolution: image, weights and offset of the window."""
 
     op: tile.ReduceOp
     image: SSAValue
     weights: SSAValue
     weights_map: AffineMap
-    """From (row, column, input channel, output channel)."""
+    """The map from (row, column, input channel, output channel) to an index of the weights."""
     offset: tuple[int, int]
     channels: int
     fixed: bool = False
-    """Whether the weights are known when the program is loaded."""
+    """Whether the weights are constant."""
 
     @property
     def kind(self) -> Attribute:
@@ -36,7 +36,7 @@ class Convolution:
 
     @property
     def images(self) -> Shape:
-        """The number of results, their height and their width."""
+        """Number, height and width of the result images."""
         return self.op.sizes[:3]
 
 
@@ -45,7 +45,7 @@ class WeightGradient:
     """
     A contraction that is the gradient of a 3x3 convolution's weights.
 
-    `image` is what was convolved, `slope` the gradient of the result.
+    `image` is the input of the convolution, `slope` the gradient of its result.
     """
 
     op: tile.ReduceOp
@@ -53,9 +53,9 @@ class WeightGradient:
     slope: SSAValue
     offset: tuple[int, int]
     images: Shape
-    """The number of results, their height and their width."""
+    """Number, height and width of the result images."""
     dims: tuple[int, int, int, int]
-    """The loops over the window's rows and columns, over input and output channels."""
+    """The loops over rows and columns of the window, over input and over output channels."""
 
     @property
     def kind(self) -> Attribute:
@@ -63,14 +63,14 @@ class WeightGradient:
 
     @property
     def channels(self) -> tuple[int, int]:
-        """Of the input and of the output."""
-        before, behind = (self.op.sizes[dim] for dim in self.dims[2:])
-        return before, behind
+        """Numbers of input and of output channels."""
+        inputs, outputs = (self.op.sizes[dim] for dim in self.dims[2:])
+        return inputs, outputs
 
 
 @dataclass(frozen=True)
 class _Window:
-    """The indices of a factor: `image[n, y + row + down, x + column + right, channel]`."""
+    """The window of an operand `image[n, y + row + down, x + column + right, channel]`."""
 
     offset: tuple[int, int]
     row: int
@@ -80,18 +80,18 @@ class _Window:
 
 def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
     """
-    The contraction as a 3x3 convolution whose factor number `weights` are the weights.
+    Matches a 3x3 convolution with operand number `weights` as the weights.
 
-    Its domain is (image, row, column, channel) and, in any order, the row and the column in the
-    window and the input channel.
+    Its domain is (image, row, column, output channel) and, in any order, the row and the column of
+    the window and the input channel.
     """
     window = _window(op, 1 - weights, (0, 1, 2), {4, 5, 6}) if _is_sum(op) else None
     if window is None or op.input_maps[weights].used_dims() & {0, 1, 2}:
         return None
-    places = [AffineExpr.constant(0)] * 7
+    dims = [AffineExpr.constant(0)] * 7
     for at, dim in enumerate((window.row, window.column, window.channel, 3)):
-        places[dim] = AffineExpr.dimension(at)
-    weights_map = with_dims(op.input_maps[weights], places, 4)
+        dims[dim] = AffineExpr.dimension(at)
+    weights_map = with_dims(op.input_maps[weights], dims, 4)
     factors = (op.lhs, op.rhs)
     channels = op.sizes[window.channel]
     return Convolution(
@@ -101,16 +101,17 @@ def convolution(op: tile.ReduceOp, weights: int) -> Convolution | None:
 
 def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
     """
-    The contraction as the gradient of weights, its factor number `image` being what was convolved.
+    Matches the gradient of 3x3 weights with operand number `image` as the convolved image.
 
-    Results are by the channels and the window's row and column, sums over image, row and column.
+    Parallel loops are the channels and the rows and columns of the window. Reductions are over
+    images, rows and columns.
     """
-    slope = [_plain(result) for result in op.input_maps[1 - image].results]
+    slope = [_only_loop(result) for result in op.input_maps[1 - image].results]
     if not _is_sum(op) or len(slope) != 4 or {*slope[:3]} != {4, 5, 6} or slope[3] not in range(4):
         return None
-    n, y, x, behind = (dim or 0 for dim in slope)
-    window = _window(op, image, (n, y, x), {*range(4)} - {behind})
-    if window is None or not _is_channels_last(op, 1 - image, behind):
+    n, y, x, output = (dim or 0 for dim in slope)
+    window = _window(op, image, (n, y, x), {*range(4)} - {output})
+    if window is None or not _is_channels_last(op, 1 - image, output):
         return None
     factors, sizes = (op.lhs, op.rhs), op.sizes
     return WeightGradient(
@@ -119,12 +120,12 @@ def weight_gradient(op: tile.ReduceOp, image: int) -> WeightGradient | None:
         factors[1 - image],
         window.offset,
         (sizes[n], sizes[y], sizes[x]),
-        (window.row, window.column, window.channel, behind),
+        (window.row, window.column, window.channel, output),
     )
 
 
 def _is_sum(op: tile.ReduceOp) -> bool:
-    """Whether the contraction has the loops of a convolution, and sums of one float type."""
+    """Whether a contraction has the loops of a convolution and sums in one float type."""
     return (
         op.schedule is None
         and (op.parallel_rank, len(op.sizes)) == (4, 7)
@@ -138,16 +139,16 @@ def _window(
     op: tile.ReduceOp, image: int, outer: tuple[int, int, int], inner: set[int]
 ) -> _Window | None:
     """
-    The 3x3 window in which factor number `image` is read, if it is.
+    Matches a 3x3 window in the indices of operand number `image`.
 
-    `outer` are the loops over images, rows and columns; `inner` those over the rows and columns of
-    the window, and over the channels.
+    `outer` are the loops over images, rows and columns. `inner` are the loops over rows and columns
+    of the window and over channels, in any order.
     """
     sizes = op.sizes
     rows = [linear(result, sizes) for result in op.input_maps[image].results]
     if len(rows) != 4:
         return None
-    row, column = (_beside(rows[axis].terms, outer[axis]) for axis in (1, 2))
+    row, column = (_added_loop(rows[axis].terms, outer[axis]) for axis in (1, 2))
     channels = inner - {row, column}
     if row is None or column is None or len(channels) != 1:
         return None
@@ -161,7 +162,7 @@ def _window(
 
 
 def _is_channels_last(op: tile.ReduceOp, factor: int, channel: int) -> bool:
-    """Whether channels are neighbours in memory, and all of them are read: tiles have them all."""
+    """Whether channels are contiguous and all of them are read, as tiles hold all channels."""
     type_, sizes = tensor((op.lhs, op.rhs)[factor]), op.sizes
     form = offset(type_, op.input_maps[factor], sizes)
     strides = [form.stride(dim) for dim in range(len(sizes))]
@@ -169,13 +170,13 @@ def _is_channels_last(op: tile.ReduceOp, factor: int, channel: int) -> bool:
     return whole and None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
 
 
-def _plain(result: AffineExpr) -> int | None:
-    """The loop that an index is."""
+def _only_loop(result: AffineExpr) -> int | None:
+    """The loop of an index that is just one loop."""
     return result.position if isinstance(result, AffineDimExpr) else None
 
 
-def _beside(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
-    """The loop that is added to loop `dim`, if that is all there is."""
+def _added_loop(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
+    """The loop b of an index `dim + b + constant`."""
     dims = [atom.position for atom in terms if isinstance(atom, AffineDimExpr)]
     if len(dims) != len(terms) or len(dims) != 2 or set(terms.values()) != {1} or dim not in dims:
         return None

@@ -17,16 +17,16 @@ from popgraph.passes.analysis.induction import holds
 from popgraph.support.shapes import Shape, prod
 
 COMPUTED = (Structured, LaunchOp)
-"""What writes its results where plan-memory wants them."""
+"""Operations that write their results to memory that plan-memory assigns."""
 
 
 class Joins:
     """
-    The concatenations whose pieces are one memory, and each of which may be computed there.
+    The concatenations whose pieces can all be computed in the memory of the whole.
 
-    A piece must be computed by the same block for this concatenation alone, and neither a piece
-    nor the whole may be what the caller gets: that has memory of its own. Answers stay, so nothing
-    may change meanwhile.
+    Each piece is computed in the same block and read by no other concatenation. Neither a piece nor
+    the whole is returned to the caller, who has memory of its own. Answers are cached, so the
+    module must not change meanwhile.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Joins:
 
 
 def _joined(op: AssembleOp) -> Iterator[AssembleOp]:
-    """The concatenations that are pieces of one."""
+    """The concatenations that are pieces of `op`."""
     for piece in op.pieces:
         maker = source_of(piece).owner
         if isinstance(maker, AssembleOp):
@@ -54,12 +54,12 @@ def _joined(op: AssembleOp) -> Iterator[AssembleOp]:
 
 
 def is_contiguous_concat(op: AssembleOp) -> bool:
-    """Whether the pieces stand in the whole one after the other."""
+    """Whether each piece is one contiguous run of the whole."""
     return all(_is_run(piece, _shape(op.output)) for piece in map(_shape, op.pieces))
 
 
 def places(op: AssembleOp) -> Iterator[int | None]:
-    """Which element of the whole the memory of each piece begins at; None when it is its own."""
+    """Yields the element of the whole at which each piece begins; None for memory of its own."""
     shape = _shape(op.output)
     strides = row_major(shape)
     for piece, offsets, steps in op.placements():
@@ -76,7 +76,7 @@ def places(op: AssembleOp) -> Iterator[int | None]:
 def _is_part(
     piece: TensorType[Attribute], whole: TensorType[Attribute], offsets: Sequence[int]
 ) -> bool:
-    """Whether the layout of a piece is that of the whole, further on."""
+    """Whether a piece has the layout of the whole, shifted by `offsets`."""
     own, other = halo_of(piece), halo_of(whole)
     if own is None or other is None or own.part < 0:
         return False
@@ -90,7 +90,7 @@ def _shape(value: SSAValue) -> Shape:
 
 
 def _is_run(part: Shape, whole: Shape) -> bool:
-    """Whether a box of these sizes is contiguous: behind the first that differs, all of it."""
+    """Whether a box is contiguous: after its first axis longer than 1, all axes are whole."""
     outer = next((dim for dim, size in enumerate(part) if size != 1), len(part))
     return part[outer + 1 :] == whole[outer + 1 :]
 
@@ -108,7 +108,7 @@ def source_of(value: SSAValue) -> SSAValue:
 
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
-    """Everything that reads a value, also through views; twice what reads it twice."""
+    """Yields the readers of a value, also through views, once per use."""
     seen = [value]
     while seen:
         for use in seen.pop().uses:
@@ -119,18 +119,18 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
 
 
 def escapes(value: SSAValue) -> bool:
-    """Whether the caller gets a value, or a variable, or another graph."""
+    """Whether a value leaves the graph: to the caller, a variable or another graph."""
     takers = (ReturnOp, UpdateOp, YieldOp, CallCondOp, CallLoopOp)
     return any(isinstance(op, takers) for op in _readers(value))
 
 
 def can_write_into(value: SSAValue, op: AssembleOp) -> bool:
-    """Whether a value may be computed, or joined, where it belongs in a concatenation."""
+    """Whether a value can be computed, or concatenated, in the memory of a concatenation."""
     maker = value.owner
     if not isinstance(maker, (*COMPUTED, AssembleOp)):
         return False
     if maker.parent is not op.parent:
         return False
     wholes = (reader for reader in _readers(value) if isinstance(reader, AssembleOp))
-    # Two are enough to know: many may read a piece, and each of them asks.
+    # Stop at two: if n concatenations read a piece, each of them checks it, in n * n steps.
     return len(list(islice(wholes, 2))) == 1 and not escapes(value)

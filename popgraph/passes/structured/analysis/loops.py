@@ -1,4 +1,4 @@
-"""The loops of a structured operation, and what its tensors take in memory."""
+"""The loops of a structured operation, and strides of its tensors along them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tensor(value: SSAValue) -> TensorType[Attribute]:
 
 
 def has_gaps(value: SSAValue) -> bool:
-    """Whether a layout leaves elements out here and there, not only around the tensor."""
+    """Whether a layout has padding inside the tensor, not only a halo around it."""
     return halo_of(tensor(value)) is None and prod(physical_shape(tensor(value))) != prod(
         tensor(value).get_shape()
     )
@@ -42,14 +42,14 @@ def has_gaps(value: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring dimensions that run as one loop."""
+    """Adjacent dimensions that run as one loop."""
 
     dims: tuple[int, ...]
     extent: int
     running: Extent | None = None
-    """The end in a call, if it is not the extent."""
+    """The end in a call, if it differs from the extent."""
     together: int = 1
-    """The steps up to `running` in one step of the loop; the last one may have fewer."""
+    """Steps up to `running` per step of the loop; the last one may have fewer."""
 
     @property
     def last(self) -> int:
@@ -64,11 +64,12 @@ def group_loops(
     running: Mapping[int, Extent] = MappingProxyType({}),
 ) -> list[Group]:
     """
-    The loops over `dims`, outermost first; those of size 1 vanish.
+    The loops over `dims`, outermost first, without loops of size 1.
 
-    Neighbours are joined where every form steps over them evenly, unless one of them is `separate`.
-    A `running` dimension is the outermost one of its loop.
+    Neighbours are joined if every form has an even stride over both and neither is `separate`. A
+    `running` dimension is the outermost one of its loop.
     """
+    # A size of the call scales the outermost dimension: 0 <= d0 * 4 + d1 < size * 4.
     groups: list[Group] = []
     for dim in dims:
         if sizes[dim] == 1:
@@ -96,7 +97,7 @@ def _even(outer: int, inner: int, sizes: Shape, forms: Sequence[Linear]) -> bool
 
 
 def lane_type(types: Sequence[Attribute]) -> Attribute | None:
-    """The one float type that sums of products on vectors are made of, if there is one."""
+    """The common float type of vectorized sums, if all types are equal."""
     kinds = set(types)
     if len(kinds) != 1:
         return None
@@ -105,19 +106,19 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
 
 
 def sum_type(op: tile.ReduceOp) -> Attribute | None:
-    """The type of the sums that vectors hold; None for a contraction that is not for vectors."""
+    """The type of vectorized sums; None if a contraction cannot be vectorized."""
     return op.sum_type if op.words is not None else lane_type([op.sum_type])
 
 
 def has_identity_epilogue(op: tile.ReduceOp) -> bool:
-    """Whether the epilogue of a contraction does nothing."""
+    """Whether the epilogue of a contraction is the identity."""
     return is_identity(op.epilogue.block)
 
 
 def part_stride(
     value: SSAValue, map_: AffineMap, sizes: Shape, along: int, step: int
 ) -> int | None:
-    """How far apart in memory are the parts of a value for so many indices of a loop?"""
+    """The stride between parts of a value for `step` indices of a loop; None if uneven."""
     divided = split_sizes(sizes, along, step)
     return offset(tensor(value), split_map(map_, along, step), divided).stride(along)
 
@@ -125,7 +126,7 @@ def part_stride(
 def is_cut_evenly(
     mapped: Iterable[tuple[SSAValue, AffineMap]], sizes: Shape, parts: Mapping[int, int]
 ) -> bool:
-    """Whether parts of so many indices of these loops are evenly apart in all values."""
+    """Whether parts of `{loop: step}` have even distances in all values."""
     return all(
         part_stride(value, map_, sizes, loop, step) is not None
         for value, map_ in mapped

@@ -23,10 +23,10 @@ from popgraph.support.shapes import Shape
 @dataclass(frozen=True)
 class MappedOperands:
     """
-    Values read through maps, and the body that takes their elements.
+    Values with their index maps, and the body that takes their elements.
 
-    `before` arguments of the body come before those of the values (accumulators of a fold); what
-    comes behind them (tables, accumulators of a reduction) stays as it is.
+    Arguments of the body: `before` accumulators of an epilogue, one per value, then tables or
+    accumulators of a reduction, which stay unchanged.
     """
 
     sizes: Shape
@@ -36,7 +36,7 @@ class MappedOperands:
     before: int = 0
 
     def replace(self, number: int, value: SSAValue, map_: AffineMap) -> MappedOperands:
-        """The same, with one value read from elsewhere."""
+        """A copy that reads another value, through another map, as number `number`."""
         values, maps = list(self.values), list(self.maps)
         values[number], maps[number] = value, map_
         return replace(self, values=tuple(values), maps=tuple(maps))
@@ -51,12 +51,14 @@ def inline_producer(
     taken: bool = False,
 ) -> MappedOperands:
     """
-    The producer of one value computed in the body, which moves, instead of read.
+    Computes the producer of one value in the body, which moves to a new block.
 
-    Its operands are read through composed maps, its tables follow all other arguments. If nothing
-    else needs its own body, that is `taken`, and moves too: copies of copies would take longer the
-    more is fused.
+    x = map g(a); body(x)  ->  body(g(a))
+
+    Operands of the producer are read through composed maps; its tables follow all other arguments.
+    With `taken`, nothing else needs the body of the producer, so that it moves, too.
     """
+    # Copying instead of moving costs the square of the length of a chain of fusions.
     old, made = reading.body, producer.body.block
     assert old is not None
     at = reading.before + number
@@ -91,7 +93,7 @@ def inline_producer(
 
 
 def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SSAValue]:
-    """Moves a body to the end of `block`, where it takes `arguments`; gives what it yields."""
+    """Moves a body to the end of `block` with new arguments; returns the yielded values."""
     for old, new in zip(source.args, arguments, strict=True):
         old.replace_all_uses_with(new)
     for op in list(source.ops):
@@ -105,7 +107,7 @@ def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SS
 def _moved_over(
     block: Block, source: Block, arguments: Sequence[SSAValue], map_: AffineMap, sizes: Shape
 ) -> list[SSAValue]:
-    """Moves a body to the end of `block`; indices become those of `map_`'s results."""
+    """Moves a body to the end of `block`; indices become the results of `map_`."""
     for op in list(source.ops):
         if isinstance(op, tile.IndexOp):
             op.result.replace_all_uses_with(_index(block, map_, op.dim.value.data, sizes))
@@ -117,7 +119,7 @@ def _moved_over(
 def _copied_over(
     block: Block, source: Block, arguments: Sequence[SSAValue], map_: AffineMap, sizes: Shape
 ) -> list[SSAValue]:
-    """Copies a body to the end of `block`; indices are those of `map_`'s results."""
+    """Copies a body to the end of `block`; indices become the results of `map_`."""
     values: dict[SSAValue, SSAValue] = dict(zip(source.args, arguments, strict=True))
     for op in source.ops:
         if isinstance(op, tile.YieldOp):
@@ -130,7 +132,7 @@ def _copied_over(
 
 
 def _index(block: Block, map_: AffineMap, dim: int, sizes: Shape) -> SSAValue:
-    """One result of a map as a number that a body computes; `has_plain_indices` holds."""
+    """Computes one result of a map without divisions in a body."""
     form = linear(map_.results[dim], sizes)
     total: SSAValue | None = None
     for atom, factor in form.terms.items():
@@ -156,7 +158,7 @@ def _added(block: Block, op: Operation) -> SSAValue:
 
 
 def is_plain(map_: AffineMap, sizes: Sequence[int]) -> bool:
-    """Whether a map has no division left."""
+    """Whether a map has no divisions after simplification."""
     return not divided_loops(map_, sizes)
 
 
@@ -174,12 +176,12 @@ def is_selection(map_: AffineMap) -> bool:
 
 
 def is_movement(op: tile.MapOp) -> bool:
-    """Whether a map only reads from elsewhere: its body yields its one argument."""
+    """Whether a map only moves elements: its body yields its one argument."""
     return len(op.operands) == len(op.maps) == 1 and is_identity(op.body.block)
 
 
 def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.MapOp:
-    """A map that only reads from elsewhere."""
+    """A map that only moves elements: y[i] = value[map_(i)]."""
     kind = element(value)
     body = Block(arg_types=[kind])
     body.add_op(tile.YieldOp(body.args[0]))
@@ -189,7 +191,7 @@ def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.Map
 def through_view(
     view: tile.ViewOp, map_: AffineMap, sizes: Shape, divided: Iterable[int] = ()
 ) -> AffineMap | None:
-    """What `map_` into a view is into its source; None if it divides loops but `divided`."""
+    """Composes `map_` with a view; None if the result divides loops other than `divided`."""
     if layout_of(tensor(view.source)) or layout_of(tensor(view.output)):
         return None
     viewed, source = tensor(view.output).get_shape(), tensor(view.source).get_shape()
@@ -211,7 +213,7 @@ def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:
 
 
 def without_repeats(reading: MappedOperands) -> MappedOperands:
-    """Each (value, map) read once; where one was read again, the body moves."""
+    """Merges equal (value, map) pairs into one argument; the body moves if there are any."""
     if reading.body is None or len(set(reading.values)) == len(reading.values):
         return reading
     maps = [simplified(map_, reading.sizes) for map_ in reading.maps]
@@ -244,17 +246,17 @@ def without_repeats(reading: MappedOperands) -> MappedOperands:
 
 
 def mapped_inputs(op: tile.Structured) -> MappedOperands:
-    """What an operation reads over its whole domain."""
+    """The operands that an operation reads over its whole domain."""
     match op:
         case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
-            # Products stay as they are: a contraction takes in movements only.
+            # The body of a contraction stays: only movements are fused into it.
             body = None if tile.is_contraction(op) else op.body.block
             return MappedOperands(op.sizes, op.mapped_inputs, op.input_maps, body)
     raise AssertionError(f"{op.name} reads nothing through maps")
 
 
 def mapped_epilogue_inputs(op: tile.ReduceOp) -> MappedOperands:
-    """What the epilogue of an operation reads besides its accumulators."""
+    """The operands that an epilogue reads besides its accumulators."""
     maps = op.epilogue_input_maps
     block = op.epilogue.block
     sizes = op.sizes[: op.parallel_rank]
@@ -271,7 +273,7 @@ def with_operands(
     tables: Sequence[SSAValue] = (),
     elements: Sequence[Attribute] | None = None,
 ) -> tile.Structured:
-    """A new operation that reads differently, for the place of `op`, whose bodies it takes."""
+    """A new operation with other operands that takes over the bodies of `op`."""
     inputs = mapped_inputs(op) if inputs is None else inputs
     kinds = [element(value) for value in op.results] if elements is None else elements
     new: tile.Structured
@@ -280,7 +282,7 @@ def with_operands(
             every, body = [*op.tables, *tables], _region(inputs.body)
             new = tile.MapOp(inputs.values, inputs.maps, op.sizes, body, kinds, every)
         case tile.ScatterOp():
-            # Regions are found by their number: taking the last one first leaves the other its own.
+            # Detaching a region renumbers later ones, so the last one is taken first.
             combine = None if op.combine is None else _region(op.combine.block)
             sizes, rank, body = op.sizes, op.parallel_rank, _region(inputs.body)
             new = tile.ScatterOp(
@@ -309,7 +311,7 @@ def _with_epilogue(
     epilogue: MappedOperands,
     kinds: Sequence[Attribute],
 ) -> tile.ReduceOp:
-    """A new reduction or contraction that reads differently, before and in its epilogue."""
+    """A new reduction or contraction with other operands of its body and its epilogue."""
     schedule, blocks = op.schedule, op.blocks
     return tile.ReduceOp(
         inputs.values,
@@ -329,7 +331,7 @@ def _with_epilogue(
 
 
 def _keep_layouts(old: tile.Structured, new: tile.Structured) -> None:
-    """Gives results the layouts that they had, whatever their elements are now."""
+    """Copies layouts of results, whose element types may differ."""
     for before, result in zip(old.results, new.results, strict=True):
         if layout_of(tensor(before)):
             type_, encoding = tensor(result), tensor(before).encoding
@@ -349,9 +351,9 @@ def _region(body: Block | None) -> Region:
 
 def erase_unused(op: Operation) -> None:
     """
-    Erases an operation whose results nobody uses any more, and then what fed only it.
+    Erases an operation without uses, and then its producers that lose their last use.
 
-    Nothing happens to what is erased already: two operands may come from one place.
+    An operation that is already erased is skipped, as two operands may share a producer.
     """
     waiting = [op]
     while waiting:

@@ -12,7 +12,7 @@ from popgraph.support.shapes import Shape
 
 @dataclass(frozen=True)
 class Column:
-    """One vector of a panel: the lanes from `offset`, of which the first `valid` are results."""
+    """One vector of a panel: lanes from `offset`; the first `valid` of them are results."""
 
     offset: int
     lanes: int
@@ -31,9 +31,12 @@ def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
     """
     The vectors for the last `rest` lanes.
 
-    With factors that may be read beyond their end, whole vectors of which some lanes are not
-    stored; else vectors that become narrower, then single lanes.
+    If the operand is `padded`, whole vectors with some unused lanes; else narrower and narrower
+    vectors, then single lanes.
     """
+    # 23 lanes of 16: padded 16 + 16 (7 valid), else 16 + 4 + 1 + 1 + 1. Two lanes of f32 would be
+    # 8 bytes, half of the smallest vector. Groups of 28 or 34 channels take 2/3 to 9/10 of the
+    # time that single lanes take (8515d90e).
     columns: list[Column] = []
     at, lanes = 0, width
     while at < rest:
@@ -48,7 +51,7 @@ def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
 
 
 def narrowed(column: Column) -> list[Column]:
-    """The lanes of a column that are results, as whole columns."""
+    """The valid lanes of a column as whole columns."""
     if column.whole:
         return [column]
     return [
@@ -67,7 +70,9 @@ class Blocks:
 
 
 def balanced(extent: int, most: int) -> list[Blocks]:
-    """Rows in blocks of at most `most`, of at most two sizes that differ by one."""
+    """Blocks of at most `most` rows, of at most two sizes that differ by one."""
+    # 49 rows in blocks of 14: 13 + 12 + 12 + 12, not 14 + 14 + 14 + 7. Each size of block is code
+    # of its own.
     blocks = -(-extent // most)
     size, more = divmod(extent, blocks)
     first = Blocks(0, more, size + 1)
@@ -76,12 +81,12 @@ def balanced(extent: int, most: int) -> list[Blocks]:
 
 
 def split_sizes(sizes: Shape, dim: int, lanes: int) -> Shape:
-    """The domain with one dimension as two: panels, then the lanes of a panel."""
+    """Splits one dimension of a domain into panels and the lanes of a panel."""
     return (*sizes[:dim], -(-sizes[dim] // lanes), lanes, *sizes[dim + 1 :])
 
 
 def split_map(map_: AffineMap, dim: int, lanes: int) -> AffineMap:
-    """The same map on the domain that `split_sizes` gives."""
+    """The same map over the domain of `split_sizes`."""
     before = [AffineExpr.dimension(old) for old in range(dim)]
     both = AffineExpr.dimension(dim) * lanes + AffineExpr.dimension(dim + 1)
     after = [AffineExpr.dimension(old + 1) for old in range(dim + 1, map_.num_dims)]

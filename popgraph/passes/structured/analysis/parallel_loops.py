@@ -1,4 +1,4 @@
-"""Parallel loops of a kernel, and the parts of its values that a chunk touches."""
+"""Parallel loops of a kernel, and the memory that a chunk of them touches."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class Loop:
     """
-    A loop that threads may share, in whole steps, of which a chunk has at least so many.
+    A loop that threads may share, in chunks of at least `least` whole steps.
 
-    Chunks of an `even` loop are all of one size.
+    Chunks of an `even` loop have equal sizes.
     """
 
     extent: int
@@ -30,17 +30,17 @@ class Loop:
 
 
 def loops_in_steps(groups: Sequence[Group], steps: Sequence[int]) -> tuple[Loop, ...]:
-    """These loops, of which each goes on by its step."""
+    """Loops over groups, each with its step."""
     return tuple(Loop(group.extent, step) for group, step in zip(groups, steps, strict=True))
 
 
 @dataclass(frozen=True)
 class MemoryAccess:
     """
-    A value that a kernel reads or writes: its bytes, and the loops its place changes with.
+    A value that a kernel reads or writes: its size in bytes, and the loops that address it.
 
-    `spans` has, for each loop, how many bytes it goes over: where that is the same for two kernels,
-    so are the parts that their chunks touch.
+    `spans` holds the bytes that each loop covers. If two kernels have equal spans, their chunks
+    touch the same parts.
     """
 
     value: SSAValue
@@ -64,7 +64,7 @@ class MemoryAccess:
         return MemoryAccess(value, whole, frozenset(along), spans, written)
 
     def short(self, target: Target) -> frozenset[int]:
-        """The loops along which chunks touch many short pieces."""
+        """The loops whose chunks touch many short runs of memory."""
         most = target.tuning.short_span_bytes
         return frozenset(at for at, span in enumerate(self.spans) if span and span <= most)
 
@@ -72,9 +72,9 @@ class MemoryAccess:
 @dataclass(frozen=True)
 class ParallelLoops:
     """
-    What there is to share: loops, all work in elements touched, and the values.
+    The loops of a kernel that threads may share, its work in elements touched, and its values.
 
-    Up to so many loops may be cut `together`.
+    Up to `together` loops may be cut at once.
     """
 
     loops: tuple[Loop, ...]
@@ -86,7 +86,7 @@ class ParallelLoops:
 def touched(
     values: Sequence[SSAValue], forms: Sequence[Linear], loops: Sequence[Group], outputs: int
 ) -> tuple[MemoryAccess, ...]:
-    """What a kernel touches; the last values are its results."""
+    """The memory accesses of a kernel; the last `outputs` values are results."""
     inputs = len(values) - outputs
     return tuple(
         MemoryAccess.of(value, form, loops, written=number >= inputs)

@@ -15,9 +15,9 @@ from popgraph.support.shapes import Shape
 
 
 def read_in_order(map_: AffineMap, sizes: Shape) -> AxisOrder | None:
-    """Which axis of what is read each loop goes along; None when it is not one for one."""
+    """The axis of the operand that each loop covers; None if the map is not a permutation."""
     found = simplified(map_, sizes).results
-    # An axis of size 1 may be read along any loop of size 1.
+    # Maps simplify such axes to 0. An axis of size 1 may be read along any loop of size 1.
     single = iter([dim for dim, size in enumerate(sizes) if size == 1])
     places = [
         result.position if isinstance(result, AffineDimExpr) else next(single, -1)
@@ -35,8 +35,8 @@ def permute_results(
     """
     y = contract(...); z = map g(y[permuted])  ->  y = contract(...) permuted; z = map g(y)
 
-    Axis `order[i]` of the contraction, which only operand `number` of the reader reads, becomes
-    axis i.
+    Axis `order[i]` of the contraction becomes axis i. Only operand `number` of the reader may read
+    the contraction.
     """
     new = with_permuted_results(op, order)
     replace_op(op, new)
@@ -47,8 +47,8 @@ def permute_results(
 
 
 def with_permuted_results(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
-    """The same contraction with axis `order[i]` for axis i; it has no schedule."""
-    assert op.block is None, "what blocks of terms read is numbered by their loops, too"
+    """The contraction with axis `order[i]` as axis i, without a schedule."""
+    assert op.block is None, "operands of blocks depend on loop numbers, too"
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
     new = tile.ReduceOp(
         op.inputs,
@@ -68,6 +68,6 @@ def with_permuted_results(op: tile.ReduceOp, order: AxisOrder) -> tile.ReduceOp:
 
 
 def renumbered(maps: Sequence[AffineMap], sequence: AxisOrder) -> list[AffineMap]:
-    """Maps of a domain whose dimension i is dimension `sequence[i]` of the old one."""
+    """Maps over a domain whose dimension i is dimension `sequence[i]` of the old domain."""
     dims = permutation(sequence).results
     return [with_dims(map_, dims, len(dims)) for map_ in maps]

@@ -40,36 +40,36 @@ Looped = tile.Member | tile.ScatterOp | tile.WinogradOp
 """Operations that read by index maps."""
 
 Ends = Mapping[int, Extent]
-"""The axes of a tensor, or the loops of an operation, that end at a size, with where they do."""
+"""{number: end} of the axes of a tensor, or loops of an operation, that end at a size."""
 
 
 def callers(module: ModuleOp) -> list[GraphOp]:
-    """The graphs that no other one runs."""
+    """The graphs that no other graph calls."""
     bodies = {name for graph in graphs_of(module) for name in calls_in(graph)}
     return [graph for graph in graphs_of(module) if graph.sym_name.data not in bodies]
 
 
 @dataclass
 class SizeFlow:
-    """The axes of tensors that end at sizes, for the operations that were followed so far."""
+    """The ends of axes and loops at sizes, for the operations that were followed so far."""
 
     graphs: Mapping[str, GraphOp]
-    """The graphs of the module; some are the bodies of loops and branches."""
+    """The graphs of the module by name, including bodies of loops and branches."""
     bounds: Sequence[int]
-    """The bounds of the sizes, by their numbers."""
+    """The bounds of the sizes by number."""
     calls: set[Operation] = field(default_factory=set)
     """The loops and branches that a size has reached."""
     trips: dict[CallLoopOp, Extent] = field(default_factory=dict)
-    """The loops that run as often as a size says."""
+    """The loops whose number of iterations is a size."""
     numbers: list[SSAValue] = field(default_factory=list)
-    """The inputs that hold the sizes, once there are any."""
+    """The inputs that hold the sizes, if they exist already."""
     ends: dict[SSAValue, dict[int, Extent]] = field(default_factory=dict)
     loops: dict[Operation, Ends] = field(default_factory=dict)
     """The loops of each operation that end at sizes."""
 
     @staticmethod
     def of_module(module: ModuleOp) -> SizeFlow:
-        """The flow of the sizes of a module; `UnsizedError` where an operation stops one."""
+        """Follows the sizes of a module; raises `UnsizedError` if an operation stops one."""
         bounds = [size.bound for size in sizes_of(module)]
         flow = SizeFlow({graph.sym_name.data: graph for graph in graphs_of(module)}, bounds)
         for graph in callers(module) if bounds else ():
@@ -85,7 +85,7 @@ class SizeFlow:
         return flow
 
     def begin(self, value: SSAValue, axis: int, end: Extent) -> None:
-        """An axis of an input ends at a size."""
+        """Notes that an axis of an input ends at a size."""
         self.ends.setdefault(value, {})[axis] = end
 
     def of(self, value: SSAValue) -> Ends:
@@ -93,7 +93,7 @@ class SizeFlow:
         return self.ends.get(value, {})
 
     def follow(self, block: Block) -> None:
-        """Sees the operations of a block in their order."""
+        """Follows sizes through the operations of a block."""
         for op in block.ops:
             match op:
                 case ConstantOp() | PrepareOp() | ReturnOp():
@@ -124,34 +124,34 @@ class SizeFlow:
                     self._fused(op)
                 case tile.ViewOp():
                     self._note(op.output, _viewed(op, self.of(op.source)))
-                case tile.PackOp() | tile.UnpackOp():
+                case tile.PackOp():
                     self._relayout(op)
                 case tile.AssembleOp():
                     self._assemble(op)
                 case _:
-                    raise unsized("computes with all of a size at once", op)
+                    raise unsized("does not support sizes of the call", op)
 
     def _note(self, value: SSAValue, ends: Ends) -> None:
-        """The axes of a tensor that end at sizes: at the bounds, where the tensor does."""
+        """Notes the axes of a tensor that end at sizes; at the bounds, these are the whole axes."""
         shape = tensor(value).get_shape()
         if any(end.factor * self.bounds[end.size] != shape[axis] for axis, end in ends.items()):
-            raise unsized("reads a part of a size", value.owner)
+            raise unsized("covers only a part of a size", value.owner)
         if ends:
             self.ends[value] = dict(ends)
 
     def _run(self, op: Operation, loops: Ends) -> None:
-        """The loops of an operation end at sizes, and so do the axes of its results."""
+        """Notes that loops of an operation, and the same axes of its results, end at sizes."""
         self._mark(op, loops)
         self._note_results(op, loops)
 
     def _note_results(self, op: Operation, loops: Ends) -> None:
-        """The axes of results end where the loops along them do."""
+        """Notes that axes of results end with the loops of the same number."""
         for result in op.results:
             axes = range(tensor(result).get_num_dims())
             self._note(result, {axis: loops[axis] for axis in axes if axis in loops})
 
     def _mark(self, op: Operation, loops: Ends) -> None:
-        """Notes which loops end at sizes."""
+        """Notes the loops of an operation that end at sizes."""
         if not loops:
             return
         self.loops[op] = loops
@@ -162,7 +162,7 @@ class SizeFlow:
         read: Iterable[tuple[SSAValue, AffineMap | None]],
         known: Ends | None = None,
     ) -> dict[int, Extent]:
-        """The loops of an operation that end at sizes, because its operands do."""
+        """The loops of an operation that end at sizes, according to its operands."""
         loops = dict(known or {})
         for value, map_ in read:
             for axis, end in self.of(value).items():
@@ -172,8 +172,8 @@ class SizeFlow:
                     else loops_over(map_, axis, end, op)
                 )
                 if not found and is_factor(op, value):
-                    # Vectors may read on into the next step, which only the bound has.
-                    raise unsized("multiplies by the first step of a size", op)
+                    # Vectors may read beyond, into the next index, which only the bound has.
+                    raise unsized("multiplies by the first index of a size only", op)
                 _join(loops, found, "loop", op)
         return loops
 
@@ -182,7 +182,7 @@ class SizeFlow:
             self._note(argument, self.of(value))
         shared, own = dict[int, Extent](), dict[Operation, Ends]()
         before = -1
-        while before < len(shared):  # What one operation says of the shared loops holds for all.
+        while before < len(shared):  # Ends of shared loops hold for all operations.
             before = len(shared)
             for inner, common in zip(op.members, op.shared, strict=True):
                 known = {common[at]: end for at, end in shared.items()}
@@ -190,8 +190,8 @@ class SizeFlow:
                 own[inner] = {loop: end for loop, end in loops.items() if loop not in common}
                 shared |= {common.index(loop): loops[loop] for loop in loops if loop in common}
                 self._note_results(inner, loops)
-        if shared and op.loops is not None:  # Panels and windows are as large in each iteration.
-            raise unsized("has parts along a size", op)
+        if shared and op.loops is not None:  # Panels and windows have fixed sizes.
+            raise unsized("has panels or windows along a size", op)
         for part, ends in own.items():
             self._mark(part, ends)
         self._mark(op, shared)
@@ -200,14 +200,14 @@ class SizeFlow:
 
     def _scatter(self, op: tile.ScatterOp) -> None:
         """
-        The axes of the result that loops go along end where these do.
+        Axes of the result along parallel loops end with these.
 
-        Others hold all elements up to their bounds, as places come from data: they begin as zeros.
+        Other axes are complete up to their bounds: indices come from data, and elements begin as 0.
         """
         loops = self._loops(op, read_by(op))
         if op.initial is not None:
             if any(axis >= op.parallel_rank for axis in self.of(op.initial)):
-                raise unsized("changes elements along a size", op)
+                raise unsized("scatters along a size", op)
             _join(loops, self.of(op.initial), "loop", op)
         self._mark(op, loops)
         rows = {axis: end for axis, end in loops.items() if axis < op.parallel_rank}
@@ -220,7 +220,7 @@ class SizeFlow:
         self._run(op, ends)
 
     def _compress(self, op: tile.CompressOp) -> None:
-        """Slices are kept as far as the count says; their list ends at one size at most."""
+        """Follows sizes into the list of kept slices, which can end at one size only."""
         axis, data = op.axis.value.data, self.of(op.data)
         loops = {dim: end for dim, end in data.items() if dim != axis}
         ends = dict(loops)
@@ -234,7 +234,7 @@ class SizeFlow:
 
     def _segments(self, op: tile.SegmentsOp) -> None:
         if 1 in self.of(op.rows):
-            raise unsized("has rows as long as a size", op)
+            raise unsized("has rows that end at a size", op)
         ends = dict(self.of(op.starts))
         _join(ends, self.of(op.ends), "loop", op)
         self._run(op, ends)
@@ -242,23 +242,24 @@ class SizeFlow:
     def _winograd(self, op: tile.WinogradOp) -> None:
         loops = self._loops(op, zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True))
         if self.of(op.u):
-            raise unsized("multiplies by weights that a size is part of", op)
+            raise unsized("multiplies by weights that end at a size", op)
         for axis, end in self.of(op.x).items():
             images = end.divided(prod(op.tiling.grid)) if op.is_transformed else end
             if axis != (1 if op.is_transformed else 0) or images is None:
-                raise unsized("runs along a size inside of an image", op)
+                raise unsized("has images that end at a size", op)
             _join(loops, {0: images}, "loop", op)
         if [*loops] != [0]:
-            raise unsized("runs along a size inside of an image", op)
+            raise unsized("has images that end at a size", op)
         self._run(op, loops)
 
     def _transform_tiles(self, op: tile.TransformTilesOp) -> None:
         ends = self.of(op.x)
         if [*ends] != [0]:
-            raise unsized("runs along a size inside of an image", op)
+            raise unsized("has images that end at a size", op)
         tiles = {1: ends[0].scaled(prod(op.tiling.grid))}
         self._mark(op, tiles)
-        self.ends[op.results[0]] = tiles  # There is memory for whole blocks of tiles.
+        # Not `_note`: the result has memory for whole blocks of tiles, beyond the bound.
+        self.ends[op.results[0]] = tiles
 
     def _branch(self, op: CallCondOp) -> None:
         self.calls.add(op)
@@ -267,10 +268,10 @@ class SizeFlow:
             for argument, value in zip(body.block.args, op.captured, strict=True):
                 self._note(argument, self.of(value))
             self.follow(body.block)
-            self._give(op.outputs, body.return_op.values, op)
+            self._assign(op.outputs, body.return_op.values, op)
 
     def _repeat(self, op: CallLoopOp) -> None:
-        """Carried values end at a size if their first values do, or those of an iteration."""
+        """A carried value ends at a size if its initial value or that of an iteration does."""
         self.calls.add(op)
         body = self.graphs[op.graph.string_value()]
         _, _, carried, scanned, captured = op.split([*op.operands])
@@ -283,15 +284,15 @@ class SizeFlow:
                 self._count(op, self.of(value)[0])
             self._note(argument, {axis - 1: end for axis, end in self.of(value).items() if axis})
         arguments = arguments[: len(carried)]
-        self._give(arguments, carried, op)
-        while True:  # An iteration carries on what the one before made.
+        self._assign(arguments, carried, op)
+        while True:  # To a fixed point, as each iteration takes the results of the last one.
             before = [self.of(argument) for argument in arguments]
             self.follow(body.block)
             made = body.return_op.values[op.go is not None :]
-            self._give(arguments, made[: len(carried)], op)
+            self._assign(arguments, made[: len(carried)], op)
             if before == [self.of(argument) for argument in arguments]:
                 break
-        self._give(op.finals, arguments, op)
+        self._assign(op.finals, arguments, op)
         for stacked, row in zip(op.stacked, made[len(carried) :], strict=True):
             ends = {axis + 1: end for axis, end in self.of(row).items()}
             if op in self.trips:
@@ -299,22 +300,24 @@ class SizeFlow:
             self._note(stacked, ends)
 
     def _count(self, op: CallLoopOp, end: Extent) -> None:
-        """A loop over the rows of a tensor ends with them."""
+        """Notes that a loop over the rows of a tensor ends with them."""
         if op.reverse is not None:
-            raise unsized("begins with the last row of a size", op)
+            raise unsized("runs backwards over a size", op)
         if end.factor > 1 or (op.limit is not None and op.limit not in self.numbers):
-            raise unsized("ends at a size, or before", op)
+            raise unsized("has another limit besides a size", op)
         if self.trips.setdefault(op, end) != end:
             raise unsized("joins two sizes in one loop", op)
 
-    def _give(self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation) -> None:
-        """Values become others, which end wherever one of the values that they can be ends."""
+    def _assign(
+        self, targets: Sequence[SSAValue], values: Sequence[SSAValue], op: Operation
+    ) -> None:
+        """Passes values to targets, which join the ends of all values that they can have."""
         for target, value in zip(targets, values, strict=True):
             ends = dict(self.of(target))
             _join(ends, self.of(value), "axis", op)
             self._note(target, ends)
 
-    def _relayout(self, op: tile.PackOp | tile.UnpackOp) -> None:
+    def _relayout(self, op: tile.PackOp) -> None:
         ends = self.of(op.source)
         self._run(op, ends)
 
@@ -327,19 +330,19 @@ class SizeFlow:
             for axis in loops:
                 size = tensor(piece).get_shape()[axis]
                 if (offsets[axis], steps[axis], size) != (0, 1, shape[axis]):
-                    raise unsized("puts pieces together along a size", op)
+                    raise unsized("concatenates along a size", op)
         self._run(op, loops)
 
 
 def read_by(op: tile.Member | tile.ScatterOp) -> list[tuple[SSAValue, AffineMap | None]]:
-    """The tensors that the loops of an operation read, with their maps; tables have none."""
+    """The operands of an operation with their maps; None for tables."""
     if isinstance(op, tile.ScatterOp):
         return list(zip(op.inputs, op.input_maps, strict=True))
     return list(readings(op))
 
 
 def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> None:
-    """Loops or axes end where these do, too."""
+    """Adds `more` ends to `ends`; two ends of one loop or axis must be equal."""
     for number, end in more.items():
         if ends.setdefault(number, end) != end:
             raise unsized(f"joins two sizes in one {where}", op)
@@ -347,9 +350,9 @@ def _join(ends: dict[int, Extent], more: Ends, where: str, op: Operation) -> Non
 
 def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict[int, Extent]:
     """
-    The loops along which elements of a table are looked up, one after the other.
+    The loops that index an axis of a table directly.
 
-    An index from data is below the size, because its clamp ends at the size, too.
+    Indices from data need no loop: they are clamped to the size.
     """
     assert isinstance(op, tile.MapOp)
     arguments = op.body.block.args[len(op.inputs) :]
@@ -365,17 +368,17 @@ def _loops_of_table(op: Looped, table: SSAValue, axis: int, end: Extent) -> dict
 
 
 def is_factor(op: Looped, value: SSAValue) -> bool:
-    """Whether a contraction makes its sums of a value."""
+    """Whether a value is an operand of the sums of a contraction."""
     return tile.is_contraction(op) and value in (op.lhs, op.rhs, *op.block_inputs)
 
 
 def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int, Extent]:
-    """The loops that go along an axis which ends at a size, and where these end."""
+    """The loops over an axis that ends at a size, with their ends."""
     form = linear(map_.results[axis], op.sizes)
     if not form.terms and form.constant == 0:
-        return {}  # The first step, which every size has.
+        return {}  # Only index 0, which every size has.
     if form.constant:
-        raise unsized("reads another part of a size than it writes", op)
+        raise unsized("reads and writes different parts of a size", op)
     dims = _plain(form)
     if dims is None:
         return _counted(form, end, op)
@@ -385,12 +388,12 @@ def loops_over(map_: AffineMap, axis: int, end: Extent, op: Looped) -> dict[int,
             return {loop: end}
     found = _split(dims, end, op.sizes)
     if found is None:
-        raise unsized("goes along a size in steps", op)
+        raise unsized("strides along a size", op)
     return found
 
 
 def _plain(form: Linear) -> list[tuple[int, int]] | None:
-    """The loops of a sum and their factors, the largest factor first; None if it has quotients."""
+    """(loop, factor) of each term, the largest factor first; None if there are divisions."""
     if not all(isinstance(atom, AffineDimExpr) for atom in form.terms):
         return None
     found = [
@@ -402,16 +405,16 @@ def _plain(form: Linear) -> list[tuple[int, int]] | None:
 
 
 def _counted(form: Linear, end: Extent, op: Looped) -> dict[int, Extent]:
-    """The end of a loop that takes several steps for one of an axis."""
+    """The end of a loop with `by` iterations per index of an axis: index = loop floordiv by."""
     match [*form.terms.items()]:
         case [(AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, AffineDimExpr() as loop, by), 1)]:
             assert isinstance(by, AffineConstantExpr)
             return {loop.position: end.scaled(by.value)}
-    raise unsized("goes along a size in steps", op)
+    raise unsized("strides along a size", op)
 
 
 def _split(dims: Sequence[tuple[int, int]], end: Extent, sizes: Shape) -> dict[int, Extent] | None:
-    """The end of the outermost of several loops that together count an axis."""
+    """The end of the outermost of several loops that are the digits of an axis."""
     step = 1
     for loop, factor in reversed(dims):
         if factor != step:
@@ -423,7 +426,7 @@ def _split(dims: Sequence[tuple[int, int]], end: Extent, sizes: Shape) -> dict[i
 
 
 def _viewed(op: tile.ViewOp, ends: Ends) -> dict[int, Extent]:
-    """The axes of a view that end at sizes, because they begin with an axis of its source."""
+    """The axes of a view that begin with a sized axis of its source, with their ends."""
     source, output = tensor(op.source).get_shape(), tensor(op.output).get_shape()
     found = {}
     for axis, end in ends.items():
@@ -433,11 +436,11 @@ def _viewed(op: tile.ViewOp, ends: Ends) -> dict[int, Extent]:
             None,
         )
         if target is None or layout_of(tensor(op.source)) is not None:
-            raise unsized("takes apart an axis that a size is part of", op)
+            raise unsized("splits an axis that ends at a size", op)
         mine = prod(output[target + 1 :])
         whole = end.scaled(inside).divided(mine)
         if whole is None:
-            raise unsized("takes apart an axis that a size is part of", op)
+            raise unsized("splits an axis that ends at a size", op)
         found[target] = whole
     return found
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 
 def padded_pitch(elements: int, line: int) -> int:
-    """At least so many elements, in an odd number of lines of cache: neighbours share no set."""
+    """Rounds up to an odd number of cache lines, so that neighbours share no cache set."""
     return (-(-elements // line) | 1) * line
 
 
 @dataclass(frozen=True)
 class Scratch:
     """
-    How far apart transformed tiles stand, in elements, and the sums of a panel.
+    Pitches, in elements, of transformed tiles and of the sums of a panel.
 
-    No channels: the tiles stand elsewhere.
+    With 0 channels, the tiles are stored elsewhere.
     """
 
     tiles: int
@@ -27,20 +27,20 @@ class Scratch:
 
     @property
     def pitch(self) -> int:
-        """From tile to tile."""
+        """Distance of two tiles."""
         return padded_pitch(self.channels, self.line) if self.channels else 0
 
     @property
     def data(self) -> int:
-        """From tap to tap of transformed tiles."""
+        """Distance of two taps of transformed tiles."""
         return padded_pitch(self.tiles * self.pitch, self.line) if self.channels else 0
 
     @property
     def sums(self) -> int:
-        """From tap to tap of sums."""
+        """Distance of two taps of sums."""
         return padded_pitch(self.tiles * self.lanes, self.line)
 
     @property
     def size(self) -> int:
-        """All of it."""
+        """Size of the scratch memory."""
         return self.taps * (self.data + self.sums)

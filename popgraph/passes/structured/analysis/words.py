@@ -1,4 +1,4 @@
-"""Maps that put neighbouring numbers into words, as memory holds them already."""
+"""Maps that pack neighbouring elements into words that memory already holds."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from popgraph.support.shapes import prod
 
 
 def views_words(op: tile.MapOp) -> bool:
-    """Whether a view of its operand gives what a map does: words of what stands side by side."""
-    return _makes_words(op) and stands_ready(op)
+    """Whether a map packs adjacent elements into words, so that a view of its operand is enough."""
+    return _makes_words(op) and memory_holds_words(op)
 
 
-def stands_ready(op: tile.MapOp) -> bool:
-    """Whether the words of a map are, in their order, what the memory of its operand holds."""
+def memory_holds_words(op: tile.MapOp) -> bool:
+    """Whether memory holds the words of a map in their order."""
     source, word = (tensor(value) for value in (op.inputs[0], op.outputs[0]))
     if layout_of(source) is not None or layout_of(word) is not None:
         return False
     if isinstance(op.parent_op(), tile.FusedOp):
-        return False  # Local memory holds one row, of numbers of one type.
+        return False  # Local memory holds one row of one element type.
     if isinstance(op.inputs[0].owner, Block):
-        return False  # The memory of a caller may begin anywhere.
+        return False  # Memory of the caller may be unaligned.
     if prod(source.get_shape()[:-1]) == 1 and _is_piece(op.inputs[0]):
-        return False  # A single row may begin within a word of the whole; of several, none does.
+        return False  # One row may begin inside a word of the whole; several rows never do.
     count, sizes = len(op.inputs), op.sizes
     if prod(source.get_shape()) != count * prod(sizes) or word.get_shape() != sizes:
         return False
@@ -45,7 +45,7 @@ def stands_ready(op: tile.MapOp) -> bool:
 
 
 def _is_piece(value: SSAValue) -> bool:
-    """Whether a tensor, or a view of it, is put into another one."""
+    """Whether a tensor, or a view of it, is a piece of a concatenation."""
     readers = [use.operation for use in value.uses]
     return any(
         isinstance(reader, tile.AssembleOp)
@@ -55,7 +55,7 @@ def _is_piece(value: SSAValue) -> bool:
 
 
 def _makes_words(op: tile.MapOp) -> bool:
-    """Whether a map puts several small integers into one, the first into the lowest bits."""
+    """Whether a map packs several small integers into one, the first in the lowest bits."""
     if len(op.inputs) < 2 or len(set(op.inputs)) > 1 or len(op.outputs) != 1 or op.tables:
         return False
     bits = 8 * element_bytes(tensor(op.inputs[0]))
@@ -69,7 +69,7 @@ def _makes_words(op: tile.MapOp) -> bool:
 
 
 def _parts(value: SSAValue, block: Block, bits: int) -> Mapping[int, int] | None:
-    """By the number of an argument: where its bits begin in a word of nothing else."""
+    """{number of an argument: its lowest bit} for a word of arguments only; else None."""
     op = value.owner
     match op:
         case arith.OrIOp():
@@ -112,7 +112,7 @@ def _constant(value: SSAValue) -> int | None:
 
 
 def _argument(value: SSAValue, block: Block) -> int | None:
-    """Which argument a value is, if under another type of as many bits."""
+    """The number of the argument that a value is, if need be bitcast; else None."""
     if isinstance(value.owner, arith.BitcastOp):
         value = value.owner.input
     return block.args.index(value) if value in block.args else None

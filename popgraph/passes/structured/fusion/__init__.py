@@ -1,1 +1,1 @@
-"""Fusion: elementwise work, epilogues, rows, attention, channels."""
+"""Fusion of elementwise maps, epilogues, rows, attention and channels."""

@@ -33,7 +33,9 @@ Reducer = tile.ReduceOp
 @dataclass(frozen=True)
 class FuseEpilogue(Pass):
     """
-    Finish sums where they are made: bias, activation and residual join the contraction before them.
+    Fuses bias, activation and residual into the epilogue of the reduction before them.
+
+    y = contract(...); z = map g(y, e)  ->  z = contract(...) epilogue g(..., e)
     """
 
     name = "fuse-epilogue"
@@ -46,25 +48,27 @@ class FuseEpilogue(Pass):
 
 def fuse_into_epilogue(op: tile.MapOp) -> None:
     """
-    y = contract(...); z = map g(y, e)  ->  z = contract(...) epilogue g(..., e)
+    Moves a map into the epilogue of the reduction that computes one of its operands.
 
-    Only when y is used once and read whole, element by element; a view between them, or another
-    shape, is carried over to the other operands and to the result. What reads a contraction with
-    its axes in another order permutes its loops.
+    Only when that operand is used once, and the map reads each of its elements once. A view between
+    them is applied to the other operands and to the result instead. If the map reads a contraction
+    with permuted axes, the loops of the contraction are permuted.
     """
-    if op.tables or len(op.outputs) != 1 or _asks_for_index(op):
+    if op.tables or len(op.outputs) != 1 or _uses_index(op):
         return
     for number, value in enumerate(op.inputs):
         view = value.owner if isinstance(value.owner, tile.ViewOp) else None
         source = view.source if view else value
         reducer = source.owner
+        # y + transpose(y) needs two elements of y at once: an epilogue has one.
         if not isinstance(reducer, Reducer) or list(op.inputs).count(value) != 1:
             continue
         if not value.has_one_use() or not source.has_one_use() or len(reducer.outputs) != 1:
             continue
         if prod(op.sizes) != prod(tensor(value).get_shape()) or 0 in op.sizes:
-            continue  # a slice from the beginning reads only some of the elements
+            continue  # y[:4] is read in order, but not whole
         if not _in_order(op, number):
+            # A transposed gradient: its weight is then updated while the sums are in registers.
             order = read_in_order(op.input_maps[number], op.sizes)
             if view or order is None or not tile.is_contraction(reducer):
                 continue
@@ -77,13 +81,13 @@ def fuse_into_epilogue(op: tile.MapOp) -> None:
 
 
 def _in_order(op: tile.MapOp, number: int) -> bool:
-    """Whether a map reads an operand from its first element to its last."""
+    """Whether a map reads a dense operand from its first element to its last, in order."""
     type_ = tensor(op.inputs[number])
     whole = offset(tensor(op.outputs[0]), AffineMap.identity(len(op.sizes)), op.sizes)
     return layout_of(type_) is None and offset(type_, op.input_maps[number], op.sizes) == whole
 
 
-def _asks_for_index(op: tile.MapOp) -> bool:
+def _uses_index(op: tile.MapOp) -> bool:
     return any(isinstance(inner, tile.IndexOp) for inner in op.body.block.ops)
 
 
@@ -92,9 +96,9 @@ Others = tuple[list[SSAValue], list[AffineMap], list[tile.ViewOp]]
 
 def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
     """
-    The other operands, read over a domain of `shape` if that is another one than the map's own.
+    The other operands, read over the domain `shape`; None means the domain of the map itself.
 
-    What has the map's own shape is viewed, so that it stays read in order.
+    An operand that the map reads whole gets a view, so that it is still read in order.
     """
     values: list[SSAValue] = []
     maps: list[AffineMap] = []
@@ -110,6 +114,7 @@ def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
             values.append(views[-1].output)
             maps.append(AffineMap.identity(len(shape)))
         else:
+            # Over [c, h, w] instead of [c, h * w], a bias [c, 1] is still read without division.
             found = _over(map_, op.sizes, shape)
             if not is_plain(found, shape):
                 for view in views:
@@ -121,15 +126,15 @@ def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
 
 
 def _over(map_: AffineMap, old: Shape, new: Shape) -> AffineMap:
-    """A map of the `old` domain as one of the `new` domain, which counts the same elements."""
+    """Rewrites a map over the domain `old` for the domain `new` with as many elements."""
     flat: AffineExpr = AffineExpr.constant(0)
     for dim, stride in enumerate(row_major(new)):
         flat = flat + AffineExpr.dimension(dim) * stride
-    places = [
+    indices = [
         (flat // max(1, stride)) % max(1, size)
         for stride, size in zip(row_major(old), old, strict=True)
     ]
-    return simplified(with_dims(map_, places, len(new)), new)
+    return simplified(with_dims(map_, indices, len(new)), new)
 
 
 def _join(
@@ -165,7 +170,7 @@ def _join(
 
 
 def _compose_epilogue(old: MappedOperands, op: tile.MapOp, number: int) -> Block:
-    """What the epilogue yields goes into the map's body; the map's other operands follow."""
+    """The epilogue followed by the body of the map; the other operands of the map come last."""
     assert old.body is not None
     body = op.body.block
     others = [argument.type for at, argument in enumerate(body.args) if at != number]

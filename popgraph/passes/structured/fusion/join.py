@@ -1,4 +1,4 @@
-"""The join of operations into a fused one, for all passes that decide to fuse."""
+"""Joins operations into a `tile.fused`, for all passes that decide what to fuse."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def join(
     splits: int | None = None,
 ) -> tile.FusedOp:
     """
-    Moves operations of a block into a fused one at the position of the last.
+    Moves operations of a block into a `tile.fused` at the position of the last one.
 
     a; fused { b }; c  ->  fused { a; b; c }
 
-    Only when they are convex. Operations between them that read them follow the fused one.
+    Only when they are convex. Operations between them that depend on them move after it.
     """
     members = [inner for op in operations for inner in _dissolved(op)]
     last = members[-1]
@@ -51,7 +51,7 @@ def join(
 
 
 def _dissolved(op: Operation) -> list[Operation]:
-    """The operations of a fused one, which they replace; any other operation itself."""
+    """Inlines a `tile.fused` into its block and returns its members; else the operation itself."""
     if not isinstance(op, tile.FusedOp):
         return [op]
     for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
@@ -67,7 +67,7 @@ def _dissolved(op: Operation) -> list[Operation]:
 
 
 def read_elsewhere(operations: Sequence[Operation]) -> list[SSAValue]:
-    """The results of some operations that others read."""
+    """The results of `operations` that other operations read."""
     inside = set(operations)
     return [
         value
@@ -78,13 +78,13 @@ def read_elsewhere(operations: Sequence[Operation]) -> list[SSAValue]:
 
 
 def is_convex(operations: Sequence[Operation]) -> bool:
-    """Whether nothing else has to run between these operations."""
+    """Whether no path of dependences leaves these operations and returns to them."""
     between = set(dependants(operations))
     return not any(operand.owner in between for op in operations for operand in op.operands)
 
 
 def dependants(operations: Sequence[Operation]) -> Iterable[Operation]:
-    """The operations between these that depend on some of them, in order."""
+    """The operations between the first and the last that depend on any of them, in order."""
     inside = set(operations)
     found: dict[Operation, None] = {}
     op: Operation | None = operations[0]

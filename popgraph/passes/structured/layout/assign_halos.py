@@ -35,19 +35,19 @@ from popgraph.passes.structured.analysis.operand_maps import (
 from popgraph.support.shapes import Shape, prod
 
 Reader = tile.MapOp | tile.ReduceOp
-"""What may read past the edge of an operand."""
+"""Operations that can read past the edges of an operand."""
 
-Maker = tile.MapOp | tile.ReduceOp | tile.AssembleOp
-"""What writes its result into any layout."""
+Producer = tile.MapOp | tile.ReduceOp | tile.AssembleOp
+"""Operations that can write their result into any layout."""
 
 
 @dataclass(frozen=True)
 class AssignHalos(Pass):
     """
-    Padding becomes a halo of the padded tensor, pieces of a concatenation parts of the whole.
+    Turns padding into a halo of the padded tensor, and concatenated tensors into slices of a whole.
 
-    No kernel copies a tensor to put zeros around it or others beside it, and none has code for
-    borders.
+    Kernels then need neither copies nor code for borders. The writer of a tensor clears its halo,
+    a few percent of the image (decision 0004).
     """
 
     name = "assign-halos"
@@ -63,6 +63,8 @@ class AssignHalos(Pass):
                 if isinstance(op, tile.AssembleOp):
                     axes[op] = concat_axis(op, axes)
                     _make_room(op, axes[op])
+            # Last first: in DenseNet-121 each concatenation is a piece of the next, and its own
+            # pieces are offset within that.
             for op, axis in reversed(axes.items()):
                 assert isinstance(op, tile.AssembleOp)
                 place_in_concat(op, axis)
@@ -73,10 +75,13 @@ class AssignHalos(Pass):
 
 def fold_padding(op: tile.AssembleOp, rectified: Rectified) -> None:
     """
+    Replaces padding by a halo.
+
     y = assemble (x) offset 1; z = f(y[i])  ->  z = f(x[i - 1]), x with a halo of 1
 
-    Only when x may have a halo and f takes its zeros for the fill.
+    Only when x can have a halo, and f gives the same result for zeros as for the fill.
     """
+    # Steps of 2 put fill between elements (dilation), where a halo has none.
     if len(op.pieces) != 1 or set(op.steps.data) != {1}:
         return
     piece, shape = op.pieces[0], tensor(op.output).get_shape()
@@ -89,6 +94,7 @@ def fold_padding(op: tile.AssembleOp, rectified: Rectified) -> None:
         and map_ is not None
         and _may_read(op, reader, map_, rectified)
     ]
+    # If one reader needs the padded copy, as the caller does, the others can read it as well.
     if not can_have_halo(piece) or not found or len(readers) < len(found):
         return
     size = tensor(piece).get_shape()
@@ -101,9 +107,9 @@ def fold_padding(op: tile.AssembleOp, rectified: Rectified) -> None:
 
 def _readers(op: tile.AssembleOp) -> Iterator[tuple[Operation, int, AffineMap | None]]:
     """
-    Who reads padding: (operation, number of the operand, map into the padded tensor).
+    The readers of a padded tensor, also through a view: (operation, operand, index map).
 
-    None for those that cannot read past an edge.
+    The map is None if the reader cannot read past an edge.
     """
     for use in op.output.uses:
         if isinstance(use.operation, tile.ViewOp):
@@ -117,7 +123,7 @@ def _readers(op: tile.AssembleOp) -> Iterator[tuple[Operation, int, AffineMap | 
 
 
 def _map_of(op: Operation, number: int) -> AffineMap | None:
-    """The index map of an operand that may be read past its edge."""
+    """The index map of an operand of a `Reader`; None for all other operands."""
     if isinstance(op, Reader) and number < len(op.input_maps):
         return op.input_maps[number]
     return None
@@ -126,9 +132,10 @@ def _map_of(op: Operation, number: int) -> AffineMap | None:
 def _may_read(
     op: tile.AssembleOp, reader: Operation, map_: AffineMap, rectified: Rectified
 ) -> bool:
-    """Whether a reader takes zeros for the fill."""
+    """Whether a reader gives the same result for zeros as for the fill."""
     if _is_zero(op.fill):
         return True
+    # max(-inf, x, y) = max(0, x, y) for a max pool of Relu results, if no window is all padding.
     return (
         isinstance(reader, tile.ReduceOp)
         and _is_maximum(reader)
@@ -139,7 +146,7 @@ def _may_read(
 
 
 def _is_zero(fill: Attribute) -> bool:
-    """Whether a scalar is zero, and not the one below zero."""
+    """Whether a scalar is 0, but not -0, which a halo cannot hold."""
     if not isinstance(fill, FloatAttr | IntegerAttr):
         return False
     return fill.value.data == 0 and copysign(1, fill.value.data) > 0
@@ -150,7 +157,7 @@ def _is_lowest(fill: Attribute) -> bool:
 
 
 def _is_maximum(op: tile.ReduceOp) -> bool:
-    """Whether a reduction keeps the largest of its one input."""
+    """Whether a reduction is the maximum of one input."""
     first, *rest = op.body.block.ops
     return (
         isinstance(first, arith.MaximumfOp)
@@ -162,9 +169,9 @@ def _is_maximum(op: tile.ReduceOp) -> bool:
 
 class Rectified:
     """
-    The values without an element below zero: what a rectifier made, or moved or pooled since.
+    The set of values without negative elements: results of Relu, also moved, padded or pooled.
 
-    Padding that is folded meanwhile changes no element of any.
+    Answers are cached: folding padding changes no element of a value.
     """
 
     def __init__(self) -> None:
@@ -187,11 +194,12 @@ class Rectified:
 
 
 def _moved_from(value: SSAValue) -> list[SSAValue]:
-    """The values whose elements, and perhaps a fill, those of `value` are."""
+    """The values that supply all elements of `value`, except for a fill."""
     owner = value.owner
     match owner:
         case tile.MapOp() if is_movement(owner):
             return [owner.inputs[0]]
+        # After a max pool with Neg in its epilogue, the next one would have zeros at its border.
         case tile.ReduceOp() if _is_maximum(owner) and is_identity(owner.epilogue.block):
             return [owner.inputs[0]]
         case tile.AssembleOp():
@@ -203,7 +211,7 @@ def _moved_from(value: SSAValue) -> list[SSAValue]:
 
 
 def _is_rectified(block: Block, result: SSAValue) -> bool:
-    """Whether a body makes a result of its operation as the larger of something and zero."""
+    """Whether a body computes this result as max(x, 0)."""
     assert isinstance(result, OpResult)
     last = yielded(block)[result.index].owner
     if not isinstance(last, arith.MaximumfOp):
@@ -213,11 +221,12 @@ def _is_rectified(block: Block, result: SSAValue) -> bool:
 
 
 def _meets(map_: AffineMap, sizes: Shape, parallel: int, op: tile.AssembleOp) -> bool:
-    """Whether every window has an element that is not padding."""
+    """Whether every window contains an element that is not padding."""
     inner = tensor(op.pieces[0]).get_shape()
     for result, low, size in zip(map_.results, op.offsets.data, inner, strict=True):
         outer = [dim for dim in sorted(result.used_dims()) if dim < parallel]
         inside = [dim for dim in sorted(result.used_dims()) if dim >= parallel]
+        # An axis indexed by one loop over windows and one within them: others are not analysed.
         if len(outer) > 1 or len(inside) > 1:
             return False
         form = linear(result, sizes)
@@ -227,8 +236,8 @@ def _meets(map_: AffineMap, sizes: Shape, parallel: int, op: tile.AssembleOp) ->
             return False
         for window in range(sizes[outer[0]] if outer else 1):
             start = form.constant + window * step - low
-            places = range(sizes[inside[0]] if inside else 1)
-            if not any(0 <= start + place * dilation < size for place in places):
+            taps = range(sizes[inside[0]] if inside else 1)
+            if not any(0 <= start + tap * dilation < size for tap in taps):
                 return False
     return True
 
@@ -236,7 +245,7 @@ def _meets(map_: AffineMap, sizes: Shape, parallel: int, op: tile.AssembleOp) ->
 def _read_past(
     reader: Reader, number: int, value: SSAValue, map_: AffineMap, offsets: Shape
 ) -> None:
-    """Operand `number` becomes `value`, read through the map into its padded form."""
+    """Replaces operand `number` by the unpadded `value`, with indices shifted by the padding."""
     results = tuple(
         result + AffineExpr.constant(-low)
         for result, low in zip(map_.results, offsets, strict=True)
@@ -254,9 +263,9 @@ def _read_past(
 
 
 def can_have_halo(value: SSAValue) -> bool:
-    """Whether whoever makes and reads a tensor lets it have a layout."""
+    """Whether the producer and all readers of a tensor support a layout."""
     maker = value.owner
-    if isinstance(maker, tile.ViewOp):  # The halo is around what is viewed, too.
+    if isinstance(maker, tile.ViewOp):  # Its source gets the halo, too, so nobody else may read it.
         made = maker.source.has_one_use() and _can_be_made_with_halo(maker.source)
     else:
         made = _can_be_made_with_halo(value)
@@ -265,7 +274,7 @@ def can_have_halo(value: SSAValue) -> bool:
 
 def _can_be_made_with_halo(value: SSAValue) -> bool:
     return (
-        isinstance(value.owner, Maker)
+        isinstance(value.owner, Producer)
         and len(value.owner.results) == 1
         and halo_of(tensor(value)) is not None
         and not escapes(value)
@@ -273,6 +282,7 @@ def _can_be_made_with_halo(value: SSAValue) -> bool:
 
 
 def _reads_layouts(op: Operation, number: int) -> bool:
+    # The operands after the inputs are tables and the initial value of a scatter.
     if isinstance(op, tile.MapOp | tile.ScatterOp):
         return number < len(op.inputs)
     return isinstance(op, tile.ReduceOp | tile.AssembleOp)
@@ -280,14 +290,14 @@ def _reads_layouts(op: Operation, number: int) -> bool:
 
 def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
     """
-    Puts at least so much memory around a tensor, and around what it is a view of.
+    Gives a tensor, and the source if it is a view, a halo of at least `low` and `high`.
 
-    False when the view puts together, or takes apart, what would have a halo between.
+    Returns False if the view merges or splits an axis that needs a halo.
     """
     maker = value.owner
     if isinstance(maker, tile.ViewOp):
         shapes = tensor(value).get_shape(), tensor(maker.source).get_shape()
-        inner = [_carried(numbers, *shapes) for numbers in (low, high)]
+        inner = [_seen_through_view(widths, *shapes) for widths in (low, high)]
         if inner[0] is None or inner[1] is None:
             return False
         _surround(maker.source, inner[0], inner[1])
@@ -301,9 +311,9 @@ def _surround(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
 
 @lru_cache(maxsize=1 << 10)
 def _surrounded(type_: TensorType[Attribute], low: Shape, high: Shape) -> TensorType[Attribute]:
-    """The type with so much memory around; remembered, as that of all layers of a size."""
+    """The type with a halo of at least `low` and `high`; cached, as layers of one size share it."""
     halo = halo_of(type_)
-    assert halo is not None, "who may have a halo has one, if only of nothing"
+    assert halo is not None, "a tensor that can have a halo has one, perhaps of width 0"
     lows = list(map(max, halo.low, low))
     highs = list(map(max, halo.high, high))
     shape = type_.get_shape()
@@ -312,27 +322,28 @@ def _surrounded(type_: TensorType[Attribute], low: Shape, high: Shape) -> Tensor
     return tensor_type(type_.element_type, shape, layout)
 
 
-def _carried(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
+def _seen_through_view(widths: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
     """
-    Numbers for dimensions as those of a view; None when they are in the midst of others.
+    The widths of a halo around `shape`, for the axes of a view of it of shape `other`.
 
-    So are those of one element beside others of one: nothing tells which of them is which. Nor
-    does anything where there is no element, and as many come before one dimension as another.
+    None if an axis with a halo has no unique counterpart, an axis of the same size after the same
+    number of elements.
     """
     found = [0] * len(other)
-    for dim, number in enumerate(numbers):
-        if number:
-            place = shape[dim], prod(shape[:dim])
-            alone = len(_standing(place, shape)) == len(_standing(place, other)) == 1
+    for dim, width in enumerate(widths):
+        if width:
+            # Ambiguous: axes of size 1, as a global average of one channel has, and empty tensors.
+            start = shape[dim], prod(shape[:dim])
+            alone = len(_counterparts(start, shape)) == len(_counterparts(start, other)) == 1
             if 0 in shape or not alone:
                 return None
-            found[_standing(place, other)[0]] = number
+            found[_counterparts(start, other)[0]] = width
     return found
 
 
-def _standing(place: tuple[int, int], shape: Shape) -> list[int]:
-    """The dimensions of a size that come after so many elements."""
-    return [dim for dim, size in enumerate(shape) if (size, prod(shape[:dim])) == place]
+def _counterparts(start: tuple[int, int], shape: Shape) -> list[int]:
+    """The axes of a shape with this size and this product of the sizes before them."""
+    return [dim for dim, size in enumerate(shape) if (size, prod(shape[:dim])) == start]
 
 
 # Concatenation
@@ -340,10 +351,9 @@ def _standing(place: tuple[int, int], shape: Shape) -> list[int]:
 
 def place_in_concat(op: tile.AssembleOp, axis: int | None) -> None:
     """
-    Gives the pieces of a concatenation places in the memory of the whole, along its shared axis.
+    Lays out the pieces of a concatenation as slices of the whole, along the shared axis.
 
-    Only when nothing is between them, nobody else takes them for a piece, and they do not stand
-    there in one run anyway.
+    Contiguous pieces of a dense whole need no layout: plan-memory computes them in place.
     """
     type_ = tensor(op.output)
     layout, halo = layout_of(type_), halo_of(type_)
@@ -359,16 +369,16 @@ def place_in_concat(op: tile.AssembleOp, axis: int | None) -> None:
 
 def concat_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> int | None:
     """
-    The axis along which the pieces of a concatenation can share memory; `axes` of earlier ones.
+    The axis along which pieces can be slices of the whole; `axes` has the earlier answers.
 
-    Neither the whole nor a piece may have a halo along it: beside a piece stand its neighbours,
-    where a halo of its own would have to be zero, and no piece reaches beyond its end, where one
-    of the whole would.
+    Neither the whole nor a piece may have a halo along it. Next to a piece are its neighbours
+    instead of zeros, and no piece would clear the halo of the whole.
     """
     axis = _axis(op)
     whole = halo_of(tensor(op.output))
     if axis is None or whole is None or whole.part not in (-1, axis) or escapes(op.output):
         return None
+    # concat(x, x) has two positions for one tensor.
     if len(set(op.pieces)) != len(op.pieces) or not _ends_with(whole, axis):
         return None
     for piece in op.pieces:
@@ -382,18 +392,19 @@ def concat_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> in
             return None
         if not _ends_with(halo, axis):
             return None
+        # A layout marks one axis as shared: concatenations along two axes cannot be nested.
         if isinstance(maker, tile.AssembleOp) and axes[maker] != axis:
             return None
     return axis
 
 
 def _ends_with(halo: Halo, axis: int) -> bool:
-    """Whether there is nothing beyond the elements along an axis that has to be zero."""
+    """Whether a tensor keeps no zeros along an axis: it has no halo or is a slice there."""
     return halo.part == axis or not (halo.low[axis] or halo.high[axis])
 
 
 def _make_room(op: tile.AssembleOp, axis: int | None) -> None:
-    """A whole that can be shared gets the halo that its pieces have."""
+    """Gives a shared whole the largest halo of its pieces, except along the shared axis."""
     if axis is not None:
         halos = [halo for piece in op.pieces if (halo := halo_of(tensor(piece)))]
         rank = range(tensor(op.output).get_num_dims())
@@ -403,7 +414,7 @@ def _make_room(op: tile.AssembleOp, axis: int | None) -> None:
 
 
 def _axis(op: tile.AssembleOp) -> int | None:
-    """The axis along which the pieces follow each other; None when they do not."""
+    """The axis along which the pieces are concatenated without gaps; None if there is none."""
     shape = tensor(op.output).get_shape()
     end, axes = 0, set[int]()
     for piece, offsets, steps in op.placements():

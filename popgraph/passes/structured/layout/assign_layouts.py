@@ -1,4 +1,4 @@
-"""Layout of activations: channels are the innermost axis, along which vectors run."""
+"""Layout of activations: channels become the innermost axis, which is vectorized."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from popgraph.passes.structured.analysis.operand_maps import (
 )
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.layout.axis_choice import (
-    along_pixels,
-    chosen,
+    chosen_orders,
+    corresponding_tables,
     is_weight,
+    pixel_contractions,
     rank,
     table_arguments,
-    walked,
 )
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Tuning
@@ -40,12 +40,13 @@ from popgraph.support.tuning import Tuning
 @dataclass(frozen=True)
 class AssignLayouts(Pass):
     """
-    Put the channels of activations last: there they fill vectors, whatever the size of an image.
+    Moves the channels of activations last, where they fill vectors whatever the size of an image.
 
     tensor<1x64x56x56xf32>  ->  tensor<1x56x56x64xf32>, and every index map that reads or writes it
 
-    Not for contractions with few channels in their results and long rows of pixels: these have
-    their pixels side by side, for which an activation is copied where that pays.
+    Contractions with few channels in their results and long rows of pixels run along pixels
+    instead; if that pays, the activation is copied for them. Blocks of 16 channels (NCHW16c) are
+    equal within 3 %, but up to a fifth faster in 1x1 convolutions beyond L2 (decision 0004).
     """
 
     name = "assign-layouts"
@@ -58,19 +59,21 @@ class AssignLayouts(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
-            apart = along_pixels(graph.block, self.tuning)
-            orders = chosen(graph.block, self.tuning, apart)
+            along_pixels = pixel_contractions(graph.block, self.tuning)
+            orders = chosen_orders(graph.block, self.tuning, along_pixels)
             if orders:
-                _part_updates(graph.block, orders)
-                _Rewriting(orders, apart, self.tuning.least_channels).rewrite(graph.block)
+                _split_updates(graph.block, orders)
+                _Rewriting(orders, along_pixels, self.tuning.least_channels).rewrite(graph.block)
 
 
-def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
+def _split_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
     """
+    Moves updates of weights out of epilogues.
+
     y = contract(...) epilogue g(..., w)  ->  t = contract(...); y = map g(t, w)
 
-    Only for weights as large as the result (a bias is not) that are updated while their axes keep
-    an order that the result leaves: read and written by the map, they are gone through once.
+    Only for updated weights of the shape of the result: the gradient changes its axis order, the
+    weight keeps it, and one map reads and writes the weight. A bias stays in the epilogue.
     """
     for op in list(block.ops):
         if tile.is_contraction(op) and op.outputs[0] in orders:
@@ -84,24 +87,25 @@ def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
 
 
 class _Rewriting:
-    """Changes index maps, domains and types, in place."""
+    """Applies axis orders to index maps, domains and types, in place."""
 
     def __init__(
         self,
         orders: Mapping[SSAValue, AxisOrder],
-        apart: Collection[Operation],
+        along_pixels: Collection[Operation],
         least_channels: int,
     ) -> None:
         self.orders, self.least_channels = orders, least_channels
-        self._apart = apart
+        self._along_pixels = along_pixels
         self.types = {value: tensor(value) for value in orders}
-        self._natural: dict[SSAValue, SSAValue] = {}
+        self._restored_values: dict[SSAValue, SSAValue] = {}
 
     def rewrite(self, block: Block) -> None:
         for op in list(block.ops):
             match op:
                 case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
-                    if op in self._apart:
+                    # In the original order of both factors, pixels are contiguous.
+                    if op in self._along_pixels:
                         self._restore(op, range(2))
                     self._structured(op)
                     if tile.is_contraction(op) and not self.orders.keys().isdisjoint(
@@ -118,7 +122,7 @@ class _Rewriting:
                 self._reorder(result)
 
     def _reorder(self, value: SSAValue) -> None:
-        """Gives a value the type that belongs to its order."""
+        """Permutes the shape of a value into its new order."""
         if value in self.orders:
             type_ = tensor(value)
             shape = [type_.get_shape()[axis] for axis in self.orders[value]]
@@ -127,14 +131,14 @@ class _Rewriting:
     def _structured(self, op: tile.Structured) -> None:
         order = self.orders.get(op.results[0], tuple(range(op.parallel_rank)))
         sequence = (*order, *self._reductions(op))
-        places = permutation(sequence).results
+        indices = permutation(sequence).results
         op.properties["domain"] = IntsAttr.of([op.sizes[dim] for dim in sequence])
         inputs, epilogue_inputs, tables = _operands(op)
-        maps = self._maps(op, inputs, op.input_maps, places)
+        maps = self._maps(op, inputs, op.input_maps, indices)
         op.properties["maps"] = maps_attribute(maps)
         if "epilogue_maps" in op.properties:
             op.properties["epilogue_maps"] = maps_attribute(
-                self._maps(op, epilogue_inputs, op.epilogue_input_maps, places[: op.parallel_rank])
+                self._maps(op, epilogue_inputs, op.epilogue_input_maps, indices[: op.parallel_rank])
             )
         self._restore(op, tables if not isinstance(op, tile.MapOp) else self._tables(op, tables))
         for inner in op.walk():
@@ -143,9 +147,9 @@ class _Rewriting:
                 inner.properties["dim"] = whole(dim)
 
     def _tables(self, op: tile.MapOp, operands: range) -> list[int]:
-        """Those to be restored; the others are looked up in the order of the result."""
+        """Permutes the lookups of corresponding tables; the other tables are to be restored."""
         order, left = self.orders.get(op.outputs[0]), list(operands)
-        walking = walked(op)
+        walking = corresponding_tables(op)
         for number, argument in enumerate(table_arguments(op)):
             value = op.tables[number]
             if order is None or self.orders.get(value) != order or number not in walking:
@@ -160,10 +164,10 @@ class _Rewriting:
 
     def _move_vector_axis_last(self, op: tile.ReduceOp) -> None:
         """
-        The axis of weights comes last that results or activations have last, if both have it.
+        Moves the axis of weights last along which vectors will run.
 
-        Else, where channels do not mix, weights would be read one by one. So they would where
-        results have hardly any channels: there the axis comes last that sums have innermost.
+        That is the channels of a depthwise convolution, or the innermost reduction if results have
+        fewer than `least_channels` channels. Weights in their own order would be loaded one by one.
         """
         outer = {dim for dim in range(op.parallel_rank) if op.sizes[dim] > 1}
         for number, value in enumerate((op.lhs, op.rhs)):
@@ -172,26 +176,30 @@ class _Rewriting:
             own, other = op.input_maps[number], op.input_maps[1 - number]
             channels = outer & own.used_dims()
             unmixed = channels & other.used_dims()
+            # A depthwise convolution with several results per channel has channels innermost in
+            # the activation only: FastViT-T8 is 1.3x faster along them.
             innermost = {max(outer, default=-1)} & unmixed or self._innermost(op, other) & unmixed
             if innermost:
                 self._move_last(op, number, min(innermost))
+            # 32 channels to one by 5 x 5 windows: 13x faster along the sum; basic-pitch 1.5x.
             elif prod(op.sizes[dim] for dim in channels) < self.least_channels:
                 self._move_last(op, number, len(op.sizes) - 1)
 
     @staticmethod
     def _innermost(op: tile.ReduceOp, map_: AffineMap) -> set[int]:
-        """The loop that alone goes over the last axis of an operand, if there is one."""
+        """The loop over the innermost axis of an operand of size > 1; empty if several share it."""
         loops = ({d for d in index.used_dims() if op.sizes[d] > 1} for index in map_.results[::-1])
         found = next(filter(None, loops), set[int]())
         return found if len(found) == 1 else set()
 
     def _move_last(self, op: tile.ReduceOp, number: int, dim: int) -> None:
-        """The axis of a factor that a loop alone goes over becomes its last one."""
+        """Copies a factor so that the axis indexed by `dim` alone comes last."""
         value, map_ = op.operands[number], op.input_maps[number]
         expression = AffineExpr.dimension(dim)
         if expression not in map_.results:
             return
         axis = map_.results.index(expression)
+        # Axes of size 1 after it do not move it in memory: [3, 3, 64, 1] needs no copy.
         if prod(tensor(value).get_shape()[axis + 1 :]) == 1:
             return
         order = (*(at for at in range(rank(value)) if at != axis), axis)
@@ -201,7 +209,7 @@ class _Rewriting:
         op.properties["maps"] = maps_attribute(maps)
 
     def _reductions(self, op: tile.Structured) -> list[int]:
-        """The reduction loops, those innermost that step over neighbours in memory."""
+        """The reduction loops; loops over the innermost axes of factors come last."""
         dims = list(range(op.parallel_rank, len(op.sizes)))
         if not tile.is_contraction(op):
             return dims
@@ -216,13 +224,13 @@ class _Rewriting:
         op: Operation,
         operands: Sequence[int],
         maps: Sequence[AffineMap],
-        places: Sequence[AffineExpr],
+        indices: Sequence[AffineExpr],
     ) -> list[AffineMap]:
         reordered = []
         for number, map_ in zip(operands, maps, strict=True):
-            results = with_dims(map_, places, len(places)).results
+            results = with_dims(map_, indices, len(indices)).results
             order = self.orders.get(op.operands[number], range(len(results)))
-            reordered.append(AffineMap(len(places), 0, tuple(results[axis] for axis in order)))
+            reordered.append(AffineMap(len(indices), 0, tuple(results[axis] for axis in order)))
         return reordered
 
     def _assemble(self, op: tile.AssembleOp) -> None:
@@ -231,11 +239,11 @@ class _Rewriting:
             self._restore(op, range(len(op.operands)))
             return
         placements = op.placements()
-        for name, numbers in (
+        for name, rows in (
             ("offsets", [offsets for _, offsets, _ in placements]),
             ("steps", [steps for _, _, steps in placements]),
         ):
-            op.properties[name] = IntsAttr.of([row[axis] for row in numbers for axis in order])
+            op.properties[name] = IntsAttr.of([row[axis] for row in rows for axis in order])
         for number, piece in enumerate(op.pieces):
             if self.orders.get(piece) != order:
                 op.operands[number] = self._in_order(op, self._restored(piece), order)
@@ -248,7 +256,7 @@ class _Rewriting:
         return made.outputs[0]
 
     def _view(self, op: tile.ViewOp) -> None:
-        """Stays a view when the orders on both sides agree."""
+        """Keeps a view if the orders on both sides agree; else restores the source and copies."""
         shape, viewed = self._shape(op.source), tensor(op.output).get_shape()
         order = self.orders.get(op.source, tuple(range(len(shape))))
         seen = seen_through(shape, order, viewed)
@@ -262,11 +270,11 @@ class _Rewriting:
             op.operands[0] = self._in_order(op, natural.output, wanted)
 
     def _shape(self, value: SSAValue) -> tuple[int, ...]:
-        """The shape that a value had."""
+        """The shape of a value before the pass."""
         return (self.types.get(value) or tensor(value)).get_shape()
 
     def _restore(self, op: Operation, operands: Sequence[int]) -> None:
-        """These operands in their own order of axes."""
+        """Replaces these operands by copies in their original axis order."""
         for number in operands:
             op.operands[number] = self._restored(op.operands[number])
 
@@ -274,16 +282,17 @@ class _Rewriting:
         order = self.orders.get(value)
         if order is None:
             return value
-        if value not in self._natural:
+        # One copy serves all readers.
+        if value not in self._restored_values:
             assert isinstance(value.owner, Operation)
             made = movement(value, selection(order), self._shape(value))
             insert_made_for(value.owner, made, at=InsertPoint.after(value.owner))
-            self._natural[value] = made.outputs[0]
-        return self._natural[value]
+            self._restored_values[value] = made.outputs[0]
+        return self._restored_values[value]
 
 
 def _same(order: AxisOrder, other: AxisOrder, shape: Sequence[int]) -> bool:
-    """Whether two orders put the same elements into the same places."""
+    """Whether two orders give the same memory layout; axes of size 1 do not count."""
     return [axis for axis in order if shape[axis] != 1] == [
         axis for axis in other if shape[axis] != 1
     ]
@@ -291,9 +300,9 @@ def _same(order: AxisOrder, other: AxisOrder, shape: Sequence[int]) -> bool:
 
 def _operands(op: tile.Structured) -> tuple[range, range, range]:
     """
-    The numbers of the operands that are inputs, epilogue_inputs and tables.
+    The positions of the operands: inputs, epilogue inputs, tables.
 
-    What a scatter starts with is read in the order of its result, which is the natural one.
+    The initial value of a scatter counts as a table: like the result, it keeps its axis order.
     """
     count = len(op.input_maps)
     tables = len(op.tables) if isinstance(op, tile.MapOp) else 0

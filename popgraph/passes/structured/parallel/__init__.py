@@ -1,1 +1,1 @@
-"""Parallel loops: which parts of a kernel threads split."""
+"""Parallel loops: chunks of kernels for threads, and the order of chunks in one thread."""

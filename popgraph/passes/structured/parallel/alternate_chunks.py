@@ -1,4 +1,4 @@
-"""Alternation: what one turn of a loop read last of its weights, the next one reads first."""
+"""Boustrophedon order: iterations of a loop read large weights forwards and backwards."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ from popgraph.support.tuning import Target
 @dataclass(frozen=True)
 class AlternateChunks(Pass):
     """
-    Kernels in loops that read more than L2 holds do so forwards and backwards in turn.
+    Alternate the order of chunks between iterations, for operands larger than L2.
 
-    The recurrent weights of an LSTM, read once in every turn, are the typical case: with chunks in
-    one order, L2 has let go what comes next, always. With chunks in alternating order, it holds
-    what the last turn read last. Only where one thread computes: several have cuts of their own.
+    chunks 0 1 2 3, 0 1 2 3, ...  ->  chunks 0 1 2 3, 3 2 1 0, ...
+
+    A typical case is the recurrent weights of an LSTM, read once per iteration. In one order, L2
+    has always evicted the next chunk; in alternating order, it still holds the last chunks of the
+    previous iteration. Only with one thread: several threads have cuts of their own.
     """
+
+    # An LSTM of 512 units and batch 1 is 1.17 times as fast (dabc8de9).
 
     name = "alternate-chunks"
     threads: int = 1
@@ -54,21 +58,21 @@ class AlternateChunks(Pass):
                 self._cut(op, constant)
 
     def _cut(self, op: ReduceOp, constant: set[SSAValue]) -> None:
-        """Chunks of which L2 holds a few, where it cannot hold all of what is read once."""
-        what, tuning = parallel_loops_of(op, self.target), self.target.tuning
+        """Cuts a kernel into chunks; L2 holds `alternating_chunks` of them."""
+        kernel, tuning = parallel_loops_of(op, self.target), self.target.tuning
         held = self.target.l2(tuning.alternating_l2)
-        if what is None:
+        if kernel is None:
             return
-        for read in what.touched[:2]:  # The factors.
+        for read in kernel.touched[:2]:  # The two operands of products.
             too_large = read.value in constant and read.size > held
             if too_large and _is_read_once(op, read.value):
                 chunks = -(-read.size * tuning.alternating_chunks // held)
-                if parts := list(_split(what, read, chunks)):
+                if parts := list(_split(kernel, read, chunks)):
                     op.attributes[NAME] = CutAttr.of(parts, alternating=True)
 
 
 def _constant(call: CallLoopOp, body: GraphOp) -> Iterator[SSAValue]:
-    """What is the same in every turn."""
+    """Yields the values that are equal in every iteration."""
     first = 1 + len(call.carried) + len(call.scanned)
     found = set[SSAValue](body.block.args[first:])
     for op in body.block.ops:
@@ -79,16 +83,16 @@ def _constant(call: CallLoopOp, body: GraphOp) -> Iterator[SSAValue]:
 
 
 def _is_read_once(op: ReduceOp, factor: SSAValue) -> bool:
-    """Whether all products with an element of a factor belong to one register tile."""
+    """Whether all products with an element of an operand are in one register tile."""
     assert op.schedule is not None
     products = prod(op.sizes) // prod(tensor(factor).get_shape())
     return products <= max(1, op.schedule.mr.data)
 
 
-def _split(what: ParallelLoops, read: MemoryAccess, chunks: int) -> Iterator[Part]:
-    """Parts of the outer loops, until there are so many chunks."""
-    left = what.together
-    for number, loop in enumerate(what.loops):
+def _split(kernel: ParallelLoops, read: MemoryAccess, chunks: int) -> Iterator[Part]:
+    """Cuts outer loops into parts until there are enough chunks."""
+    left = kernel.together
+    for number, loop in enumerate(kernel.loops):
         part = _part(loop, number, chunks) if left and number in read.along else None
         if part is not None:
             left, chunks = left - 1, -(-chunks // part.count)
@@ -96,7 +100,7 @@ def _split(what: ParallelLoops, read: MemoryAccess, chunks: int) -> Iterator[Par
 
 
 def _part(loop: Loop, number: int, count: int) -> Part | None:
-    """A loop in about so many parts, if it can be cut."""
+    """A loop cut into about `count` parts, if it can be cut."""
     units = -(-loop.extent // loop.step)
     size = max(loop.least, -(-units // count))
     while loop.even and units % size:

@@ -21,7 +21,7 @@ from popgraph.support.tuning import Target
 
 
 class Factor:
-    """One factor of a contraction: where its elements are, and how far apart."""
+    """One operand of a product: the addresses of its elements in one loop order."""
 
     def __init__(
         self, type_: TensorType[Attribute], map_: AffineMap, order: Order, target: Target
@@ -32,33 +32,37 @@ class Factor:
         self._line = self._machine.line_elements(self._element_bytes)
 
     @cached_property
-    def lines_a_step(self) -> float:
-        """Lines per step of the innermost reduction: min(1, pace / elements of a line)."""
+    def lines_per_step(self) -> float:
+        """Cache lines per step of the innermost reduction: min(1, pace / elements of a line)."""
         return 1.0 if self._pace is None else min(1.0, self._pace / self._line)
 
     @cached_property
     def step_bytes(self) -> float:
-        """Bytes from one step of the reduction to the next, where they are no neighbours."""
+        """Bytes between two steps of the reduction, a page at most; 0 within a cache line."""
+        # Strided lines fill only some cache sets, as if all bytes between them were loaded. Sets
+        # repeat with each page, so longer steps need no more room.
         page = self._machine.page_bytes
         step = page if self._pace is None else self._element_bytes * self._pace
         return min(step, page) if step > self._machine.line_bytes else 0
 
     @cached_property
     def _pace(self) -> float | None:
-        """Elements from one step of the innermost reduction to the next."""
+        """Average distance of two steps of the innermost reduction, in elements."""
         inner = self._order.innermost
         return None if inner is None else self.form.pace(inner, self._order.sizes)
 
     @cached_property
     def far_cycles(self) -> float:
         """
-        Cycles that a line costs more when the reduction steps far, more often than a cache keeps.
+        Extra cycles of a cache line when the reduction strides over more lines than a cache keeps.
 
         far_line_cycles * min(1, bytes of the shortest far step / page_bytes).
 
-        Such lines fall into a few sets of the cache and are gone before they are read again; from
-        one page to the next, nothing fetches them ahead.
+        These lines fall into a few cache sets, so they are evicted before they are read again.
+        Hardware prefetchers stop at the end of a page.
         """
+        # Constant weights whose rows are powers of two are packed for this reason: an encoder
+        # takes a fifth less time (11f48b19).
         sizes, machine = self._order.sizes, self._machine
         steps = [(sizes[dim], self.form.pace(dim, sizes)) for dim in self._order.reductions]
         far = [(size, self._element_bytes * pace) for size, pace in steps if pace >= self._line]
@@ -68,23 +72,23 @@ class Factor:
         return machine.far_line_cycles * min(1.0, shortest / machine.page_bytes)
 
     def lines(self, rows: Group | None, block: int) -> float:
-        """Cache lines that hold the elements of all rows: min(rows, 1 + their span / a line)."""
+        """Cache lines with the elements of all rows: min(rows, 1 + span of rows / line)."""
         stride = self.form.stride(rows.last) if rows is not None else 0
         return block if stride is None else min(block, 1 + block * abs(stride) / self._line)
 
     def loads(self, rows: Group | None, block: int) -> int:
-        """How many scalars all rows take in one step."""
+        """Scalars that all rows load in one step."""
         return block if rows is not None and self.form.uses(rows.last) else 1
 
-    def crowded(self, rows: Group | None, block: int) -> int:
-        """How many of the rows' lines find no place in their set of L1."""
+    def evicted_lines(self, rows: Group | None, block: int) -> int:
+        """Lines of rows beyond the associativity of their L1 sets."""
         stride = self.form.stride(rows.last) if rows is not None else None
         if stride is None or abs(stride) < self._line:
             return 0
-        return _crowded(abs(stride) * self._element_bytes, block, self._machine)
+        return _evicted_lines(abs(stride) * self._element_bytes, block, self._machine)
 
-    def overlaps(self, rows: Group | None) -> bool:
-        """Whether a step of the innermost reduction reads what another row read before."""
+    def rereads(self, rows: Group | None) -> bool:
+        """Whether a step of the innermost reduction rereads an element of another row."""
         inner = self._order.innermost
         if rows is None or inner is None:
             return False
@@ -92,8 +96,10 @@ class Factor:
 
 
 @cache
-def _crowded(step: int, block: int, machine: Machine) -> int:
-    """How many of so many lines, `step` bytes apart, are more than their sets of L1 have room."""
+def _evicted_lines(step: int, block: int, machine: Machine) -> int:
+    """Lines beyond the associativity of L1, of `block` lines at a distance of `step` bytes."""
+    # 14 rows at a distance of a page share one set. With 8 ways, six of them stay next to a panel
+    # and eight are evicted (case rows-a-page-apart.mlir).
     page, line = machine.page_bytes, machine.line_bytes
     sets = Counter(row * step % page // line for row in range(block))
     return sum(max(0, lines - machine.l1_ways_free) for lines in sets.values())
@@ -101,10 +107,10 @@ def _crowded(step: int, block: int, machine: Machine) -> int:
 
 class Reads:
     """
-    The operands of a contraction in one order, where one `factor` is to run along vectors.
+    The operands of a contraction in one loop order, with operand number `factor` in vectors.
 
-    The other one is packed into the layout `packed`, if there is one. The one along vectors has so
-    many `elements`, each with so many `uses`.
+    The other operand provides scalars; it is packed into the layout `packed`, if any. `elements`
+    counts the elements of the operand in vectors, `uses` the results that share each of them.
     """
 
     def __init__(

@@ -20,23 +20,24 @@ MOST_NAMED = 5
 
 def contraction_text(op: tile.ReduceOp, fixed: Sequence[bool]) -> str:
     """
-    What a contraction does, whatever it is called and whatever is done to its sums.
+    The structure of a contraction as text, without its name and its epilogue.
 
-    Its element type, the loops over results and those over terms, where each step of them goes in
-    the memory of every operand and result, and which factors are `fixed` when a program is loaded.
+    It lists the element type, the loops over results and over terms, the linear index of every
+    operand and result, and which factors are `fixed` (constant at load).
     """
+    # Equal texts get equal schedules, so a measurement holds for all layers of one shape.
     sizes, rank = op.sizes, op.parallel_rank
     factors = zip(fixed, ("lhs", "rhs"), strict=True)
     names = [f"{'constant ' * is_fixed}{name}" for is_fixed, name in factors]
     names += ["extra"] * len(op.epilogue_inputs) + ["block"] * len(op.block_inputs)
     names += ["result"] * len(op.outputs)
-    places = [
+    indices = [
         f"{name} {_sum(offset(tensor(value), map_, sizes[: map_.num_dims]))}"
         for name, (value, map_) in zip(names, op.mapped, strict=True)
     ]
     loops = [f"d{dim}: {size}" for dim, size in enumerate(sizes)]
     outer, inner = ", ".join(loops[:rank]), ", ".join(loops[rank:])
-    return f"{tensor(op.lhs).element_type} [{outer}] sum [{inner}]; {'; '.join(places)}"
+    return f"{tensor(op.lhs).element_type} [{outer}] sum [{inner}]; {'; '.join(indices)}"
 
 
 def _sum(form: Linear) -> str:
@@ -48,38 +49,39 @@ def _sum(form: Linear) -> str:
 
 
 def name_of(op: Operation) -> str:
-    """The user's name for an operation; empty when there is none."""
+    """The user's name of an operation, or ""."""
     return op.location.desc.data if isinstance(op.location, NameLoc) else ""
 
 
 @dataclass
 class OverrideStatus:
-    """An override, and what became of it."""
+    """An override, whether a contraction used it, and why others refused it."""
 
     override: Override
     forced: bool
-    """It is an error if it cannot be had; else it is only a good idea."""
+    """Whether a user set it, so that a misfit is an error; measured ones are only hints."""
     used: bool = False
     refusals: list[PopgraphError] = field(default_factory=list)
 
     def refuse(self, op: Operation, why: str, fitting: Iterable[str]) -> None:
-        """Notes that `op` cannot run like this, and what it could do."""
+        """Records that `op` cannot run like this, and lists the schedules that fit it."""
+        # One refusal is enough: contractions with the same text fail for the same reason.
         if self.forced and not self.refusals:
             text = "; ".join(fitting) or "nothing but `plain`"
             which, name = self.override.which, name_of(op)
             where = f"{which} ({name})" if name and which != BY_NAME + name else which
             what = f"the schedule {str(self.override.spec)!r} does not fit: {why}"
             self.refusals.append(
-                PassError(what, where, f"what fits, the best by estimate first: {text}")
+                PassError(what, where, f"use a schedule that fits, the cheapest first: {text}")
             )
 
 
 class Overrides:
     """
-    What is to be done about the contractions of a module.
+    Overrides of the schedules of a module's contractions.
 
-    `schedules` are the user's: those that no contraction can follow end in errors. `measured` are
-    those of earlier measurements, and are followed where they fit.
+    `schedules` are the user's; one that no contraction can follow is an error. `measured` come from
+    earlier measurements and apply where they fit.
     """
 
     def __init__(self, schedules: Iterable[str], measured: Iterable[str] = ()) -> None:
@@ -93,7 +95,7 @@ class Overrides:
         self._met: dict[str, str] = {}
 
     def about(self, op: tile.ReduceOp, fixed: Sequence[bool]) -> Iterator[OverrideStatus]:
-        """The overrides of one contraction; that of its name comes first."""
+        """The overrides of one contraction: first by its name, then by its text."""
         if not self._by_which:
             return
         text = contraction_text(op, fixed)
@@ -103,7 +105,8 @@ class Overrides:
                 yield self._by_which[which]
 
     def check(self, winograd: bool) -> None:
-        """Errors for the user's overrides, of one kind, that nothing followed."""
+        """Raises errors for the user's overrides that no contraction followed."""
+        # use-winograd and schedule-contractions each see all overrides, and check their own kind.
         errors: list[PopgraphError] = []
         for status in self._all:
             if not status.used and (status.refusals or bool(status.override.spec.size) == winograd):
@@ -117,11 +120,11 @@ class Overrides:
         known = [f"{BY_NAME}{name}" if name else text for text, name in self._met.items()]
         listed = "; ".join(known[:MOST_NAMED]) + "; ..." * (len(known) > MOST_NAMED)
         return PassError(
-            "Winograd's transforms are wanted of what is no 3x3 convolution that moves by one"
+            "Winograd's transforms need a 3x3 convolution of stride 1"
             if winograd
-            else "a schedule is given for a contraction that this model does not have",
+            else "the schedule names a contraction that this model does not have",
             override.which,
-            f"it has {listed or 'none'}; `popgraph schedules` prints all",
+            f"name a contraction: {listed or 'there are none'}; `popgraph schedules` prints all",
         )
 
 
@@ -129,4 +132,4 @@ def _read(text: str) -> Override:
     try:
         return Override.of(text)
     except ValueError as error:
-        raise PassError(str(error), hint=f"a way is {FORMS}") from error
+        raise PassError(str(error), hint=f"write {FORMS}") from error

@@ -1,4 +1,4 @@
-"""Lets contractions read factors in the bits in which these are stored."""
+"""Contractions that read narrow operands as stored, and widen them at each read."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ class ReadNarrow(Pass):
     """
     y = contract x, (widen w)  ->  y = contract x, w
 
-    Where few results share an element of w, its way from memory takes longer than its products:
-    half the bytes take half the time. Where many do, it is widened once. What computes w stores it
-    in fewer bits, too, if it widens it in the end. Parts of the elements of w are found where they
-    are read, however often: what is packed stays packed in memory.
+    Only when few results share an element of w (`most_narrow_uses`). Loading w then takes longer
+    than its products, and half the bytes take half the time; else w is widened once.
+
+    An operation that computes w and widens it last stores it narrow as well. Packed sub-byte
+    elements are unpacked at each read, however often, so that they stay packed in memory.
     """
 
     name = "read-narrow"
@@ -52,7 +53,8 @@ class ReadNarrow(Pass):
         for op in list(module.walk()):
             if not tile.is_contraction(op) or op.schedule is not None:
                 continue
-            if not op.finds_factors and not read_parts(op):
+            # Packed elements are unpacked at each read: 16 nibbles are 8 bytes, as floats 64.
+            if not op.finds_factors and not read_packed(op):
                 self._read_narrow(op)
 
     def _read_narrow(self, op: tile.ReduceOp) -> None:
@@ -74,14 +76,14 @@ class ReadNarrow(Pass):
             erase_unused(unread)
 
 
-def read_parts(op: tile.ReduceOp) -> bool:
+def read_packed(op: tile.ReduceOp) -> bool:
     """
     y = contract x, (f(w, i) at index i)  ->  y = contract x, w ... body: f(w, i)
 
-    Only where f takes bits out of an element of w, at one index that w is not read at.
-    The loop over the numbers of w becomes one over its elements, and one over their parts.
+    Only when f extracts bits of an element of w, at one index i that does not address w. The loop
+    over numbers is split in two: over elements of w, and over the numbers packed in each.
     """
-    value, first = _counted_from(op.rhs)
+    value, first = _integer_codes(op.rhs)
     view = value.owner
     source = view.source if isinstance(view, tile.ViewOp) else value
     found = source.owner
@@ -93,6 +95,7 @@ def read_parts(op: tile.ReduceOp) -> bool:
         return False
     if layout_of(tensor(op.rhs)) or layout_of(tensor(source)):
         return False
+    # Floats of more than 16 codes stay converted once: each read would convert them again.
     if first is not None and _codes(end) is None:
         return False
     (dim,) = indexed
@@ -105,6 +108,7 @@ def read_parts(op: tile.ReduceOp) -> bool:
         return False
     loop = result.position
     others = [map_ for at, map_ in enumerate(op.input_maps[1].results) if at != axis]
+    # Only a loop over terms can be split, and only if no other index of w uses it.
     if loop < op.blocked_rank or any(loop in other.used_dims() for other in others):
         return False
     _split_loop(op, loop, axis, count)
@@ -115,8 +119,8 @@ def read_parts(op: tile.ReduceOp) -> bool:
     return True
 
 
-def _counted_from(value: SSAValue) -> tuple[SSAValue, float | None]:
-    """The whole numbers that a map makes f32 of, and what it makes of zero; None if it is none."""
+def _integer_codes(value: SSAValue) -> tuple[SSAValue, float | None]:
+    """The integers that a map converts to f32 and the float of code 0; else `value` and None."""
     made = value.owner
     if not isinstance(made, tile.MapOp) or len(made.outputs) != 1 or not _reads_in_place(made):
         return value, None
@@ -135,11 +139,11 @@ _BITS = (
     *(tile.IndexOp, tile.YieldOp, arith.IndexCastOp, arith.ConstantOp),
     *(arith.MuliOp, arith.ShRSIOp, arith.AndIOp),
 )
-"""Operations that take bits out of an element."""
+"""Operations that extract bits of an element."""
 
 
 def _codes(part: SSAValue) -> tuple[SSAValue, int] | None:
-    """The value whose lowest bits a part is, and of how many numbers: so few that a table pays."""
+    """(v, count) for a part v & (count - 1), if `count` is small enough for a lookup table."""
     op = part.owner
     if isinstance(op, arith.AndIOp) and isinstance(op.rhs.owner, arith.ConstantOp):
         mask = op.rhs.owner.value
@@ -148,13 +152,14 @@ def _codes(part: SSAValue) -> tuple[SSAValue, int] | None:
     return None
 
 
+# Up to 16 floats are one register of AVX-512, from which `vpermps` selects a vector at once.
 _MASKS = frozenset((1 << bits) - 1 for bits in range(1, NIBBLE + 1))
 
 
 def _read_from(
     op: tile.ReduceOp, stored: SSAValue, write: Callable[[Block, SSAValue], SSAValue]
 ) -> None:
-    """Reads the right factor from where it is stored; `write` finds in the body what it was."""
+    """Replaces the right operand by its stored form, which `write` converts in the body."""
     old, kinds = op.body.block, [argument.type for argument in op.body.block.args]
     body = Block(arg_types=[kinds[0], element(stored), kinds[2]])
     lhs, rhs, total = body.args
@@ -174,9 +179,9 @@ def _widened(body: Block, value: SSAValue) -> SSAValue:
 
 def _part(found: Block, loop: int, first: float | None, body: Block, stored: SSAValue) -> SSAValue:
     """
-    What `found` takes out of an element, at the index along a loop.
+    Writes the extraction that `found` computes, at the index along a loop.
 
-    With `first`, it is the number of one of as many floats, which begin there.
+    With `first`, the part is a code: it selects one of the floats `first`, `first` + 1, ...
     """
     values: dict[SSAValue, SSAValue] = {found.args[0]: stored}
     (end,) = yielded(found)
@@ -191,12 +196,12 @@ def _part(found: Block, loop: int, first: float | None, body: Block, stored: SSA
 
 
 def _kept(dims: Sequence[int], rank: int) -> AffineMap:
-    """The map that leaves some dimensions out."""
+    """The map to these dimensions of a domain."""
     return AffineMap(rank, 0, selection(dims).results)
 
 
 def _split_loop(op: tile.ReduceOp, loop: int, axis: int, count: int) -> None:
-    """A loop of the reduction as one over elements of the right factor, and one over parts."""
+    """Splits a reduction loop: over elements of the right operand, and over their parts."""
     lhs, rhs = (split_map(map_, loop, count) for map_ in op.input_maps)
     results = list(rhs.results)
     results[axis] = AffineExpr.dimension(loop)
@@ -205,14 +210,14 @@ def _split_loop(op: tile.ReduceOp, loop: int, axis: int, count: int) -> None:
 
 
 def _uses(op: tile.ReduceOp) -> int:
-    """How many results an element of the right factor is a part of."""
+    """Results that share an element of the right operand."""
     used = op.input_maps[1].used_dims()
     outer = op.sizes[: op.parallel_rank]
     return prod(size for dim, size in enumerate(outer) if dim not in used)
 
 
 def _stored(wide: tile.MapOp) -> SSAValue | None:
-    """The elements of a map as they are before they are widened; None if they are not."""
+    """The narrow elements that a map widens; None if it does not end with a widening."""
     block = wide.body.block
     if len(wide.outputs) != 1 or layout_of(tensor(wide.outputs[0])) is not None:
         return None
@@ -223,11 +228,12 @@ def _stored(wide: tile.MapOp) -> SSAValue | None:
         return None
     if maker.operands[0] in block.args and _reads_in_place(wide):
         return wide.inputs[0]
+    # Another reader of the wide result would compute the map twice.
     return _before_last(wide) if wide.outputs[0].has_one_use() else None
 
 
 def _reads_in_place(wide: tile.MapOp) -> bool:
-    """Whether every element comes from where it goes, and from nowhere else."""
+    """Whether a map reads its one operand with the identity map and without a layout."""
     if len(wide.inputs) != 1 or wide.tables:
         return False
     stored = tensor(wide.inputs[0])
@@ -235,7 +241,7 @@ def _reads_in_place(wide: tile.MapOp) -> bool:
 
 
 def _before_last(wide: tile.MapOp) -> SSAValue:
-    """What a map yields, without the last thing that it does."""
+    """Clones a map without the last operation of its body."""
     region = wide.body.clone()
     (end,) = yielded(region.block)
     last, old = end.owner, region.block.last_op

@@ -16,7 +16,7 @@ from popgraph.support.shapes import Shape, prod
 
 @dataclass(frozen=True)
 class Order:
-    """The domain of a contraction, and where its factors stand in it."""
+    """The domain of a contraction in one loop order, with the index maps of its operands."""
 
     sizes: Shape
     maps: tuple[AffineMap, ...]
@@ -24,23 +24,25 @@ class Order:
 
     @cached_property
     def reductions(self) -> list[int]:
-        """The loops that add terms up, outermost first."""
+        """The reduction loops of more than one step, outermost first."""
         return [dim for dim in range(self.parallel, len(self.sizes)) if self.sizes[dim] > 1]
 
     @cached_property
     def innermost(self) -> int | None:
-        """The last of them."""
+        """The innermost reduction loop, if any."""
         return next(reversed(self.reductions), None)
 
 
 def orders(op: tile.ReduceOp, terms: int) -> Iterator[Order]:
     """
-    The order as it is; and for windows that slide, one in which they are not innermost.
+    Yields the current order and, for sliding windows, one with the window outside of channels.
 
-    The window's loops then go round blocks of another loop (channels), as long as `terms` allows
-    for all in all. An innermost window reads what the last step read, one place further, and
-    compilers keep that in registers that the sums need.
+    The window's loops then enclose a block of the innermost other reduction (channels), with
+    window * block <= `terms` if possible.
     """
+    # With the window innermost, each step rereads an element of the neighbouring row. Compilers
+    # keep these elements in registers that the sums need. 3x3 convolutions reach 90 % of peak with
+    # channels innermost (3e997b3e).
     now = Order(op.sizes, op.input_maps, op.parallel_rank)
     yield now
     if op.numbers_loops:
@@ -63,18 +65,20 @@ def _slides(order: Order, dim: int) -> bool:
 def _blocked(
     order: Order, sliding: list[int], others: list[int], terms: int, running: Container[int]
 ) -> Order:
-    """`[others...][the last other / block][sliding...][block]`"""
+    """The order `[others...][last other / block][sliding...][block]`."""
     *before, inner = others
     size = order.sizes[inner]
+    # Of 62 channels and a 3x3 window, 2 is the largest block up to 256 // 9: the window then
+    # encloses all channels.
     most = max(8, terms // prod(order.sizes[dim] for dim in sliding))
     block = max(part for part in range(1, size + 1) if size % part == 0 and part <= most)
     if inner in running:
-        block = size  # No part divides all that it may end at.
+        block = size  # No block divides every size that the loop may end at.
     if block < min(size, 8):
         block = size
     sequence = [*before, -1, *sliding, inner]
     first = order.parallel
-    place = {dim: first + at for at, dim in enumerate(sequence)}
+    position = {dim: first + at for at, dim in enumerate(sequence)}
     lengths = [
         size // block if dim == -1 else block if dim == inner else order.sizes[dim]
         for dim in sequence
@@ -82,10 +86,10 @@ def _blocked(
     dims: list[AffineExpr] = [AffineExpr.dimension(dim) for dim in range(first)]
     for dim in range(first, len(order.sizes)):
         if dim == inner:
-            whole = AffineExpr.dimension(place[-1]) * block
-            dims.append(whole + AffineExpr.dimension(place[inner]))
-        elif dim in place:
-            dims.append(AffineExpr.dimension(place[dim]))
+            whole = AffineExpr.dimension(position[-1]) * block
+            dims.append(whole + AffineExpr.dimension(position[inner]))
+        elif dim in position:
+            dims.append(AffineExpr.dimension(position[dim]))
         else:
             dims.append(AffineExpr.constant(0))
     sizes = (*order.sizes[:first], *lengths)

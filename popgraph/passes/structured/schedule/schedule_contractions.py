@@ -35,7 +35,7 @@ from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 PLAIN = "plain"
-"""The text of a contraction without a schedule."""
+"""The text for a contraction without a schedule."""
 SHOWN = 3
 """Fitting schedules that an error shows."""
 
@@ -43,11 +43,11 @@ SHOWN = 3
 @dataclass(frozen=True)
 class ScheduleContractions(Pass):
     """
-    Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
+    Choose register tiles of contractions, and pack the operands that they read as vectors.
 
-    `schedules` are the user's overrides, `measured` those that were found by measuring (see
-    `Overrides`). Their texts number the loops that `settle-loops` gave the contractions. Where
-    values are recomputed, `memory_first`, factors are packed again rather than kept for long.
+    `schedules` are the user's overrides, `measured` come from measurements (see `Overrides`). Their
+    texts number the loops as `settle-loops` leaves them. With `memory_first` (recomputation), an
+    operand is packed again rather than kept for a distant contraction.
     """
 
     name = "schedule-contractions"
@@ -73,8 +73,8 @@ class ScheduleContractions(Pass):
             self.target,
             compilation.kernels,
             decide=lambda op, fixed: choose(op, fixed, self.target),
-            spell=lambda op, made: spelled_candidate(op, made, self.target),
-            read=lambda op, text: read_candidate(op, text, self.target),
+            spell=lambda op, made: candidate_text(op, made, self.target),
+            read=lambda op, text: parse_candidate(op, text, self.target),
         )
 
         def decide(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> Candidate | None:
@@ -82,7 +82,8 @@ class ScheduleContractions(Pass):
 
         near = self.target.tuning.near_contractions if self.memory_first else None
         _schedule(module, decide, near)
-        for op in module.walk() if ending else ():  # Fusion comes next; bind-sizes marks the rest.
+        # Fusion still changes loops; bind-sizes marks the final ones.
+        for op in module.walk() if ending else ():
             set_running(op, {})
         overrides.check(winograd=False)
 
@@ -94,7 +95,7 @@ class ScheduleContractions(Pass):
         possible: Decisions[list[Candidate]],
         chosen: Decisions[Candidate | None],
     ) -> Candidate | None:
-        """What was decided, else what is cheapest by estimate."""
+        """The candidate of the first override that fits, else the cheapest by estimate."""
         for status in overrides.about(op, fixed):
             spec = status.override.spec
             if spec.word:
@@ -122,10 +123,10 @@ def choose_schedules(
     target: Target,
 ) -> None:
     """
-    Writes down the schedules that a function chooses among those that are possible.
+    Sets the schedules that a function chooses from the candidates of each contraction.
 
-    For a pass from outside that runs before `schedule-contractions`, which decides about those
-    contractions for which the function gives None. It is not called where only plain loops will do.
+    For a pass of an extension that runs before `schedule-contractions`. That pass schedules the
+    contractions for which `chooser` returns None. A contraction without candidates is skipped.
     """
 
     def decide(op: tile.ReduceOp, fixed: tuple[bool, bool]) -> Candidate | None:
@@ -140,7 +141,7 @@ def _schedule(
     decide: Callable[[tile.ReduceOp, tuple[bool, bool]], Candidate | None],
     near: int | None = None,
 ) -> None:
-    """Applies what is decided about each contraction that has no schedule yet."""
+    """Applies `decide` to each contraction that has no schedule yet."""
     packed = Packed(near)
     constants = Constants()
     for op in list(module.walk()):
@@ -153,26 +154,28 @@ def _schedule(
 
 def choose(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> Candidate | None:
     """
-    The cheapest schedule by estimate; None when plain loops are as good.
+    The cheapest schedule by estimate; None if plain loops are as fast.
 
-    `fixed` tells which factors are known when the program is loaded.
+    `fixed` states which operands are constants.
     """
+    # 4096 products are 128 cycles of AVX-512; each register tile costs 25 besides them.
     if prod(op.sizes) < target.tuning.least_products:
         return None
     found = candidates(op, fixed, target)
     best = min(found, key=lambda candidate: candidate.rank, default=None)
+    # Without a schedule, the sums of all blocks would go through memory (`take_apart`).
     if best is None or (op.block is None and best.cycles > plain_cycles(op, target)):
         return None
     return best
 
 
-def spelled_candidate(op: tile.ReduceOp, made: Candidate | None, target: Target) -> str:
-    """A choice as text: the cycles of its estimate, and how the contraction runs."""
+def candidate_text(op: tile.ReduceOp, made: Candidate | None, target: Target) -> str:
+    """The text `{cycles} {spec}` of a candidate, or `plain`."""
     return f"{made.cycles!r} {spec_of(op, made, target)}" if made else PLAIN
 
 
-def read_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate | None:
-    """The choice that `spelled_candidate` wrote, without an estimate; else ValueError."""
+def parse_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate | None:
+    """Parses a text of `candidate_text` without new estimates; ValueError if it does not fit."""
     if text == PLAIN:
         return None
     cycles, _, words = text.partition(" ")
@@ -186,14 +189,14 @@ def read_candidate(op: tile.ReduceOp, text: str, target: Target) -> Candidate | 
             for layout, vectors in _layouts(reads, numbers["n_dim"], numbers["lanes"]):
                 if (vectors, layout is not None) == (numbers["n_vectors"], spec.packed):
                     return Candidate(order, numbers, spec.factor, layout, float(cycles), scalars)
-    raise ValueError(f"the contraction cannot run as {words!r}")
+    raise ValueError(f"the contraction has no schedule {words!r}")
 
 
 def candidates(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
     """
-    All that can be chosen; nothing where only plain loops will do.
+    All schedules of a contraction; none if it can only run as plain loops.
 
-    Vectors along a loop that ends at a size are partly empty at most sizes, and cost more for that.
+    Vectors along a loop that ends at a size of the call cost more: most sizes fill them partly.
     """
     kind = sum_type(op)
     if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
@@ -214,14 +217,14 @@ def candidates(op: tile.ReduceOp, fixed: tuple[bool, bool], target: Target) -> l
 
 
 def _blocks_read_lanes(op: tile.ReduceOp, dim: int) -> bool:
-    """Whether what finishes the sums of blocks is contiguous along a loop, or the same."""
+    """Whether operands that scale the sums of blocks are contiguous or constant along a loop."""
     sizes = op.sizes[: op.blocked_rank]
     read = zip(op.block_inputs, op.block_input_maps, strict=True)
     return all(offset(tensor(value), map_, sizes).stride(dim) in (0, 1) for value, map_ in read)
 
 
 def operand_layouts(op: tile.ReduceOp, target: Target) -> Iterator[Reads]:
-    """In each order, each factor along vectors, the other one as it is or packed."""
+    """Yields each order with each operand vectorized, and the other one unpacked or packed."""
     for order in orders(op, target.tuning.chain_terms):
         for factor in (0, 1):
             for packed in _scalar_layouts(op, order, 1 - factor, target):
@@ -229,7 +232,12 @@ def operand_layouts(op: tile.ReduceOp, target: Target) -> Iterator[Reads]:
 
 
 def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
-    """Cycles of a contraction without a schedule: products * plain_cycles / lanes, or scalars."""
+    """
+    Cycles of a contraction without a schedule.
+
+    products * plain_cycles / lanes if the C compiler can vectorize the innermost loop, else
+    products * plain_cycles / 2.
+    """
     kind = sum_type(op)
     tuning, vector_bytes = target.tuning, target.machine.vector_bytes
     width = vector_bytes // lane_bytes(kind) if kind is not None else 1
@@ -238,7 +246,8 @@ def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
     ]
     scalar = prod(op.sizes) * tuning.plain_cycles / 2
-    if op.words is not None or op.finds_factors:  # Plain loops take them one by one.
+    # Plain loops extract packed sub-byte elements one by one.
+    if op.words is not None or op.finds_factors:
         return scalar
     inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
     ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
@@ -252,9 +261,9 @@ def plain_cycles(op: tile.ReduceOp, target: Target) -> float:
 
 def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | None, int]]:
     """
-    The ways to have a factor contiguous along `dim`, each with a number of vectors.
+    Yields layouts that make an operand contiguous along `dim`, each with a number of vectors.
 
-    As it is, or packed into panels `[what stays outside][dim / lanes][the rest][lanes]`.
+    None is the present layout; others are panels `[outside...][dim / lanes][rest...][lanes]`.
     """
     order, map_ = reads.order, reads.order.maps[reads.factor]
     least = reads.target.tuning.least_packed_extent
@@ -268,6 +277,7 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
     if form.stride(dim) == 1 and extent >= width:
         for vectors in range(1, most + 1):
             yield None, vectors
+    # If the other operand uses `dim`, too (depthwise), both are vectors in their own layouts.
     if layout_of(type_) is not None or other.uses(dim):
         return
     digits = _digits(type_, map_, order)
@@ -280,10 +290,12 @@ def _scalar_layouts(
     op: tile.ReduceOp, order: Order, factor: int, target: Target
 ) -> Iterator[LayoutAttr | None]:
     """
-    The ways to have the scalars of `factor`: as they are, or with their terms side by side.
+    Yields layouts for operand `factor`, which provides scalars: None, or packed by terms.
 
-    In `[rows...][terms...]` they come by whole cache lines, where each would be in one of its own.
+    In `[rows...][terms...]`, consecutive terms share a cache line.
     """
+    # Only if each term is in a cache line of its own, as in gradients of weights, where terms are
+    # strided in both operands (case scalars-packed.mlir).
     yield None
     type_, map_ = tensor((op.lhs, op.rhs)[factor]), order.maps[factor]
     if layout_of(type_) is not None or len(type_.get_shape()) < 2:
@@ -296,7 +308,7 @@ def _scalar_layouts(
 
 
 def _in_memory(map_: AffineMap, digits: Sequence[Digit]) -> LayoutAttr:
-    """The layout of a factor whose memory has these digits in this order."""
+    """The layout whose physical dimensions are these digits."""
     indices = tuple(digit.index for digit in digits)
     layout = AffineMap(len(map_.results), 0, indices)
     return LayoutAttr.of(layout, [digit.size for digit in digits])
@@ -310,9 +322,10 @@ def panel_layout(
     digits: Sequence[Digit], map_: AffineMap, order: Order, dim: int, lanes: int
 ) -> LayoutAttr:
     """
-    `[outside...][dim / lanes][the rest...][lanes]`, padded with zeros.
+    The layout `[outside...][dim / lanes][rest...][lanes]`, padded with zeros.
 
-    Outside stands what only parallel loops go over; the rest stands in the order of the loops.
+    The digits of other parallel loops are outside, then panels, then the digits of reductions in
+    loop order.
     """
     (own,) = [digit for digit in digits if digit.loop == dim]
     outside = [digit for digit in digits if digit.loop < order.parallel and digit != own]
@@ -322,7 +335,7 @@ def panel_layout(
 
 
 def _has_own_digit(digits: Sequence[Digit], map_: AffineMap, order: Order, dim: int) -> bool:
-    """Whether a loop goes over an index of a factor by itself, or over a digit of one."""
+    """Whether a loop alone covers an index of an operand, or one digit of an index."""
     users = [result for result in map_.results if dim in result.used_dims()]
     own = [digit for digit in digits if digit.loop == dim]
     if not len(users) == len(own) == 1 or own[0].size != order.sizes[dim]:
@@ -332,7 +345,7 @@ def _has_own_digit(digits: Sequence[Digit], map_: AffineMap, order: Order, dim: 
 
 @dataclass(frozen=True)
 class Digit:
-    """A part of an index of a factor: the loop that goes over it, and how many values it has."""
+    """A digit of an index of an operand: the loop that counts it, and the number of its values."""
 
     loop: int
     index: AffineExpr
@@ -340,7 +353,7 @@ class Digit:
 
 
 def _digits(type_: TensorType[Attribute], map_: AffineMap, order: Order) -> list[Digit]:
-    """All indices of a factor in the order of their loops; what two go over is in two parts."""
+    """The digits of all indices, in the order of loops; an index of two loops has two digits."""
     found = list[Digit]()
     for at, (size, result) in enumerate(zip(type_.get_shape(), map_.results, strict=True)):
         index, loops = AffineExpr.dimension(at), _split(result, order)
@@ -354,7 +367,7 @@ def _digits(type_: TensorType[Attribute], map_: AffineMap, order: Order) -> list
 
 
 def _split(result: AffineExpr, order: Order) -> tuple[int, int] | None:
-    """The outer and the inner loop of an index that counts on from one's end to the next start."""
+    """The loops (outer, inner) of an index `outer * size of inner + inner`, if it has this form."""
     used = result.used_dims()
     if len(used) != 2:
         return None
@@ -368,25 +381,26 @@ def _split(result: AffineExpr, order: Order) -> tuple[int, int] | None:
 
 
 class Packed:
-    """Packs factors, once for all that want them so: or for all that are near, if that is said."""
+    """Packs operands once for all contractions, or for those at most `near` contractions later."""
 
     def __init__(self, near: int | None = None) -> None:
         self._near = near
         self._made: dict[tuple[SSAValue, LayoutAttr], tuple[SSAValue, int]] = {}
-        """What is packed, and the number of the last contraction that reads it."""
+        """The packed value and the number of the last contraction that reads it."""
         self._contractions = 0
 
     def begin(self) -> None:
-        """The next contraction."""
+        """Begins the next contraction."""
         self._contractions += 1
 
     def of(self, op: tile.ReduceOp, value: SSAValue, layout: LayoutAttr) -> SSAValue:
         """
-        The value in this layout.
+        The value in a layout.
 
-        It is packed for the first that wants it so, which finds it near, and takes no memory
-        before.
+        It is packed just before its first reader, which finds it in a cache.
         """
+        # A step of ResNet-18 then takes 107 MB instead of 153, and one of a transformer is 7 %
+        # faster (2955442f).
         found, last = self._made.get((value, layout), (None, 0))
         if found is None or (self._near and self._contractions - last > self._near):
             pack = tile.PackOp(value, with_layout(tensor(value), layout))
@@ -397,8 +411,9 @@ class Packed:
 
 
 def _apply(op: tile.ReduceOp, candidate: Candidate, packed: Packed) -> None:
-    """Packs the factors and writes the schedule down."""
+    """Sets the schedule of a contraction and packs its operands."""
     packed.begin()
+    # With K outermost, a result is a running total, so the epilogue becomes a map of its own.
     if candidate.numbers["k_outer"]:
         op = split_epilogue(op)
     op.properties["schedule"] = candidate.schedule

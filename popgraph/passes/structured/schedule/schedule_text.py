@@ -1,4 +1,4 @@
-"""Schedules as text, and the search for the candidate that a text describes."""
+"""Specs of candidates, and the search for the candidate that a spec describes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.support.tuning import Target
 
 FREE = ("mr", "kc", "k_outer", "n_inner")
-"""Numbers of a schedule that can be had in any layout of the factors."""
+"""Fields of a schedule that do not depend on the layouts of operands."""
 
 ALIKE = 2
-"""So many candidates that differ in their vectors and blocks only are worth a look."""
+"""Candidates listed of each family, whose members differ in vectors and blocks only."""
 
 
 def spec_of(op: tile.ReduceOp, candidate: Candidate, target: Target) -> ScheduleSpec:
-    """A candidate in words."""
+    """The spec of a candidate."""
     order = list(orders(op, target.tuning.chain_terms)).index(candidate.order)
     packed = candidate.layout is not None
     return ScheduleSpec(
@@ -44,24 +44,25 @@ def matching_candidate(
         if same and replace(spec_of(op, candidate, target), schedule="") == alike:
             _check_free(wanted, numbers, in_blocks=op.block is not None)
             return replace(candidate, numbers=wanted)
-    raise ValueError("this contraction cannot run like that on this machine")
+    raise ValueError("the contraction has no such loops or layout on this machine")
 
 
 def _check_free(wanted: Mapping[str, int], possible: Mapping[str, int], *, in_blocks: bool) -> None:
-    """ValueError for numbers that the loops cannot follow."""
+    """Raises ValueError for fields that the loops cannot follow."""
     if in_blocks and wanted["k_outer"]:
-        raise ValueError("sums of blocks join totals in registers: k_outer is 0")
+        raise ValueError("sums of blocks join totals in registers, so k_outer must be 0")
     most = possible["mr"]
     if wanted["mr"] > most:
-        raise ValueError(f"registers hold an mr of at most {most}")
+        raise ValueError(f"mr must be at most {most}, the rows that registers hold")
+    # A block of several lines holds whole ones, so that its rows are two loops.
     if wanted["m_outer_dim"] >= 0 and wanted["mr"] != most:
-        raise ValueError(f"whole lines make an mr of {most}")
+        raise ValueError(f"mr must be {most}: a block with m_outer_dim holds whole lines")
     if wanted["kc"] < 0 or not {wanted["k_outer"], wanted["n_inner"]} <= {0, 1}:
-        raise ValueError("kc is at least 0, k_outer and n_inner are 0 or 1")
+        raise ValueError("kc must be at least 0, k_outer and n_inner 0 or 1")
 
 
 def diverse(found: Iterable[Candidate]) -> list[Candidate]:
-    """The cheapest first; of those that differ in vectors and blocks only, not all."""
+    """The cheapest candidates first, at most `ALIKE` of each family."""
     kept: list[Candidate] = []
     seen: dict[Hashable, int] = {}
     for candidate in sorted(found, key=lambda candidate: candidate.rank):
@@ -80,6 +81,7 @@ def _family(candidate: Candidate) -> Hashable:
 
 
 def with_loops_interchanged(candidate: Candidate) -> Candidate:
-    """The same with the other loop outside: blocks of rows, or panels."""
+    """Interchanges the loops over panels and over blocks of rows."""
+    # Listed for the tuner: the cost model decides `n_inner` by sizes alone.
     numbers = {**candidate.numbers, "n_inner": 1 - candidate.numbers["n_inner"], "window_panels": 0}
     return replace(candidate, numbers=numbers)

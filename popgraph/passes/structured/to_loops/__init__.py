@@ -23,7 +23,7 @@ from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.blocks import take_apart
+from popgraph.passes.structured.analysis.split_epilogue import take_apart
 from popgraph.passes.structured.to_loops.kernel_functions import (
     Functions,
     kernels_of,

@@ -16,49 +16,52 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.winograd.convolutions import (
-    Candidate,
+    TileCandidate,
     fitting_sizes,
-    from_both_sides,
+    weight_transform,
 )
 from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class WinogradGradientCandidate(Candidate):
-    """A size of tiles for the gradient of weights."""
+class WinogradGradientCandidate(TileCandidate):
+    """A tile size for the gradient of weights."""
 
     found: WeightGradient
 
     @property
     def cycles(self) -> float:
         """
-        Cycles of products, transforms of tiles, the transform of sums, and what L2 does not hold.
+        Cycles of products, transforms of tiles and sums, and traffic beyond L2.
 
-        Products: taps * tiles * pairs / (fmas_per_cycle * lanes * utilization).
+        Products: taps * tiles * pairs of channels / (fmas_per_cycle * lanes * utilization).
         """
         tuning, machine = self.target.tuning, self.target.machine
         size, taps, width = self.size, self.tiling.taps, self.width
         total = self.tiling.count
-        before, behind = self.found.channels
-        vectors = -(-before // width) + -(-behind // width)
-        pairs = before * behind
+        inputs, outputs = self.found.channels
+        vectors = -(-inputs // width) + -(-outputs // width)
+        pairs = inputs * outputs
         products = (
             taps * total * pairs / (machine.fmas_per_cycle * width * tuning.gradient_utilization)
         )
         back = tuning.gradient_back_cycles * taps * TAPS**2 * pairs / width
-        tiles = self._late(taps * total * before) + self._late(taps * total * behind)
+        tiles = self._bytes_beyond_l2(taps * total * inputs) + self._bytes_beyond_l2(
+            taps * total * outputs
+        )
+        # The taps of a tile go to 16 or 36 distant rows: more than prefetchers follow with 36.
         late = tuning.late_tile_cycles[size] * tiles
-        late += tuning.late_sum_cycles[size] * self._late(taps * pairs)
+        late += tuning.late_sum_cycles[size] * self._bytes_beyond_l2(taps * pairs)
         return products + tuning.winograd_tile_cycles[size] * total * vectors + back + late
 
-    def _late(self, elements: int) -> int:
-        """Bytes that the second cache does not hold."""
+    def _bytes_beyond_l2(self, elements: int) -> int:
+        """Bytes beyond the capacity of L2."""
         return max(0, elements * self.lane_bytes - self.target.machine.l2_bytes)
 
     # The new operations
 
     def replace(self, compilation: Compilation) -> None:
-        """Puts the transforms where the sums stand."""
+        """Replaces the contraction by the transforms."""
         found, op, transforms = self.found, self.found.op, self.tiling.transforms
         tiles = (
             self.tiles_of(found.image, found.offset, transforms.input, self.tiling.count),
@@ -71,8 +74,8 @@ class WinogradGradientCandidate(Candidate):
         replace_op(op, back)
 
     def _sums(self, image: tile.TransformTilesOp, slope: tile.TransformTilesOp) -> tile.ReduceOp:
-        """By tap and both channels."""
-        before, behind = self.found.channels
+        """The sums over tiles, by tap, output channel and input channel."""
+        inputs, outputs = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
         epilogue = Block(arg_types=[self.found.kind])
         epilogue.add_op(tile.YieldOp(*epilogue.args))
@@ -80,19 +83,19 @@ class WinogradGradientCandidate(Candidate):
             image.output,
             slope.output,
             [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
-            (self.tiling.taps, behind, before, self.tiling.count),
+            (self.tiling.taps, outputs, inputs, self.tiling.count),
             3,
             Region(epilogue),
             [self.found.kind],
         )
 
     def _matrix(self, compilation: Compilation) -> ConstantOp:
-        """What each tap adds to each place in the window."""
-        by_tap = from_both_sides(self.size, self.found.kind)
+        """The contribution of each tap to each position of the window: [row, column, tap]."""
+        by_tap = weight_transform(self.size, self.found.kind)
         return ConstantOp(compilation.weights.attribute(by_tap.transpose(1, 2, 0).copy()))
 
     def _back(self, matrix: ConstantOp, sums: tile.ReduceOp) -> tile.ReduceOp:
-        """G^T m G, finished as the sums were."""
+        """Computes G^T m G, with the epilogue of the old contraction."""
         op = self.found.op
         row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))
         new = tile.contraction(
@@ -114,7 +117,7 @@ class WinogradGradientCandidate(Candidate):
 def winograd_gradient_candidates(
     found: WeightGradient, target: Target
 ) -> list[WinogradGradientCandidate]:
-    """All sizes of tiles."""
+    """One candidate for each tile size that fits."""
     return [
         WinogradGradientCandidate(found=found, size=size, target=target)
         for size in fitting_sizes(found)

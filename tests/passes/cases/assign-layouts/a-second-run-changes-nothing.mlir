@@ -1,4 +1,4 @@
-// Weights that were turned are weights still: a second run finds the same layouts.
+// Transposed weights are still weights: a second run finds the same layouts.
 // -p assign-layouts,assign-layouts
 #map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, (d3 + d5))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, 0, d5)>

@@ -1,4 +1,4 @@
-// Between convolutions channels stand last; what the caller sees keeps its order.
+// Between convolutions, channels are the last axis; inputs and outputs keep their order.
 #map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, (d2 + d5), (d3 + d6))>
 #map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 #map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, (d2 + d4), (d3 + d5))>

@@ -1,4 +1,4 @@
-// A module without sizes stays as it is.
+// A module without sizes stays unchanged.
 // -p bind-sizes
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// A batch normalization of known statistics scales the weights before it.
+// Batch normalization with known statistics scales the weights of the convolution before it.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x2x3x3xf32>):

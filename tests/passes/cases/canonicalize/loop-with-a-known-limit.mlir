@@ -1,5 +1,5 @@
-// Makes a limit that is known the number of trips; one that is larger goes. Where there are rows,
-// a smaller one stays.
+// A known limit becomes the number of trips, or is dropped if it is larger. A smaller one of a loop
+// with rows stays.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"h">] {
   ^bb0(%h: tensor<3xf32>):

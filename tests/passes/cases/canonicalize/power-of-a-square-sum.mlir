@@ -1,4 +1,4 @@
-// A power that is a quarter of a whole number is made of roots, where what is raised is not negative.
+// A power with an exponent that is a multiple of 1/4 is a product of roots, if its base is not negative.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<3xf32>):

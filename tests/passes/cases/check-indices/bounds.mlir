@@ -1,5 +1,5 @@
-// What is outside of its bounds, on either side, is the largest unsigned distance; what stands for
-// no index does not count. Every column has its own bounds.
+// An index outside its bounds, on either side, is the largest unsigned distance; ignored labels do not
+// count. Every column has its own bounds.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"i">, #pg.bytes<"j">, #pg.bytes<"labels">] {
   ^bb0(%x: tensor<5x4xf32>, %i: tensor<3xi64>, %j: tensor<2x2xi32>, %labels: tensor<3xi16>):

@@ -1,4 +1,4 @@
-// A product of bytes becomes one of floats.
+// A matmul of bytes becomes one of floats.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<2x8xui8>, %1: tensor<8x3xi8>):

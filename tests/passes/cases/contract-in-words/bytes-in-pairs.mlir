@@ -1,4 +1,4 @@
-// Of bytes with and without sign, a word holds two, as numbers of 16 bits.
+// Two bytes, with or without sign, are packed into a word as 16-bit numbers.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"a">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<2x9xui8>, %1: tensor<9x4xi8>):

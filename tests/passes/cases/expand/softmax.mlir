@@ -1,4 +1,4 @@
-// Softmax is exp over its sum, with the maximum taken off first.
+// Softmax is exp divided by its sum, after subtracting the maximum.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<2x3xf32>):

@@ -1,4 +1,4 @@
-// What depends on literals alone is a literal.
+// Operations on literals become literals.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<2xf32>):

@@ -1,4 +1,4 @@
-// What the taps of the depth meet stands side by side as channels, and every depth is an image.
+// The depth of a 3-D kernel is folded into channels, and every output depth becomes an image.
 // -p fold-depth{least-folded-channels=1}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {

@@ -1,4 +1,4 @@
-// A contraction reads a shuffled factor where it stands: sums and groups may be divided.
+// A contraction reads a shuffled factor in place: loops over sums and groups may be split.
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
 #map1 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
 builtin.module {

@@ -1,4 +1,4 @@
-// What follows a contraction happens while its sums are in registers.
+// Elementwise operations after a contraction become its epilogue, on sums in registers.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

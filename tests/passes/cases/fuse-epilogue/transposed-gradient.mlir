@@ -1,5 +1,5 @@
-// A product read with its axes in another order is computed in that order: the weight's update
-// happens where the gradient is made.
+// A product whose reader permutes its axes is computed in that order: the update of the weight is the
+// epilogue of its gradient.
 #map = affine_map<(d0, d1, d2) -> (d2, d0)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

@@ -1,4 +1,4 @@
-// What reduces columns stays alone: neighbouring columns stand side by side, as lanes want them.
+// A reduction of columns stays separate: adjacent columns are contiguous, as vector lanes need them.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<8x4xf32>):

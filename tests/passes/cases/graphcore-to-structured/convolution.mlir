@@ -1,4 +1,4 @@
-// Padding is an assembled input, the rest one contraction with sliding maps.
+// A convolution is an assembled (padded) input and one contraction with sliding-window maps.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x2x4x4xf32>):

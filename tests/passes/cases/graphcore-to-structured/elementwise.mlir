@@ -1,4 +1,4 @@
-// Kinds lower by one pattern each: this is a map.
+// An elementwise operation is a map.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<2x3xf32>):

@@ -1,5 +1,5 @@
+// Three panels are not divisible between two threads: the rows are divided.
 // -p parallelize-loops{threads=2}
-// Three panels are no even work for two threads: they share the rows.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {

@@ -1,4 +1,4 @@
-// Loops without a recipe stay, whatever they read.
+// Loops without a recipe stay unchanged.
 builtin.module {
   func.func private @sum(%chunk: index, %panel: memref<64xf32>, %result: memref<8xf32>) {
     %c0 = arith.constant 0 : index

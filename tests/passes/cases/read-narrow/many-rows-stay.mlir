@@ -1,4 +1,4 @@
-// Where seven rows share a weight, it stays widened once, whatever the others read.
+// A weight that seven rows share stays widened before the product.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<7x6xf32>, %w: tensor<6x8xf16>):

@@ -1,4 +1,4 @@
-// A decision about a contraction counts more than the estimate of what it costs.
+// A decision about a contraction takes precedence over the cost estimate.
 // -p schedule-contractions{vector-bytes=16 registers=16 schedules="f32 [d0: 64, d1: 16] sum [d2:
 //     16]; lhs 16*d0 + d2; constant rhs d1 + 16*d2; result 16*d0 + d1 -> rhs,
 //     #tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 8, lanes 4, n_inner 1>"}

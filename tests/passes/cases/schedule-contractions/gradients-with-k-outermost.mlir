@@ -1,5 +1,5 @@
-// Long sums of factors that no cache holds have K outermost: every total takes in one chunk of terms,
-// then the next. What is done to the totals waits for the last chunk, in a map of its own.
+// Long sums of factors larger than the cache have K outermost: all sums accumulate one chunk of terms,
+// then the next. The epilogue runs after the last chunk, as a map.
 #map = affine_map<(d0, d1, d2) -> (d2, d0)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 #map2 = affine_map<(d0, d1) -> (d0, d1)>

@@ -1,4 +1,4 @@
-// Channels are a digit of the first index of weights, and the window reads a part of them.
+// Channels are a digit of the first index of weights, and the window reads a slice of them.
 // -p schedule-contractions{vector-bytes=16 registers=16 least-products=64}
 #map = affine_map<(d0, d1, d2, d3, d4) -> ((d0 + d3), ((d1 * 4) + d4))>
 #map1 = affine_map<(d0, d1, d2, d3, d4) -> (((d1 * 4) + d2), d4, (d3 + 1))>

@@ -1,4 +1,4 @@
-// Weights are packed into panels that vectors run along; rows are blocked beside them.
+// Weights are packed into panels along vectors; rows are blocked beside them.
 // -p schedule-contractions{vector-bytes=16 registers=16}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>

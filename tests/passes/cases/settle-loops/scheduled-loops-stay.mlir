@@ -1,4 +1,4 @@
-// What has a schedule stays: its numbers are those of the loops as they are.
+// A scheduled contraction stays: its schedule is about the loops that it has.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<5x7x16xf32>, %w: tensor<16x24xf32>):

@@ -1,4 +1,4 @@
-// The loops of a window stay: rows and columns share indices with it, and no operand walks them as one.
+// The loops of a window stay: their indices are added to those of rows and columns, so no operand can join them.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<6x8x4xf32>, %w: tensor<3x3x4x16xf32>):

@@ -1,4 +1,4 @@
-// Loops are the same wherever in a larger tensor their part stands, and are written once.
+// Equal loops over parts of a larger tensor are one kernel, whatever the offsets of the parts.
 #map = affine_map<(d0, d1) -> (d0, d1)>
 #map1 = affine_map<(d0, d1) -> (d0, (d1 + 4))>
 #layout = #tile.layout<#map, #pg.ints[2, 8], part 1>

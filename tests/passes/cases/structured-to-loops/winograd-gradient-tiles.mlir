@@ -1,4 +1,4 @@
-// What a tile that was moved in has in common with the one before it counts as zero.
+// Elements that a shifted border tile shares with the tile before it count as zero.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">] {
   ^bb0(%dy: tensor<1x3x4x4xf32>):

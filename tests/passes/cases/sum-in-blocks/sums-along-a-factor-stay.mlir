@@ -1,4 +1,4 @@
-// Sums along the columns of one factor stay: no block of terms has factors of its own.
+// Sums along the columns of one factor stay: blocks of terms do not have factors of their own.
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 #map2 = affine_map<(d0, d1) -> (d0, d1)>

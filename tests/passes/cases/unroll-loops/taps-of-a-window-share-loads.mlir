@@ -1,5 +1,5 @@
-// Two results of a window of three taps load four elements, not six: loops that change registers
-// alone load what they have in common once.
+// Two results of a window of three taps load four elements, not six: loops that only change registers
+// load common elements once.
 builtin.module {
   func.func private @window(%0: index, %1: memref<4xf32>, %2: memref<3xf32>, %3: memref<2xf32>) {
     %c0 = arith.constant 0 : index

@@ -1,4 +1,4 @@
-// A decision about a contraction counts more than the estimate of what it costs.
+// A decision about a contraction takes precedence over the cost estimate.
 // -p use-winograd{schedules="f32 [d0: 1, d1: 14, d2: 14, d3: 16] sum [d4: 3, d5: 3, d6: 16]; lhs
 //     256*d1 + 16*d2 + 256*d4 + 16*d5 + d6; constant rhs 144*d3 + 3*d4 + d5 + 9*d6; extra d3;
 //     result 224*d1 + 16*d2 + d3 -> winograd 2, tiles 13"}

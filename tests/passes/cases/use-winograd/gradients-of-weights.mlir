@@ -1,5 +1,5 @@
-// The gradient of weights has the transforms of its convolution, turned: tiles of the image and of
-// the gradient are multiplied tap by tap, summed over all tiles, and come back finished as the sums.
+// The gradient of weights uses the transposed transforms of its convolution: tiles of the image and of the
+// gradient are multiplied tap by tap, summed over all tiles, and the sums are transformed back.
 // -p use-winograd{schedules="f32 [d0: 16, d1: 3, d2: 3, d3: 8] sum [d4: 1, d5: 5, d6: 6]; lhs
 //     64*d1 + 8*d2 + d3 + 64*d5 + 8*d6; rhs d0 + 96*d5 + 16*d6; extra 72*d0 + 24*d1 + 8*d2 + d3;
 //     result 72*d0 + 24*d1 + 8*d2 + d3 -> winograd 4"}

@@ -1,5 +1,5 @@
-// Weights that are not known when the program is loaded are transformed in every step, straight
-// into panels; so are those of the gradient of images, which looks at the window from its end.
+// Variable weights are transformed in every step, directly into panels; so are those of the gradient of
+// images, with the window reversed.
 // -p use-winograd{schedules="f32 [d0: 1, d1: 6, d2: 6, d3: 32] sum [d4: 3, d5: 3, d6: 16]; lhs
 //     128*d1 + 16*d2 + 128*d4 + 16*d5 + d6; rhs 144*d3 + 3*d4 + d5 + 9*d6; result 192*d1 + 32*d2
 //     + d3 -> winograd 2","f32 [d0: 1, d1: 6, d2: 6, d3: 16] sum [d4: 3, d5: 3, d6: 32]; lhs

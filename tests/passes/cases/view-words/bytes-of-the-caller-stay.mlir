@@ -1,4 +1,4 @@
-// Bytes of the caller stay: their memory may begin anywhere.
+// Bytes of the caller stay: their memory may have any alignment.
 // -p view-words
 #map = affine_map<(d0, d1) -> (d0, (d1 * 4))>
 #map1 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 1))>

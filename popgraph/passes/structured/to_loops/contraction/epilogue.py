@@ -17,13 +17,12 @@ from popgraph.passes.structured.to_loops.contraction.tiles import (
     Tile,
     TileGrid,
     TileSums,
-    lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access
 from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.create import sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,34 @@ class Epilogue:
         if not self.in_lanes or self._is_long(tile):
             sums = self.grid.saved(tile, sums)
         if self.in_lanes:
-            self._by_vectors(tile, partial(self.grid.each_sum, tile, sums))
+            self._by_vectors(tile, partial(self.grid.each_sum, tile.results, sums))
         else:
             self._by_elements(tile, sums)
 
     def apply_to_vector(self, column: Column, total: SSAValue) -> None:
-        """The epilogue of a tile that is one vector."""
-        tile, lane = Tile(1, (column,)), Index(column.offset)
-        if self.in_lanes:
-            self._by_vectors(tile, lambda emit: emit(Index(), lane, column, total))
-        else:
-            sums = TileSums(self.grid.local(tile, self.grid.kind))
-            self.grid.put(total, sums, Index(), lane)
+        """The epilogue of a tile that is one vector, whose value is known."""
+        tile, grid = Tile(1, (column,)), self.grid
+        if not self.in_lanes:
+            sums = TileSums(grid.local(tile, grid.kind))
+            grid.writer.vector_store(total, sums.memory, grid.slot(0, column.offset))
             self._by_elements(tile, sums)
+            return
+
+        def each_piece(emit: EmitSum) -> None:
+            for part in narrowed(column):
+                with grid.at(0, part.offset):
+                    emit(Index(), Index(part.offset), self._piece(column, part, total))
+
+        self._by_vectors(tile, each_piece)
+
+    def _piece(self, column: Column, part: Column, total: SSAValue) -> SSAValue:
+        """The lanes of a vector that are results."""
+        writer, ahead = self.grid.writer, part.offset - column.offset
+        if part == column:
+            return total
+        if part.lanes == 1:
+            return writer.extract(total, ahead)
+        return writer.shuffle(total, total, range(ahead, ahead + part.lanes))
 
     def _is_long(self, tile: Tile) -> bool:
         """Whether the epilogue, written out for all sums at once, would not fit registers."""
@@ -68,37 +82,21 @@ class Epilogue:
         gathered = [self._gathered(tile, access) for access in self.epilogue_inputs]
         deferred = [self._deferred(tile, target) for target in self.targets]
 
-        def finish(row: Index, lane: Index, column: Column, total: SSAValue) -> None:
-            for ahead, part, value in self._pieces(column, total):
-                with grid.at(0, ahead):
-                    read = [
-                        self._epilogue_input(access, memory, row, lane + ahead, part)
-                        for access, memory in zip(self.epilogue_inputs, gathered, strict=True)
-                    ]
-                    results = inline(grid.point, self.body, [value, *read])
-                    for result, target, local in zip(results, self.targets, deferred, strict=True):
-                        result = in_lanes(grid.writer, result, lanes_in(part))
-                        if local is None:
-                            grid.writer.put(result, *grid.point.of(target))
-                        else:
-                            grid.writer.put(result, local, grid.slot(row, lane + ahead))
+        def finish(row: Index, lane: Index, total: SSAValue) -> None:
+            lanes = lanes_of(total)
+            read = [
+                self._epilogue_input(access, memory, row, lane, lanes)
+                for access, memory in zip(self.epilogue_inputs, gathered, strict=True)
+            ]
+            results = inline(grid.point, self.body, [total, *read])
+            for result, target, local in zip(results, self.targets, deferred, strict=True):
+                where = (local, grid.slot(row, lane)) if local else grid.point.of(target)
+                grid.writer.put(in_lanes(grid.writer, result, lanes), *where)
 
         each_sum(finish)
         for target, local in zip(self.targets, deferred, strict=True):
             if local is not None:
                 self._scatter(tile, target, local)
-
-    def _pieces(self, column: Column, total: SSAValue) -> Iterator[tuple[int, Column, SSAValue]]:
-        """A sum, or where lanes of it are no results narrower ones; how far on each begins."""
-        writer = self.grid.writer
-        for part in narrowed(column):
-            ahead = part.offset - column.offset
-            if part == column:
-                yield ahead, column, total
-            elif lanes_in(part):
-                yield ahead, part, writer.shuffle(total, total, range(ahead, ahead + part.lanes))
-            else:
-                yield ahead, part, writer.extract(total, ahead)
 
     def _deferred(self, tile: Tile, target: Access) -> SSAValue | None:
         """Local memory for a result that vectors cannot store."""
@@ -107,21 +105,16 @@ class Epilogue:
         return self.grid.local_for(tile, target)
 
     def _epilogue_input(
-        self,
-        access: Access,
-        gathered: TileSums | None,
-        row: Index,
-        lane: Index,
-        column: Column,
+        self, access: Access, gathered: SSAValue | None, row: Index, lane: Index, lanes: int
     ) -> SSAValue:
         """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
         grid = self.grid
         if gathered is not None:
-            return grid.read(gathered, row, lane, column)
+            return grid.writer.get(gathered, grid.slot(row, lane), lanes)
         memory, index = grid.point.of(access)
-        return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
+        return grid.writer.get(memory, index, lanes if grid.contiguous(access) else 0)
 
-    def _gathered(self, tile: Tile, access: Access) -> TileSums | None:
+    def _gathered(self, tile: Tile, access: Access) -> SSAValue | None:
         """Local memory with the lanes of an extra operand that vectors cannot load."""
         grid = self.grid
         if access.form.stride(grid.lane) in (0, 1):
@@ -130,7 +123,7 @@ class Epilogue:
         with self._elements(tile) as (row, lane):
             value = grid.writer.load(*grid.point.of(access))
             grid.writer.store(value, local, grid.slot(row, lane))
-        return TileSums(local)
+        return local
 
     def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
         """From local memory to where the lanes of a result stand."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects import arith, vector
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
 from popgraph.dialects.tile import DotOp
-from popgraph.dialects.tile.loops.recipes import PREFETCH
+from popgraph.dialects.tile.loops.recipes import INTERCHANGED, PREFETCH, UNROLLED
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.contraction.prefetch import Prefetch, no_prefetch
 from popgraph.passes.structured.to_loops.contraction.tiles import (
     Tile,
     TileGrid,
     TileSums,
-    lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access, whole
 from popgraph.passes.structured.to_loops.emit.bodies import inline
@@ -30,7 +28,7 @@ from popgraph.passes.structured.to_loops.emit.chunks import (
 )
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, create_unchecked
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, in_lanes, run
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.support.shapes import prod
 
 
@@ -90,10 +88,10 @@ class MicroKernel:
         grid.clear(tile, totals)
         inner, outside = self._runs(self.inner), self.grid.writer.depth
 
-        def add_finished(row: Index, lane: Index, column: Column, value: SSAValue) -> None:
-            added = self._finished(blocks, column, value)
-            old = grid.read(totals, row, lane, column)
-            grid.put(grid.sum(old, added), totals, row, lane)
+        def add_finished(row: Index, lane: Index, value: SSAValue) -> None:
+            read = [self._loaded(access) for access in blocks.inputs]
+            (added,) = inline(grid.point, blocks.body, [value, *read])
+            grid.put(grid.sum(grid.read(totals, row, lane), added), totals, row, lane)
 
         def block(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             grid.each_sum(tile, self.some(tile, inner, outside), add_finished)
@@ -102,56 +100,45 @@ class MicroKernel:
         run(grid.point, self._runs(blocks.loops), block)
         return totals
 
-    def _finished(self, blocks: BlockSums, column: Column, value: SSAValue) -> SSAValue:
-        """What is added for the sum of a block."""
-        lanes = lanes_in(column)
-        read = [self._loaded(access, lanes) for access in blocks.inputs]
-        (added,) = inline(self.grid.point, blocks.body, [value, *read])
-        return in_lanes(self.grid.writer, added, lanes)
-
     def some(self, tile: Tile, runs: Sequence[Run], outside: int | None = None) -> TileSums:
         """
         The sums of these loops; all loops of the reduction are deeper than `outside`.
 
-        `unroll-loops` reads once what several rows and vectors have in common: loops over them
-        write nothing else than sums.
+        `interchange-loops` moves the tile into the reduction, so that its steps read once what
+        several rows and vectors have in common.
         """
-        outside = self.grid.writer.depth if outside is None else outside
-        sums = self.zeros(tile)
-        if any(one.group.extent == 0 for one in runs):
-            return sums
+        grid, writer = self.grid, self.grid.writer
+        outside = writer.depth if outside is None else outside
+        sums = grid.registers(tile)
+        written_out = self.written_out and runs and runs[-1].part.fixed is not None
+        taps, rolled = (runs[-1], runs[:-1]) if written_out else (None, runs)
+        opened = sum(one.part.fixed != 1 for one in rolled)
+        loops = writer.depth + opened - outside
+        recipe = self.prefetch(loops, outside) if loops else None
+        if recipe is not None and not opened:
+            writer.mark(PREFETCH, recipe)
+        with grid.each_element(tile, {**UNROLLED, **INTERCHANGED}) as (row, lane):
 
-        def add_product(row: Index, lane: Index, column: Column, old: SSAValue) -> None:
-            lanes = lanes_in(column)
-            factors = [self.factor(number, lanes) for number in range(len(self.factors))]
-            self.grid.put(self._added(factors, lanes, old), sums, row, lane)
+            def add_product() -> None:
+                lhs, rhs = map(self._factor, range(len(self.factors)))
+                old = grid.read(sums, row, lane)
+                grid.put(self._added(lhs, rhs, old), sums, row, lane)
 
-        def step(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._mark(outside)
-            self.grid.each_sum(tile, sums, add_product)
-            return carried
+            def step(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+                if recipe is not None and opened:
+                    writer.mark(PREFETCH, recipe)
+                if taps is None:
+                    add_product()
+                else:
+                    with writer.loop(0, taps.group.extent, recipes=UNROLLED) as loop:
+                        grid.point.bind(taps.group, taps.part.base + Index.of(loop.counter))
+                        add_product()
+                return carried
 
-        if not self.written_out or not runs or runs[-1].part.fixed is None:
-            run(self.grid.point, runs, step)
-            return sums
-        last, steps = runs[-1], runs[-1].part.fixed
-
-        def all_steps(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._mark(outside)
-            with self.grid.writer.loop(0, steps, unrolled=True) as loop:
-                self.grid.point.bind(last.group, last.part.base + Index.of(loop.counter))
-                self.grid.each_sum(tile, sums, add_product)
-            return carried
-
-        run(self.grid.point, runs[:-1], all_steps)
+            grid.clear_at(row, lane, sums)
+            if all(one.group.extent for one in runs):
+                run(grid.point, rolled, step)
         return sums
-
-    def _mark(self, outside: int) -> None:
-        """Marks the innermost loop with the recipe of its prefetches."""
-        loops = self.grid.writer.depth - outside
-        recipe = self.prefetch(loops) if loops else None
-        if recipe is not None:
-            self.grid.writer.mark(PREFETCH, recipe)
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""
@@ -175,30 +162,25 @@ class MicroKernel:
         cut = chunked_reduction(extents, 1, self.terms) if self.terms else None
         return prod([cut[1], *extents[cut[0] + 1 :]]) if cut else 0
 
-    def _added(self, factors: Sequence[SSAValue], lanes: int, old: SSAValue) -> SSAValue:
-        writer, (lhs, rhs) = self.grid.writer, factors
+    def _added(self, lhs: SSAValue, rhs: SSAValue, old: SSAValue) -> SSAValue:
+        writer = self.grid.writer
         if self.words is not None:
             return writer.add(
                 create_unchecked(DotOp, lhs, rhs, old, types=(old.type,), words=self.words)
             )
-        if lanes:
-            return writer.add(create_same_type(vector.FMAOp, lhs, rhs, old))
         product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))
         return writer.add(create_same_type(arith.AddfOp, old, product))
 
-    def factor(self, number: int, lanes: int) -> SSAValue:
-        """A factor for all lanes; what several rows or vectors need is loaded once."""
-        value = self._loaded(self.factors[number], lanes)
+    def _factor(self, number: int) -> SSAValue:
+        """A factor of the current product."""
+        value = self._loaded(self.factors[number])
         if (body := self.bodies[number]) is not None:
             (value,) = inline(self.grid.point, body, [value])
-        return in_lanes(self.grid.writer, value, lanes)
+        return value
 
-    def _loaded(self, access: Access, lanes: int) -> SSAValue:
-        """What is read for all lanes: a scalar where they have it in common."""
-        memory, index = self.grid.point.of(access)
-        if lanes and self.grid.contiguous(access):
-            return self.grid.writer.vector_load_input(memory, index, lanes)
-        return self.grid.writer.load_input(memory, index)
+    def _loaded(self, access: Access) -> SSAValue:
+        """An element that the kernel does not write; rows or lanes may have it in common."""
+        return self.grid.writer.load_input(*self.grid.point.of(access))
 
 
 class TileTotals:

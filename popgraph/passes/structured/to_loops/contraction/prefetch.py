@@ -22,11 +22,15 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
-Prefetch = Callable[[int], PrefetchAttr | None]
-"""The recipe for the innermost loop of a reduction, given the number of its loops."""
+Prefetch = Callable[[int, int], PrefetchAttr | None]
+"""
+The recipe for the innermost loop of a reduction.
+
+Given the number of its loops, some of which may still be closed, and that of those around them.
+"""
 
 
-def no_prefetch(_: int) -> PrefetchAttr | None:
+def no_prefetch(_: int, __: int) -> PrefetchAttr | None:
     return None
 
 
@@ -52,7 +56,7 @@ class NextSection:
         """The elements that one step of a block prefetches."""
         return -(-self.lanes // self.blocks)
 
-    def recipe(self, loops: int) -> PrefetchAttr | None:
+    def recipe(self, loops: int, outside: int) -> PrefetchAttr | None:
         argument = argument_number(self.memory)
         if argument is None:
             return None
@@ -60,8 +64,8 @@ class NextSection:
         for group in self.users:
             rows = rows.scaled(group.extent) + self.point.indices[group.last]
         skipped = rows.scaled(self.elements // prod(group.extent for group in self.users))
-        outside = self.point.writer.levels[-1 - loops : 0 : -1]
-        around = [level.block.args[0] if level.block.args else None for level in outside]
+        levels = self.point.writer.levels[outside:0:-1]
+        around = [level.block.args[0] if level.block.args else None for level in levels]
         again = [skipped.terms.get(counter, 0) if counter else 0 for counter in around]
         while again and not again[-1]:
             again.pop()
@@ -111,11 +115,11 @@ class PanelPrefetch:
         """The number of blocks of rows that read a panel."""
         return self.panel.blocks
 
-    def recipe(self, loops: int) -> PrefetchAttr | None:
+    def recipe(self, loops: int, outside: int) -> PrefetchAttr | None:
         """For the loops through a whole panel."""
         if self.blocks == 1 and not self.alternating:
             return self._ahead()
-        return self.panel.recipe(loops) if self._is_long else None
+        return self.panel.recipe(loops, outside) if self._is_long else None
 
     def of_chunk(self, terms: int) -> Prefetch:
         """For the loops of one chunk of a panel, which all blocks of rows read before the next."""

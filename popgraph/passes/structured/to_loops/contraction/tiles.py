@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.passes.structured.analysis.panels import Column
+from popgraph.dialects.tile.loops.recipes import UNROLL, UNROLLED, Recipes, vectorized
+from popgraph.passes.structured.analysis.panels import Column, narrowed
 from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, sum_of
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Writer
+
+ROLLED: Recipes = {}
+"""The recipes of a loop that stays."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class Tile:
         """The first lane and the end of those that are results."""
         return self.columns[0].offset, self.columns[-1].offset + self.columns[-1].valid
 
-
-def lanes_in(column: Column) -> int:
-    """How many lanes a column's vector has; 0 when it is a scalar."""
-    return column.lanes if column.lanes > 1 else 0
+    @property
+    def results(self) -> Tile:
+        """The same results without other lanes: by narrower vectors at the end."""
+        return Tile(self.rows, tuple(part for one in self.columns for part in narrowed(one)))
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,14 @@ class TileSums:
     first: Index = field(default_factory=Index)
     in_registers: bool = False
 
+    @property
+    def recipes(self) -> Recipes:
+        """The recipes of loops over these sums."""
+        return UNROLLED if self.in_registers else ROLLED
 
-EmitVector = Callable[[Index, Column], None]
-"""Writes what is done at a lane for a vector; the loops are open."""
 
-EmitSum = Callable[[Index, Index, Column, SSAValue], None]
-"""Writes what is done to a sum, given its row, its first lane and its column."""
+EmitSum = Callable[[Index, Index, SSAValue], None]
+"""Writes the work on a sum, given its row and its lane; the loops over them are open."""
 
 
 @dataclass(frozen=True)
@@ -97,35 +101,40 @@ class TileGrid:
         return access.form.stride(self.lane) == 1
 
     @contextmanager
-    def each_row(self, tile: Tile, *, unrolled: bool = False) -> Iterator[Index]:
+    def each_row(self, tile: Tile, recipes: Recipes = ROLLED) -> Iterator[Index]:
         """A loop over the rows of a tile: what is done to each is written once."""
         across = tile.rows if self.line is None else self.across
         before = dict(self.point.indices)
         with ExitStack() as loops:
-            line = self._loop(loops, tile.rows // across, self.line, unrolled)
-            row = self._loop(loops, across, self.row, unrolled)
+            line = self._loop(loops, tile.rows // across, self.line, recipes)
+            row = self._loop(loops, across, self.row, recipes)
             yield line.scaled(across) + row
         self.point.indices = before
 
-    def _loop(self, loops: ExitStack, extent: int, dim: int | None, unrolled: bool) -> Index:
+    def _loop(self, loops: ExitStack, extent: int, dim: int | None, recipes: Recipes) -> Index:
         """One more loop, if there is more than one step of it."""
         if extent == 1:
             return Index()
         assert dim is not None, "there are rows without a loop"
-        loop = loops.enter_context(self.writer.loop(0, extent, unrolled=unrolled))
+        loop = loops.enter_context(self.writer.loop(0, extent, recipes=recipes))
         step = Index.of(loop.counter)
         self.point.indices[dim] = self.point.indices[dim] + step
         return step
 
-    def each_vector(self, tile: Tile, emit: EmitVector) -> None:
-        """The vectors of a row, in an unrolled loop for those that are alike."""
-        for (width, _), alike in groupby(tile.columns, lambda one: (one.lanes, one.valid)):
-            columns = list(alike)
-            first, end = columns[0].offset, columns[-1].offset + width
-            with self.writer.loop(first, end, width, unrolled=True) as loop:
-                lane = Index.of(loop.counter)
-                with self.at(0, lane):
-                    emit(lane, columns[0])
+    @contextmanager
+    def each_element(self, tile: Tile, recipes: Recipes = ROLLED) -> Iterator[tuple[Index, Index]]:
+        """Loops over the rows and the lanes of a tile; `vectorize-loops` makes vectors of lanes."""
+        widths = [column.lanes for column in tile.columns]
+        first = tile.columns[0].offset
+        lanes = {name: recipe for name, recipe in recipes.items() if name != UNROLL}
+        lanes |= vectorized(widths)
+        with (
+            self.each_row(tile, recipes) as row,
+            self.writer.loop(first, first + sum(widths), recipes=lanes) as loop,
+        ):
+            lane = Index.of(loop.counter)
+            with self.at(0, lane):
+                yield row, lane
 
     @contextmanager
     def each_lane(self, lanes: tuple[int, int]) -> Iterator[Index]:
@@ -147,7 +156,7 @@ class TileGrid:
         return (Index() + row).scaled(self.lanes) + lane
 
     def registers(self, tile: Tile) -> TileSums:
-        """Sums that become values: one for each vector of a tile."""
+        """Sums that become registers: one for each vector of a tile."""
         return TileSums(self.local(tile, self.kind), in_registers=True)
 
     def saved(self, tile: Tile, sums: TileSums) -> TileSums:
@@ -155,49 +164,37 @@ class TileGrid:
         if not sums.in_registers:
             return sums
         saved = TileSums(self.local(tile, self.kind))
-        self.each_sum(
-            tile,
-            sums,
-            lambda row, lane, _, value: self.writer.put(value, saved.memory, self.slot(row, lane)),
-        )
+        self.each_sum(tile, sums, lambda row, lane, value: self.put(value, saved, row, lane))
         return saved
 
     def each_sum(
-        self, tile: Tile, sums: TileSums, emit: EmitSum, *, unrolled: bool = False
+        self, tile: Tile, sums: TileSums, emit: EmitSum, recipes: Recipes = ROLLED
     ) -> None:
         """One sum after the other, row by row."""
-        with self.each_row(tile, unrolled=unrolled or sums.in_registers) as row:
-            self.each_vector(
-                tile,
-                lambda lane, column: emit(row, lane, column, self.read(sums, row, lane, column)),
-            )
+        with self.each_element(tile, recipes or sums.recipes) as (row, lane):
+            emit(row, lane, self.read(sums, row, lane))
 
-    def read(self, sums: TileSums, row: Index, lane: Index, column: Column) -> SSAValue:
-        slot = self.slot(sums.first + row, lane)
-        return self.writer.get(sums.memory, slot, lanes_in(column))
+    def read(self, sums: TileSums, row: Index, lane: Index) -> SSAValue:
+        return self.writer.load(sums.memory, self.slot(sums.first + row, lane))
 
     def put(self, value: SSAValue, sums: TileSums, row: Index, lane: Index) -> None:
-        self.writer.put(value, sums.memory, self.slot(sums.first + row, lane))
-
-    def zero(self, column: Column) -> SSAValue:
-        """What a sum of no terms is."""
-        return in_lanes(self.writer, self.writer.number(0, self.kind), lanes_in(column))
+        self.writer.store(value, sums.memory, self.slot(sums.first + row, lane))
 
     def clear(self, tile: Tile, total: TileSums) -> None:
         """Sums of nothing."""
-        with self.each_row(tile, unrolled=total.in_registers) as row:
-            self.each_vector(
-                tile, lambda lane, column: self.put(self.zero(column), total, row, lane)
-            )
+        with self.each_element(tile, total.recipes) as (row, lane):
+            self.clear_at(row, lane, total)
+
+    def clear_at(self, row: Index, lane: Index, total: TileSums) -> None:
+        self.put(self.writer.number(0, self.kind), total, row, lane)
 
     def add(self, tile: Tile, total: TileSums, sums: TileSums) -> None:
         """The total takes in more sums."""
 
-        def add_one(row: Index, lane: Index, column: Column, old: SSAValue) -> None:
-            value = self.read(sums, row, lane, column)
-            self.put(self.sum(old, value), total, row, lane)
+        def add_one(row: Index, lane: Index, old: SSAValue) -> None:
+            self.put(self.sum(old, self.read(sums, row, lane)), total, row, lane)
 
-        self.each_sum(tile, total, add_one, unrolled=sums.in_registers)
+        self.each_sum(tile, total, add_one, sums.recipes)
 
     def sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.writer.add(create_same_type(sum_of(self.kind), lhs, rhs))

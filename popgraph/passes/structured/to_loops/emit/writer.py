@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from types import MappingProxyType
 
 from xdsl.dialects import arith, complex, memref, scf, vector
 from xdsl.dialects.builtin import (
@@ -25,7 +26,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
-from popgraph.dialects.tile.loops.recipes import mark_unrolled
+from popgraph.dialects.tile.loops.recipes import Recipes
 from popgraph.passes.structured.to_loops.emit.create import (
     create_same_type,
     create_unchecked,
@@ -100,7 +101,7 @@ class Writer:
         return len(self.levels) - 1
 
     def mark(self, name: str, recipe: Attribute) -> None:
-        """Gives the innermost loop an attribute, for passes over loops."""
+        """Gives the innermost loop a recipe."""
         loop = self.levels[-1].block.parent_op()
         assert isinstance(loop, scf.ForOp)
         loop.attributes[name] = recipe
@@ -328,21 +329,19 @@ class Writer:
         upper: Bound,
         step: int = 1,
         carried: Sequence[SSAValue] = (),
-        *,
-        unrolled: bool = False,
+        recipes: Recipes = MappingProxyType({}),
     ) -> Iterator[Loop]:
         """
         A loop; with carried values, `Loop.next` must be called before it closes.
 
-        `unroll-loops` writes out the iterations of one that is to be `unrolled`.
+        Passes at the loops level transform it as its `recipes` say.
         """
         types = [value.type for value in carried]
         block = Block(arg_types=[INDEX, *types])
         first, last = self.bound(lower), self.bound(upper)
         bounds = (first, last, self.constant(step))
         op = create_unchecked(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
-        if unrolled:
-            mark_unrolled(op)
+        op.attributes.update(recipes)
         with self._inside(op, block) as level:
             yield Loop(block.args[0], list(block.args[1:]), list(op.results), level)
             if not level.operations or type(level.operations[-1]) is not scf.YieldOp:

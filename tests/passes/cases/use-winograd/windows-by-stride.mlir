@@ -1,0 +1,77 @@
+// A 3x3 window with stride one needs fewer multiplications; one with stride two does not.
+#map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, (d1 + d4), (d2 + d5), d6)>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d3)>
+#map3 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%x: tensor<1x16x16x16xf32>):
+    %a = pg.constant #pg.data<"0000803f000000bf0000803e0000004000000000000080bf0000003f0000403f000080be" : tensor<3x3xf32>>
+    %b = pg.constant #pg.data<seed 1 : tensor<16xf32>>
+    %w = tile.map ins(%a, %b : tensor<3x3xf32>, tensor<16xf32>) domain [16, 16, 3, 3] maps [affine_map<(d0, d1, d2, d3) -> (d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0)>] {
+    ^bb0(%0: f32, %1: f32):
+      %2 = arith.addf %0, %1 : f32
+      tile.yield %2 : f32
+    } -> tensor<16x16x3x3xf32>
+    %y = tile.reduce ins(%x, %w : tensor<1x16x16x16xf32>, tensor<16x16x3x3xf32>) epilogue_inputs(%b : tensor<16xf32>)
+        domain [1, 14, 14, 16, 3, 3, 16] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] product f32 epilogue {
+    ^bb0(%3: f32, %4: f32):
+      %5 = arith.addf %3, %4 : f32
+      tile.yield %5 : f32
+    } -> tensor<1x14x14x16xf32>
+    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map1] epilogue_maps [] product f32 epilogue {
+    ^bb0(%6: f32):
+      tile.yield %6 : f32
+    } -> tensor<1x6x6x16xf32>
+    pg.return [#pg.bytes<"y">, #pg.bytes<"z">], %y, %z : tensor<1x14x14x16xf32>, tensor<1x6x6x16xf32>
+  }
+}
+// -----
+#map = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>
+#map2 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d3)>
+#map4 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
+#layout = #tile.layout<#map2, #pg.ints[36, 17, 16]>
+!tensor = tensor<36x16x16xf32, #layout>
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%x: tensor<1x16x16x16xf32>):
+    %a = pg.constant #pg.data<"0000803f000000bf0000803e0000004000000000000080bf0000003f0000403f000080be" : tensor<3x3xf32>>
+    %b = pg.constant #pg.data<seed 1 : tensor<16xf32>>
+    %w = tile.map ins(%a, %b : tensor<3x3xf32>, tensor<16xf32>) domain [16, 16, 3, 3] maps [affine_map<(d0, d1, d2, d3) -> (d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0)>] {
+    ^bb0(%0: f32, %1: f32):
+      %2 = arith.addf %0, %1 : f32
+      tile.yield %2 : f32
+    } -> tensor<16x16x3x3xf32>
+    %3 = tile.map ins(%w : tensor<16x16x3x3xf32>) domain [1, 16, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3, d4) -> (((d0 * 16) + d4), d1, d2, d3)>] {
+    ^bb0(%4: f32):
+      %5 = arith.extf %4 : f32 to f64
+      tile.yield %5 : f64
+    } -> tensor<1x16x3x3x16xf64>
+    %6 = pg.constant #pg.blob<"d7cf8f0843944cc47ccd0775a23b20731d1f49fea491ff1d8be40ca6c4f20e22" : tensor<36x3x3xf64>>
+    %7 = tile.reduce ins(%6, %3 : tensor<36x3x3xf64>, tensor<1x16x3x3x16xf64>) domain [1, 36, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] product f64 epilogue {
+    ^bb0(%8: f64):
+      %9 = arith.truncf %8 : f64 to f32
+      tile.yield %9 : f32
+    } -> tensor<1x36x16x16xf32>
+    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 4 : i64
+        matrix <[1.0, 0.0, -2.5, 0.0, 1.0, 0.0], [0.0, 1.4142135623730951, 2.0, -0.7071067811865476, -1.0, 0.0],
+        [0.0, -1.4142135623730951, 2.0, 0.7071067811865476, -1.0, 0.0],
+        [0.0, -0.7071067811865476, -0.5, 1.4142135623730951, 1.0, 0.0],
+        [0.0, 0.7071067811865476, -0.5, -1.4142135623730951, 1.0, 0.0], [0.0, 1.0, 0.0, -2.5, 0.0, 1.0]> -> !tensor
+    %y = tile.winograd %10, %7 : !tensor, tensor<1x36x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
+        domain [1, 14, 14, 16] offset [0, 0] size 4 : i64 tiles 16 : i64 epilogue_maps [#map3]
+        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 14, kc 64, lanes 16> epilogue {
+    ^bb0(%11: f32, %12: f32):
+      %13 = arith.addf %11, %12 : f32
+      tile.yield %13 : f32
+    } -> tensor<1x14x14x16xf32>
+    %z = tile.reduce ins(%y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32>) domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] product f32 epilogue {
+    ^bb0(%14: f32):
+      tile.yield %14 : f32
+    } -> tensor<1x6x6x16xf32>
+    pg.return [#pg.bytes<"y">, #pg.bytes<"z">], %y, %z : tensor<1x14x14x16xf32>, tensor<1x6x6x16xf32>
+  }
+}

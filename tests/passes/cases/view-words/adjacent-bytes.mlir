@@ -1,0 +1,47 @@
+// Four adjacent bytes become a word in place; the sign of the last one is the word's.
+// -p view-words
+#map = affine_map<(d0, d1) -> (d0, (d1 * 4))>
+#map1 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 1))>
+#map2 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 2))>
+#map3 = affine_map<(d0, d1) -> (d0, ((d1 * 4) + 3))>
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"a">] {
+  ^bb0(%a: tensor<2x12xi8>):
+    %x = tile.map ins(%a : tensor<2x12xi8>) domain [2, 12] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    ^bb0(%20: i8):
+      %21 = arith.muli %20, %20 : i8
+      tile.yield %21 : i8
+    } -> tensor<2x12xi8>
+    %y = tile.map ins(%x, %x, %x, %x : tensor<2x12xi8>, tensor<2x12xi8>, tensor<2x12xi8>, tensor<2x12xi8>) domain [2, 3] maps [#map, #map1, #map2, #map3] {
+    ^bb0(%0: i8, %1: i8, %2: i8, %3: i8):
+      %4 = arith.extui %0 : i8 to i32
+      %5 = arith.extui %1 : i8 to i32
+      %6 = arith.constant 8 : i32
+      %7 = arith.shli %5, %6 : i32
+      %8 = arith.ori %4, %7 : i32
+      %9 = arith.extui %2 : i8 to i32
+      %10 = arith.constant 16 : i32
+      %11 = arith.shli %9, %10 : i32
+      %12 = arith.ori %8, %11 : i32
+      %13 = arith.extsi %3 : i8 to i32
+      %14 = arith.constant 24 : i32
+      %15 = arith.shli %13, %14 : i32
+      %16 = arith.ori %12, %15 : i32
+      tile.yield %16 : i32
+    } -> tensor<2x3xi32>
+    pg.return [#pg.bytes<"y">], %y : tensor<2x3xi32>
+  }
+}
+// -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"a">] {
+  ^bb0(%a: tensor<2x12xi8>):
+    %x = tile.map ins(%a : tensor<2x12xi8>) domain [2, 12] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    ^bb0(%0: i8):
+      %1 = arith.muli %0, %0 : i8
+      tile.yield %1 : i8
+    } -> tensor<2x12xi8>
+    %y = tile.view %x : tensor<2x12xi8> -> tensor<2x3xi32>
+    pg.return [#pg.bytes<"y">], %y : tensor<2x3xi32>
+  }
+}
