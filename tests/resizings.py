@@ -114,7 +114,7 @@ def resizings(draw: st.DrawFn, dtypes: tuple[str, ...] = FLOATS) -> Resizing:
     """
     Nodes of Resize.
 
-    `is_told_apart` lists those for which ONNX's reference and ONNX's text disagree:
+    `disagrees_with_onnx` lists those for which ONNX's reference and ONNX's text disagree:
     - sizes differ in f32, in which ONNX's inference computes them;
     - a resized axis has one element, a special case that the reference decides differently;
     - a source position is almost an integer, which the reference rounds in one line only.
@@ -182,7 +182,7 @@ def assert_as_expected(case: Resizing, found: Array) -> None:
     assert (error <= margin).all(), f"{found}, not {wanted}"
 
 
-def is_told_apart(case: Resizing) -> bool:
+def disagrees_with_onnx(case: Resizing) -> bool:
     """Whether ONNX's reference and ONNX's text disagree: see `resizings`."""
     attributes = dict(case.attributes)
     mode = attributes["coordinate_transformation_mode"]

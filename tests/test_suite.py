@@ -29,7 +29,7 @@ ACROSS_PASSES = {
     "control_flow": "branches and loops from import to results",
     "control_versions": "the versions of branches and loops from import to results",
     "depth": "no pass recurses over the depth of a graph",
-    "differentiate": "the derivatives of all operations, without a model",
+    "differentiate": "second derivatives of all operations",
     "fuzz": "random networks through every pass",
     "machine": "facts of processors, and decisions of passes for each",
     "memory_bound": "the memory that all passes together leave to plan",
