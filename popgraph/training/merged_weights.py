@@ -124,7 +124,7 @@ def _module(reader: Operation, store: WeightStore) -> frozenset[SSAValue] | Oper
 
 
 def _operands_and_factors(reader: Operation) -> Iterator[SSAValue]:
-    """The operands of a reader, and those of a MatMul whose result it adds to."""
+    """The operands of a reader, and of a MatMul whose result it adds to."""
     for value in reader.operands:
         yield value
         if isinstance(value.owner, OnnxOp) and value.owner.op_type == "MatMul":

@@ -109,7 +109,7 @@ def summed_outputs(task: Task) -> frozenset[str]:
 def combine_outputs(
     parts: Sequence[MicroBatch], outputs: Sequence[Mapping[str, Array]], sums: Collection[str]
 ) -> dict[str, Array]:
-    """Combines the outputs of micro-batches into those of the batch."""
+    """Combines the outputs of micro-batches into outputs of the batch."""
     return {
         name: _combine(parts, [one[name] for one in outputs], is_sum=name in sums)
         for name in outputs[0]

@@ -214,7 +214,7 @@ def _partition(
 
 
 def _assign(parts: Sequence[_Part[Node]], shares: IpuShares) -> None:
-    """Assigns sets to IPUs in order, splitting those that exceed the remaining budget."""
+    """Assigns sets to IPUs in order, splitting sets that exceed the remaining budget."""
     total = sum(part.cost for part in parts)
     done, ipu, waiting = 0.0, 0, list(parts)
     for number, share in enumerate(shares.ends(), 1):
