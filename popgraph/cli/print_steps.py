@@ -10,7 +10,7 @@ from popgraph.dialects.onnx.types import describe
 from popgraph.hosted import HostedModel
 from popgraph.hosted.step_lines import step_line
 from popgraph.measure.inputs import random_inputs
-from popgraph.measure.steps import RanSegment, run_steps, segment_request
+from popgraph.measure.recorded_steps import RanSegment, run_steps, segment_request
 from popgraph.passes.onnx.partition import Segment, Step
 from popgraph.support.errors import NeedsHostError
 

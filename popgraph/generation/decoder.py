@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from popgraph.backends.registry import DEFAULT
-from popgraph.generation.sampling import Sampling
+from popgraph.generation.sampling import Sampling, Stops
 from popgraph.generation.states import (
     CachedState,
     CausalModel,
@@ -19,7 +19,6 @@ from popgraph.generation.states import (
     PerPromptStates,
     RecomputedState,
 )
-from popgraph.generation.stops import Stops
 from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.start import compile

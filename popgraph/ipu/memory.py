@@ -14,8 +14,8 @@ from popgraph.dialects.tile import MapOp
 from popgraph.dialects.tile.affine import reads_whole
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.mapping import counts_by_tile
+from popgraph.ipu.simulator import is_free
 from popgraph.ipu.stages import held_bytes, mapping_of
-from popgraph.ipu.steps import is_free
 from popgraph.support.arrays import Array
 
 

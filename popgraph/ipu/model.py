@@ -19,8 +19,8 @@ from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.map_to_tiles import on_ipus
 from popgraph.ipu.memory import Liveness, Memory, Moment
+from popgraph.ipu.simulator import Simulator, Step
 from popgraph.ipu.stages import mapping_of, own_mapping, stages
-from popgraph.ipu.steps import Simulator, Step
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options

@@ -19,7 +19,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.measure.inputs import random_inputs
 from popgraph.measure.profile_report import Body, Call, PassTime, Report
 from popgraph.measure.profile_rows import DescribedProfile
-from popgraph.measure.steps import RanNode, RanSegment, run_steps
+from popgraph.measure.recorded_steps import RanNode, RanSegment, run_steps
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer

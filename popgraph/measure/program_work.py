@@ -11,7 +11,7 @@ from popgraph.dialects.tile import BufferOp
 from popgraph.dialects.tile.program.lifetimes import bytes_moved, bytes_touched
 from popgraph.dialects.tile.program.ops import ProgramOp, find_program
 from popgraph.dialects.tile.program.work import Counter, Work, multiply_adds
-from popgraph.measure.steps import RanSegment, run_steps
+from popgraph.measure.recorded_steps import RanSegment, run_steps
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.support.arrays import Array

@@ -26,7 +26,7 @@ from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
 from popgraph.support.spelling import setting
 from popgraph.training.inference_model import with_prediction, without_loss
-from popgraph.training.losses import (
+from popgraph.training.loss_expressions import (
     ClassWeights,
     checked_loss,
     expression_of,

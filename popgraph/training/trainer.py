@@ -34,7 +34,7 @@ from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
 from popgraph.training.loop import FitPlan, Loop
-from popgraph.training.losses import ClassWeights
+from popgraph.training.loss_expressions import ClassWeights
 from popgraph.training.measures import Measures
 from popgraph.training.metrics import AnyMetric, Metric, metrics_of
 from popgraph.training.open_batch import fixed_batch, open_batch

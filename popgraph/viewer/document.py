@@ -23,20 +23,20 @@ from popgraph.ipu.model import IpuModel
 from popgraph.ipu.view import ipu_view
 from popgraph.measure.facts import facts_of
 from popgraph.measure.peak import roof
-from popgraph.measure.steps import RanNode, RanSegment
+from popgraph.measure.recorded_steps import RanNode, RanSegment
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ErrorGroup, ModelError, NeedsHostError, PopgraphError
 from popgraph.support.texts import read_text
+from popgraph.viewer.combined_steps import combine_lowerings, ran_steps
 from popgraph.viewer.flame import Box, flame
 from popgraph.viewer.graphs import Graph, graph_of
 from popgraph.viewer.lowered import Lowered, Rows, lowered
-from popgraph.viewer.passes import passes_of, passes_of_steps
+from popgraph.viewer.pass_changes import passes_of, passes_of_steps
 from popgraph.viewer.recording import GraphRecorder
-from popgraph.viewer.steps import combine_lowerings, ran_steps
-from popgraph.viewer.weights import weights
+from popgraph.viewer.weight_statistics import weights
 
 Part = dict[str, Any]
 Built = TypeVar("Built")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from popgraph.generation.sampling import Sampling, penalized
-from popgraph.generation.stops import Stops
+from popgraph.generation.sampling import Sampling, Stops, penalized
 
 LOGITS = st.lists(
     st.one_of(st.floats(-30, 30), st.integers(-2, 2).map(float)), min_size=1, max_size=12

@@ -16,7 +16,7 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import STRING, describe
 from popgraph.measure.inputs import random_inputs
 from popgraph.measure.profile import host_time
-from popgraph.measure.steps import RanNode, RanSegment, run_steps
+from popgraph.measure.recorded_steps import RanNode, RanSegment, run_steps
 from popgraph.passes.onnx.partition import Piece, is_literal, read_by, why_hosted
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.support import dtypes
