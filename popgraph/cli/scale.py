@@ -84,16 +84,16 @@ def command(
             models.check_place(path, option)
     networks = {
         f"{text}bit/s": Network(
-            _number(text, _RATES, "--bandwidth") / 8,
-            _number(latency, _TIMES, "--latency"),
-            _number(addition, _RATES, "--addition") / 8,
+            _quantity(text, _RATES, "--bandwidth") / 8,
+            _quantity(latency, _TIMES, "--latency"),
+            _quantity(addition, _RATES, "--addition") / 8,
         )
         for text in bandwidth.split(",")
     }
-    size = int(_number(bucket, _SIZES, "--bucket"))
+    size = int(_quantity(bucket, _SIZES, "--bucket"))
     module, compilation, training = models.opened(model, dim, value, train=True, assumed=True)
     assert training is not None, "a step of training was asked for"
-    training = _telling(training, type_)
+    training = _with_message_type(training, type_)
     trained = MeasuredTraining(
         module, compilation, Options(training=training, bucket_bytes=size), threads
     )
@@ -103,7 +103,7 @@ def command(
         return
     step = trained.measured(rounds)
     found = {name: predictions(step, network, ranks) for name, network in networks.items()}
-    typer.echo(_told(step, found))
+    typer.echo(_summary(step, found))
     if json_file is not None:
         write_text(json_file, json.dumps(_numbers(step, networks, found), indent=1) + "\n")
     if svg_file is not None:
@@ -111,11 +111,11 @@ def command(
         write_text(svg_file, svg(efficiency_chart(title, found)) + "\n")
 
 
-def _telling(training: Training, type_: str) -> Training:
+def _with_message_type(training: Training, type_: str) -> Training:
     return replace(training, optimizer=replace(training.optimizer, message_type=type_))
 
 
-def _number(text: str, units: dict[str, Any], option: str) -> float:
+def _quantity(text: str, units: dict[str, Any], option: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
     if found is None or found[2] not in units or not float(found[1]):
         listed = ", ".join(f"5{unit}" for unit in units)
@@ -123,7 +123,7 @@ def _number(text: str, units: dict[str, Any], option: str) -> float:
     return float(found[1]) * float(units[found[2]])
 
 
-def _told(step: Step, found: dict[str, list[Prediction]]) -> str:
+def _summary(step: Step, found: dict[str, list[Prediction]]) -> str:
     from popgraph.support.amounts import bytes_text, counted
     from popgraph.support.tables import table
 
