@@ -22,9 +22,9 @@ from popgraph.support.tuning import Target
 
 class ContractPart:
     """
-    Writes the loops of a contraction over a window of its domain.
+    Writes the loops of a contraction for a window of its domain.
 
-    They are those of a contraction of just that size, whose operands begin further on in memory.
+    A window is a contraction of its own, of a smaller domain, whose operands begin later in memory.
     """
 
     def __init__(self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target) -> None:
@@ -34,7 +34,7 @@ class ContractPart:
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Whether all loops that are to run as far as a size of the call do so."""
+        """Whether every loop that ends at a size of the call does so, none at its bound."""
         return ContractLoops(self._op, self._schedule, self._target).ends_at_sizes
 
     def write_at(
@@ -47,9 +47,10 @@ class ContractPart:
         """
         Writes the loops.
 
-        `starts` tells in which memory each of `values` is, and from where on; `types` what there is
-        of those that are local.
+        `starts` has the memory of each of `values` and where the window begins in it. `types` has
+        the types of values that are local, whose memory holds one window.
         """
+        # A clone: the contraction itself keeps its domain, from which the next window is cut.
         part = self._op.clone()
         part.operands = Block(
             arg_types=[types.get(value, value.type) for value in part.operands]

@@ -1,4 +1,4 @@
-"""Loop interchange inside a panel: every row takes in one K chunk before the next is read."""
+"""Loop interchange inside a panel: all rows add one K chunk before the next one is read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 
 EachTile = Callable[[Callable[[Tile, Index], None]], None]
-"""Writes the loops over tiles, around work on one tile that begins at some row."""
+"""Writes the loops over tiles around the computation of one: (tile, number of its first row)."""
 
 
 @dataclass(frozen=True)
 class PanelByChunks:
-    """The sums of all rows stand in local memory, as a tile `whole`, until they are finished."""
+    """Keeps the sums of all rows in local memory, as one tile `whole`, until the epilogue."""
 
     micro: MicroKernel
     epilogue: Epilogue
