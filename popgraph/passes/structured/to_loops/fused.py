@@ -1,4 +1,4 @@
-"""Loops of `tile.fused`: operations that run together for a few indices of shared loops."""
+"""Loops of `tile.fused`: its operations run together, for a few indices of shared loops."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FusedLoops(Emitter):
     """
     Writes the loops of one fused operation.
 
-    Threads share the iterations: each has its own local values.
+    Threads share the iterations, each with local values of its own.
     """
 
     def __init__(self, op: tile.FusedOp, target: Target) -> None:
@@ -53,9 +53,10 @@ class FusedLoops(Emitter):
         self.buffer, self.splits = op.line_buffer, op.splits.value.data if op.splits else 1
         self.shared = dict(zip(op.members, op.shared, strict=True))
         self.in_panels = op.loops is not None
-        """Whether iterations are numbered: only whole panels of channels are evenly apart."""
+        """Whether the operation names its shared loops: iterations are panels of channels."""
         self.panels = op.sizes[0] // self.steps[0]
         step = self.steps[-1]
+        # A size of the call leaves any number of indices after full steps: they run one by one.
         rest = 1 if self.rank - 1 in self.running else op.sizes[-1] % step
         self.widths = tuple(dict.fromkeys(width for width in (step, rest) if width))
         self.members = {
@@ -65,7 +66,7 @@ class FusedLoops(Emitter):
         self.work = sum(self._work(inner) for inner in op.members)
 
     def _member(self, inner: tile.Member, width: int) -> MemberLoops:
-        """The loops of one operation, as they run in an iteration of so many indices."""
+        """The loops of one operation in an iteration of `width` indices."""
         match inner:
             case tile.MapOp():
                 return MapLoops(inner, self.target, self._window(inner, width))
@@ -75,7 +76,7 @@ class FusedLoops(Emitter):
                 return ReduceLoops(inner, self.target, self._window(inner, width))
 
     def _window(self, inner: tile.Member, width: int, rows: Rows | None = None) -> Shape:
-        """How much of each loop of an operation runs in an iteration."""
+        """The number of iterations of each loop of an operation in one shared iteration."""
         sizes = list(inner.sizes)
         for loop, step in zip(self.shared[inner], (*self.steps[:-1], width), strict=True):
             sizes[loop] = step
@@ -84,7 +85,9 @@ class FusedLoops(Emitter):
         return tuple(sizes)
 
     def _groups(self) -> list[Group]:
-        """The shared loops; the last stays alone where iterations take several of its indices."""
+        """The shared loops; the last is not joined if iterations take several of its indices."""
+        # A joined loop has one counter: bodies could not read the index of a dimension, and steps
+        # would cross from one row into the next.
         if self.in_panels:
             return [Group((0,), self.panels * self.splits)]
         forms = [form for loops in self.members[self.steps[-1]] for form in loops.forms]
@@ -127,9 +130,9 @@ class FusedLoops(Emitter):
 
     def _touched(self, value: SSAValue, stride: int, written: bool) -> MemoryAccess:
         """
-        Panels of a value are so far apart.
+        The access of all iterations to a value with this stride between panels.
 
-        Splits of a line buffer come before panels: threads share the rows then.
+        With splits of a line buffer, the outer iterations are splits: threads share rows.
         """
         size = element_bytes(value.type)
         whole = prod(physical_shape(tensor(value))) * size
@@ -139,7 +142,7 @@ class FusedLoops(Emitter):
 
     @property
     def inplace(self) -> list[tuple[int, int]]:
-        """Inputs whose elements are read for the last time where those of a result are written."""
+        """Pairs of an input and a result, if an iteration reads its part of the input first."""
         op = self.op
         if self.in_panels:
             return []
@@ -153,7 +156,9 @@ class FusedLoops(Emitter):
         ]
 
     def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
-        """Whether an iteration reads its part of `argument` only before `result` is written."""
+        """Whether an iteration reads its own part of `argument`, before it writes `result`."""
+        # The operation that writes the result may read the argument only at the same index; one
+        # before may read all of the iteration's part, one after would find results.
         members = self.op.members
         last = next(at for at, inner in enumerate(members) if result in inner.results)
         for at, inner in enumerate(members):
@@ -184,12 +189,12 @@ class FusedLoops(Emitter):
         run(self.point, runs, self._iteration)
 
     def _begin(self, width: int) -> None:
-        """Iterations of so many indices follow; no local value has a home yet."""
+        """Begins iterations of `width` indices, in which no local value has a home yet."""
         self.width, self.homes = width, dict[SSAValue, Source]()
 
     @property
     def _running(self) -> list[tuple[tile.Member, MemberLoops]]:
-        """The operations with their loops in iterations of this width."""
+        """The operations, with their loops in iterations of the current width."""
         return list(zip(self.op.members, self.members[self.width], strict=True))
 
     # One iteration
@@ -198,6 +203,7 @@ class FusedLoops(Emitter):
         self.indices = [self.point.indices[at] for at in range(self.rank)]
         if not self.in_panels:
             self._begin(max(width, 1))
+        # Each iteration overwrites local memory: its loads stay inside the iteration.
         for home in self.homes.values():
             if isinstance(home, Access):
                 self.writer.written_here(home.memory)
@@ -210,13 +216,15 @@ class FusedLoops(Emitter):
         return carried
 
     def _make_homes(self, inner: tile.Member, loops: MemberLoops) -> None:
-        """Gives homes to the local values that an operation computes, if they have none yet."""
+        """Creates homes for the local values that an operation computes, unless they have one."""
         for value, form in zip(loops.values, loops.forms, strict=True):
             if value in inner.results and value not in self.memories | self.homes:
                 self.homes[value] = self._home(value, form, self._point(inner))
 
     def _home(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
-        """A register, or local memory; its halo is cleared here, and stays so."""
+        """A register for a single element, else local memory with a cleared halo."""
+        # No iteration writes the halo: zeroes from the start of the kernel stay. A contraction
+        # accesses operands in memory only.
         type_ = self.op.region(value, self.width)
         size = prod(physical_shape(type_))
         if size == 1 and not any(
@@ -229,17 +237,19 @@ class FusedLoops(Emitter):
         return Access(memory, form, self._start(form, point))
 
     def _start(self, form: Linear, point: IterationPoint) -> Index:
-        """Where the whole value would begin, so that this iteration's part begins local memory."""
+        """The start of the whole value, if local memory begins with this iteration's part."""
+        # Members index the whole value: row i at i * pitch. Local memory holds row i at 0, so its
+        # start is -i * pitch.
         return point.index(form).scaled(-1)
 
     def _point(self, inner: tile.Member) -> IterationPoint:
-        """The indices of the leading loops of an operation in this iteration."""
+        """The iteration point of an operation: the shared loops lead its own."""
         point = IterationPoint(self.writer, inner.sizes)
         point.indices |= self.point.indices
         return point
 
     def _slide(self, buffer: LineBuffer) -> None:
-        """An iteration of one panel of channels, for a part of the rows."""
+        """Writes one panel of channels, for one split of the rows, with a line buffer."""
         first, second = self._running
         part, panel = digits(self.writer, self.indices[0], self.panels)
         self.indices = [panel]
@@ -258,7 +268,7 @@ class FusedLoops(Emitter):
         ).write(part)
 
     def _write(self, inner: tile.Member, loops: MemberLoops, rows: Rows | None = None) -> None:
-        """The loops of one operation for this iteration, or for some rows of it."""
+        """Writes the loops of one operation for this iteration, or for some rows of it."""
         if isinstance(loops, ContractPart):
             local = [value for value in loops.values if value in self.homes]
             types = {value: self.op.region(value, self.width) for value in local}
@@ -277,7 +287,7 @@ class FusedLoops(Emitter):
             loops.write_at(self._point(inner), sources)
 
     def _source(self, value: SSAValue, form: Linear) -> Source:
-        """Where a map or a reduction finds a value."""
+        """The source of a value for a map or a reduction."""
         if value in self.memories:
             return Access(self.memories[value], form)
         home = self.homes[value]
@@ -288,10 +298,10 @@ class FusedLoops(Emitter):
     def _place(
         self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
-        """Which memory a contraction finds a value in, and how far on the iteration begins."""
+        """The memory of a value for a contraction, and the start of this iteration in it."""
         home = self.homes.get(value)
         if home is not None:
-            assert isinstance(home, Access), "a row of a product is no register"
+            assert isinstance(home, Access), "contractions access memory, not registers"
             return home.memory, Index(rows.local if rows else 0)
         start = Index()
         for at, index in enumerate(self.indices):
@@ -301,17 +311,17 @@ class FusedLoops(Emitter):
         return self.memories[value], start
 
     def _stride(self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, at: int) -> int:
-        """How far apart iterations along a shared loop are in a value."""
+        """The stride between iterations along a shared loop in a value."""
         step = self.steps[at] if self.in_panels else 1
         return even_stride(value, map_, inner.sizes, self.shared[inner][at], step)
 
 
 def _contracts(op: Operation | Block) -> bool:
-    """Whether an operation reads and writes memory only."""
+    """Whether an operation is a scheduled contraction, whose operands are in memory."""
     return isinstance(op, tile.ReduceOp) and op.schedule is not None
 
 
 def even_stride(value: SSAValue, map_: AffineMap, sizes: Shape, loop: int, step: int = 1) -> int:
     stride = part_stride(value, map_, sizes, loop, step)
-    assert stride is not None, f"iterations along loop {loop} are not evenly apart"
+    assert stride is not None, f"iterations along loop {loop} have no constant stride"
     return stride

@@ -27,7 +27,7 @@ from popgraph.support.tuning import Target
 
 
 class AssembleLoops(Emitter):
-    """The fill where pieces leave room, then the pieces."""
+    """Writes the fill, if pieces do not cover the result, then the pieces."""
 
     def __init__(self, op: tile.AssembleOp, target: Target) -> None:
         super().__init__(op, target)
@@ -48,6 +48,7 @@ class AssembleLoops(Emitter):
     def write(self, body: Body) -> None:
         writer, output, (result,) = body.writer, tensor(self.op.output), body.outputs
         mine, identity = cut_of_chunk(self, body), AffineMap.identity(len(self.shape))
+        # The fill covers the whole result, as the rest is not one box.
         if sum(prod(tensor(piece).get_shape()) for piece in self.op.pieces) < prod(self.shape):
             form = offset(output, identity, self.shape)
             source = Source(writer.literal(self.op.fill))

@@ -53,7 +53,7 @@ from popgraph.support.tuning import Target
 
 
 def _may_transpose(op: tile.MapOp) -> bool:
-    """Whether each result is made of one element alone, so that it can change places on its way."""
+    """Whether each result depends on one element only, so that a transpose can compute it."""
     one = len(op.inputs) == len(op.outputs) == 1 and not op.tables
     return one and not indexed_dims(op.body.block)
 
@@ -62,8 +62,8 @@ class MapLoops(Emitter):
     """
     Writes the loops of one map.
 
-    `window` tells how much of each loop runs, from where the point stands; all of it by default.
-    What runs `once` is short: it does not transpose in registers.
+    `window` has the number of iterations of each loop, from its index on; by default all. A map
+    that runs `once`, at load, does not transpose in registers.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class MapLoops(Emitter):
 
     @property
     def loops(self) -> tuple[Loop, ...]:
-        """Chunks have whole vectors, and whole squares of transposed elements."""
+        """Threads share loops in full vectors, and in full blocks of a transpose."""
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
@@ -106,7 +106,8 @@ class MapLoops(Emitter):
         return loops_in_steps(self.groups, steps)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
-        """How many elements one vector holds; 0 when the map is not for vectors."""
+        """The number of lanes along the innermost loop; 0 if the map is not vectorized."""
+        # Results must be contiguous; inputs may be broadcast. Other strides would be gathered.
         op = self.op
         if not self.groups:
             return 0
@@ -124,10 +125,12 @@ class MapLoops(Emitter):
 
     def _interleaved_lanes(self, vector_bytes: int) -> int:
         """
-        How many lanes vectors have along the last but one loop, when the last one is short.
+        The number of lanes along the last but one loop, if the last one is short; 0 otherwise.
 
-        Results then stand next to each other along both; a few vectors are interleaved.
+        Results are contiguous along both loops: the vectors of a step are interleaved.
         """
+        # y[i, c] = f(x[c, i]) with 3 channels c has no vectors along c, but 3 interleaved ones
+        # along i (6231430b).
         if len(self.groups) < 2 or self.groups[-1].extent > self.target.tuning.most_interleaved:
             return 0
         around, inner = self.groups[-2], self.groups[-1]
@@ -145,7 +148,7 @@ class MapLoops(Emitter):
         return fitting_lanes(around.extent, vector_bytes, widest)
 
     def _step_of(self, group: Group) -> int:
-        """Whole squares, and whole lines of them, along the loops that are transposed."""
+        """The multiple in which threads share a loop of a transpose: blocks, or lines of them."""
         if group is self.groups[-1]:
             return self._square
         across = self.forms[0].stride(group.last) == 1
@@ -153,7 +156,7 @@ class MapLoops(Emitter):
 
     @property
     def _square(self) -> int:
-        """The lanes of a square of elements that is transposed in registers."""
+        """The side of a block that is transposed in registers, in elements."""
         kinds = [tensor(value).element_type for value in self.values]
         size = widest_lane(kinds, self.op.body.block)
         most = self.target.tuning.most_transposed
@@ -179,9 +182,9 @@ class MapLoops(Emitter):
         parts: Sequence[Span] | None = None,
     ) -> None:
         """
-        Writes the loops where `point` stands.
+        Writes the loops at `point`.
 
-        `sources` tells where each of `values` is, `parts` which part of each loop runs.
+        `sources` are the sources of `values`, `parts` the ranges of the loops.
         """
         self.point, self.tables = point, tables
         self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
@@ -207,7 +210,9 @@ class MapLoops(Emitter):
         run(point, runs, self._element)
 
     def _widths(self) -> tuple[int, ...]:
-        """The steps of the loop along lanes: narrow vectors take what is left of a row."""
+        """The steps of the vectorized loop; narrower vectors end the rows of a fused operation."""
+        # 20 elements of 16 lanes are 16 + 4 in a fused row, which runs often; elsewhere 16 + 4
+        # scalars.
         if not self.in_rows:
             return (self.lanes, 1)
         last = self.groups[-1]
@@ -224,7 +229,7 @@ class MapLoops(Emitter):
         return tuple(widths)
 
     def _squares(self) -> BlockTranspose | None:
-        """How elements are transposed on their way, if they are."""
+        """The transpose in registers of this map, if it is one."""
         source, target = (*self.sources, *self.targets)
         assert isinstance(source, Access) and isinstance(target, Access)
         shared = None if self.cut is None else self.groups[self.cut.only.loop]
@@ -232,12 +237,12 @@ class MapLoops(Emitter):
         return plan.squares(self.point, self.groups, self._square, shared)
 
     def _made(self, value: SSAValue, lanes: int) -> SSAValue:
-        """What the body makes of one element, or of `lanes` of them, wherever they stand."""
+        """Writes the body for one element, or for `lanes` of them, at any indices."""
         (made,) = inline(self.point, self.op.body.block, [value], Along(0, lanes))
         return in_lanes(self.point.writer, made, lanes)
 
     def _interleave(self, lanes: int) -> None:
-        """Vectors along the last but one loop for every step of the last one, then interleaved."""
+        """Computes a vector along the last but one loop per index of the last; interleaves them."""
         point, inner = self.point, self.groups[-1]
         columns = []
         for step in range(inner.extent):
@@ -251,7 +256,7 @@ class MapLoops(Emitter):
                 point.writer.vector_store(vector, memory, index + number * lanes)
 
     def _computed(self, along: int, lanes: int) -> list[SSAValue]:
-        """What the body makes of one element, or of `lanes` of them."""
+        """Writes the body for one element at the current index, or for `lanes` of them."""
         values = [read(self.point, access, along, lanes) for access in self.sources]
         arguments = [*values, *self.tables]
         return inline(self.point, self.op.body.block, arguments, Along(along, lanes))

@@ -1,4 +1,4 @@
-"""Loops of `tile.order`: keys and their places are distributed by one byte after the other."""
+"""Loops of `tile.order`: a radix sort of keys with their positions, byte by byte."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
 
 DIGIT = 8
-"""Bits of a round: 256 counters stay in L1."""
+"""Bits of a round; its 256 counters stay in L1."""
 BUCKETS = 1 << DIGIT
 
 
 class OrderLoops(Emitter):
     """
-    Radix sort from the lowest byte to the highest; bytes that all keys share are passed over.
+    Writes a radix sort from the lowest byte to the highest; bytes that all keys share are skipped.
 
-    A round moves keys and places from one half of the memory to the other: 4 ns a key for f32,
-    where merging takes 4 ns for each of log2(n) rounds, and reads keys by their places.
+    A round moves keys and positions from one half of the memory to the other. It takes 4 ns a key
+    for f32; a merge sort takes as long in each of log2(n) rounds, and reads keys by position.
     """
 
     def __init__(self, op: tile.OrderOp, target: Target) -> None:
@@ -37,7 +37,7 @@ class OrderLoops(Emitter):
 
     @property
     def loops(self) -> None:
-        """A round counts all keys before it moves one."""
+        """One thread: a round counts all keys before it moves one."""
         return None
 
     def write(self, body: Body) -> None:
@@ -58,6 +58,7 @@ class _Sort:
         writer.store(zero, half, Index())
         with writer.loop(0, rounds * BUCKETS) as loop:
             writer.store(zero, counts, Index.of(loop.counter))
+        # One pass counts the bytes of all rounds: moving keys does not change the counts.
         with writer.loop(0, length) as loop:
             at = element_index(writer, tensor(self.op.keys), [loop.counter])
             key = writer.once(arith.BitcastOp(writer.load_input(self.body.inputs[0], at), i64))
@@ -74,12 +75,14 @@ class _Sort:
             writer.store(wide, self.body.outputs[0], result)
 
     def _round(self, number: int, length: int, counts: SSAValue, half: SSAValue) -> None:
-        """Distributes keys by a byte, unless all keys have the same one."""
+        """Distributes keys by a byte, unless all keys share it."""
+        # `half` is the start of the current half, 0 or `length`: it changes in rounds that move.
         writer, size = self.writer, self.writer.constant(length)
         start = self._index(writer.load(half, Index()))
         key, _ = self._get(start)
         same = self._index(writer.load(counts, self._bucket(key, number)))
         with writer.when(writer.once(arith.CmpiOp(same, size, "ne"))):
+            # The other half: length - 0 = length, and length - length = 0.
             target = writer.once(arith.SubiOp(size, start))
             first = writer.once(arith.IndexCastOp(target, i64))
             with writer.loop(0, BUCKETS, carried=[first]) as loop:

@@ -1,4 +1,4 @@
-"""Loops of `tile.positions` and `tile.compress`: where a mask is true, and the rows there."""
+"""Loops of `tile.positions` and `tile.compress`: true positions of a mask, and slices there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from popgraph.support.tuning import Target
 
 class PositionsLoops(Emitter):
     """
-    result[k] = i; k += mask[i], without a branch; then zeros from k on, and k.
+    Writes result[k] = i; k += mask[i], without a branch; then zeros from k on, and k.
 
     A branch on random data is mispredicted every other time: 3 ns an element instead of 0.4.
     """
@@ -39,7 +39,7 @@ class PositionsLoops(Emitter):
 
     @property
     def loops(self) -> None:
-        """A position in the result depends on all elements before it: one thread."""
+        """One thread: a position in the result depends on all elements before it."""
         return None
 
     def write(self, body: Body) -> None:
@@ -60,7 +60,7 @@ class PositionsLoops(Emitter):
 
 
 class CompressLoops(Emitter):
-    """Slice by slice, as far as the count says: nothing is written behind the last one."""
+    """Writes the selected slices, up to the count; nothing is written after them."""
 
     def __init__(self, op: tile.CompressOp, target: Target) -> None:
         super().__init__(op, target)
@@ -76,7 +76,7 @@ class CompressLoops(Emitter):
 
     @property
     def loops(self) -> None:
-        """The place of a slice depends on the count: one thread."""
+        """One thread: the offset of a slice depends on the count."""
         return None
 
     def write(self, body: Body) -> None:
@@ -104,7 +104,7 @@ class CompressLoops(Emitter):
     def _copy(
         self, body: Body, point: IterationPoint, start: SSAValue, last: Run | None
     ) -> SSAValue:
-        """Neighbours to the part of the list that begins there; where it ends."""
+        """Copies contiguous elements to the list from `start` on; returns the new end."""
         writer = body.writer
 
         def step(width: int, carried: list[SSAValue]) -> list[SSAValue]:
@@ -126,7 +126,7 @@ class CompressLoops(Emitter):
         return writer.value(Index.of(start) + (size if isinstance(size, int) else Index.of(size)))
 
     def _lanes(self, group: Group) -> int:
-        """Of vectors of neighbours; 0 where these do not stand together."""
+        """The number of lanes of vectors along a loop; 0 if its elements are not contiguous."""
         if self.form.stride(group.last) != 1 or layout_of(tensor(self.op.output)):
             return 0
         lane = lane_bytes(tensor(self.op.data).element_type)
@@ -139,7 +139,7 @@ def _each(
     start: SSAValue,
     emit: Callable[[SSAValue], SSAValue],
 ) -> SSAValue:
-    """Loops around what `emit` writes, from a start that it takes on; where it ends."""
+    """Writes a nest around `emit`, which carries the end of the list; returns the last end."""
     if not runs:
         return emit(start)
     first, *inner = runs

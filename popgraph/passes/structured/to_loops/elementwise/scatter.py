@@ -1,4 +1,4 @@
-"""Loops of `tile.scatter`: starts the result, then combines what comes to its places."""
+"""Loops of `tile.scatter`: initializes the result, then combines updates into its elements."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from popgraph.support.tuning import Target
 
 
 class ScatterLoops(Emitter):
-    """Zero or what it starts with, then combine; each chunk in its own part of the result."""
+    """Writes the initial result, then the updates; each chunk in its own range of the result."""
 
     covers_memory = True
 
@@ -56,7 +56,8 @@ class ScatterLoops(Emitter):
 
     @property
     def loops(self) -> list[Loop] | None:
-        """Only the outermost, if it goes over all of the result's outermost dimension."""
+        """Threads share the outermost loop, if it is the result's outermost dimension."""
+        # Chunks then update disjoint rows; other loops may update any element.
         op, type_ = self.op, tensor(self.op.output)
         if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
             return None
@@ -64,7 +65,7 @@ class ScatterLoops(Emitter):
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Rows of the result after a size are not started."""
+        """Whether rows of the result end at sizes, too: only those of the outermost loop can."""
         rows = self._running_rows
         return not rows or (self.loops is not None and rows == [0])
 
@@ -85,7 +86,7 @@ class ScatterLoops(Emitter):
         initial = sources.pop() if op.initial is not None else None
         mine = body.parts[0] if self.cut or self._running_rows else None
         copied = nullcontext() if initial is None else writer.when(writer.apart(initial, result))
-        with copied:  # What the result starts with is there where both are in one memory.
+        with copied:  # In one memory, the result has its initial elements already.
             _start(writer, op, initial, result, mine)
         if 0 not in op.sizes:
             runs = [Run(*pair) for pair in zip(self.groups, body.parts, strict=True)]
@@ -122,16 +123,17 @@ def _start(
 
 
 def _lanes(width: int) -> int:
-    """How many lanes a step of this width has; 0 for scalars."""
+    """The lanes of a step of this width; 0 for scalars."""
     return width if width > 1 else 0
 
 
 def _row_lanes(op: tile.ScatterOp, target: Target) -> int:
     """
-    How many lanes vectors have along the last dimension; 0 if it is not for vectors.
+    The number of lanes along the last dimension; 0 if it is not vectorized.
 
-    It is if whole rows go where the other indices say: no two lanes of a vector meet.
+    Only if whole rows are updated, so that no two lanes of a vector update the same element.
     """
+    # y[i[r], c] += x[r, c] has vectors along c. In y[i[r, c], c], lanes have rows of their own.
     last, result = len(op.sizes) - 1, tensor(op.output)
     shape, block = result.get_shape(), op.body.block
     assert block.last_op is not None

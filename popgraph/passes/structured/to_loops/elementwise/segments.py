@@ -1,4 +1,4 @@
-"""Loops of `tile.segments`: vectors of columns, over the rows of each segment."""
+"""Loops of `tile.segments`: reduces the rows of each segment, in vectors of columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from popgraph.support.tuning import Target
 
 
 class SegmentsLoops(Emitter):
-    """Segment by segment: its rows are added to a few vectors, which are stored once."""
+    """Writes segment by segment: reduces its rows in a few vectors, which are stored once."""
 
     def __init__(self, op: tile.SegmentsOp, target: Target) -> None:
         super().__init__(op, target)
@@ -43,6 +43,7 @@ class SegmentsLoops(Emitter):
     @property
     def loops(self) -> list[Loop] | None:
         """Threads share segments."""
+        # Segments have rows of their own, so chunks write disjoint results.
         return None if layout_of(tensor(self.op.output)) else [Loop(self.op.sizes[0])]
 
     def write(self, body: Body) -> None:
@@ -74,7 +75,7 @@ class SegmentsLoops(Emitter):
     def _columns(
         self, body: Body, point: IterationPoint, width: int, places: Sequence[SSAValue]
     ) -> None:
-        """A few neighbouring columns of one segment."""
+        """Writes a few adjacent columns of one segment."""
         writer, (segment, start, end) = body.writer, places
         lanes = self.lanes if width > 1 else 0
         vectors = max(1, width // max(1, lanes))
@@ -98,7 +99,7 @@ class SegmentsLoops(Emitter):
 
 
 def _is_dense(op: tile.SegmentsOp) -> bool:
-    """Whether neighbours in a row are neighbours in memory."""
+    """Whether rows are contiguous in memory."""
     for value in (op.rows, op.output):
         type_ = tensor(value)
         form = offset(type_, AffineMap.identity(2), type_.get_shape())
@@ -108,7 +109,7 @@ def _is_dense(op: tile.SegmentsOp) -> bool:
 
 
 def _used(steps: Sequence[int], extent: int) -> tuple[int, ...]:
-    """The steps that a loop takes, the longest first."""
+    """The steps that a loop of this extent takes, the longest first."""
     used = []
     for step in dict.fromkeys(steps):
         if extent >= step:

@@ -1,4 +1,4 @@
-"""Loop-carried accumulators of reductions, and those that each chunk restarts."""
+"""Loop-carried accumulators of reductions; sums restart in each chunk."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def type_of(attribute: Attribute) -> Attribute:
 
 class Accumulation:
     """
-    The reduction loops of one kernel.
+    The reduction loops of one kernel, which carry accumulators.
 
-    The values that they carry stand for the accumulators of the reduction, in their order.
+    Carried values are the accumulators of one vector after the other, each in the order of the
+    reduction.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class Accumulation:
             self.runs[-1] = replace(self.runs[-1], widths=widths)
 
     def fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
-        """The loops around `step`; long float32 sums go by chunks."""
+        """Writes the loops around `step`; long float32 sums are blocked."""
+        # Other sums need no chunks: integers are exact, f64 rounds far below what tests compare.
         if self.empty:
             return start
         terms = self.writer.target.tuning.partial_sums if self._sums_float32() else 0
@@ -58,7 +60,7 @@ class Accumulation:
     def _level(
         self, levels: Sequence[LevelLoops], start: list[SSAValue], step: Emit
     ) -> list[SSAValue]:
-        """The loops of the last of these levels around those of the others."""
+        """Writes the loops of the last level around the loops of shorter ones."""
         *shorter, loops = levels
 
         def chunk(_: int, totals: list[SSAValue]) -> list[SSAValue]:
@@ -76,7 +78,8 @@ class Accumulation:
         return self.roles[number % len(self.roles)]
 
     def _fresh(self, totals: Sequence[SSAValue]) -> list[SSAValue]:
-        """What a chunk starts from: sums from nothing, everything else from where it is."""
+        """The values that a chunk starts from: sums from zero, others from their current value."""
+        # A maximum has no rounding error to bound: it continues from chunk to chunk.
         result = []
         for number, total in enumerate(totals):
             combiner, initial = self._role(number)

@@ -36,7 +36,7 @@ Tiled = tile.WinogradOp | tile.TransformTilesOp
 
 @contextmanager
 def each(writer: Writer, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
-    """A loop, or its only step."""
+    """Opens a loop, unless it has a single step."""
     if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= step:
         yield Index(lower)
         return
@@ -45,14 +45,14 @@ def each(writer: Writer, lower: Bound, upper: Bound, step: int = 1) -> Iterator[
 
 
 def least(writer: Writer, number: Index, most: Index | int) -> Index:
-    """A number, or `most` where that is less."""
+    """`min(number, most)`."""
     value, limit = writer.value(number), writer.value(Index() + most)
     return Index.of(writer.once(arith.MinSIOp(value, limit)))
 
 
 @dataclass(frozen=True)
 class ImageTile:
-    """One tile: its image, where it begins, and from where on elements are in no earlier one."""
+    """One tile: its image, its first row and column, and the first ones of no earlier tile."""
 
     writer: Writer
     tiling: Tiling
@@ -68,6 +68,8 @@ class ImageTile:
             point.index(linear(result, point.sizes)) for result in tiling.steps.results
         )
         down, right = (step.scaled(tiling.size) for step in steps)
+        # Tiles at the end begin earlier, to stay inside the image: 5 rows in tiles of 4 are 0..4
+        # and 1..5. Rows 1 to 3 belong to the first tile.
         starts = [
             least(writer, own, last) if overlap else own
             for own, last, overlap in zip((down, right), tiling.last, tiling.overlaps, strict=True)
@@ -75,7 +77,7 @@ class ImageTile:
         return ImageTile(writer, tiling, image, (starts[0], starts[1]), (down, right))
 
     def is_own(self, axis: int, by: int) -> SSAValue | None:
-        """Whether no earlier tile has row or column `by`; None if that is always so."""
+        """Whether row or column `by` is in no earlier tile; None if that is always true."""
         if by >= self.tiling.overlaps[axis]:
             return None
         position = self.writer.value(self.starts[axis] + by)
@@ -84,7 +86,7 @@ class ImageTile:
 
     @contextmanager
     def own(self, axis: int, by: int) -> Iterator[None]:
-        """A branch for row or column `by` of a tile that no earlier one has."""
+        """Opens a branch for row or column `by` if an earlier tile may have it."""
         condition = self.is_own(axis, by)
         if condition is None:
             yield
@@ -94,7 +96,7 @@ class ImageTile:
 
 
 class InputTransform:
-    """Writes the tiles of an image, multiplied by a matrix, into memory by (tap, tile, channel)."""
+    """Writes the transformed tiles of an image to memory `[tap, tile, channel]`."""
 
     def __init__(
         self,
@@ -105,6 +107,7 @@ class InputTransform:
     ) -> None:
         self.writer, self.op = writer, op
         self.kind = element(op.x)
+        # Tiles of a gradient of weights are summed: an element in two tiles must count once.
         self.once = isinstance(op, tile.TransformTilesOp) and not op.shares_elements
         self.matrix = op.tiling.transforms.input
         if isinstance(op, tile.TransformTilesOp):
@@ -120,7 +123,7 @@ class InputTransform:
         self.width = writer.target.machine.vector_bytes // lane_bytes(self.kind)
 
     def transform(self, number: Index, place: Index) -> None:
-        """All channels of one tile, which becomes that number `place` in memory."""
+        """Writes all channels of one tile, as number `place` in memory."""
         self.tile = ImageTile.numbered(self.writer, self.op.tiling, number)
         corner = (self.tile.image, *self.tile.starts)
         self.pixels.indices |= dict(zip((N, Y, X), corner, strict=True))
@@ -129,6 +132,8 @@ class InputTransform:
         whole = self.channels - self.channels % lanes
         with each(self.writer, 0, whole, lanes) as channel:
             self._channels(channel, lanes)
+        # The last vector overlaps the one before: 20 channels of 16 are 0..16 and 4..20, without
+        # scalars.
         if whole < self.channels:
             self._channels(Index(self.channels - lanes), lanes)
 
@@ -153,7 +158,7 @@ class InputTransform:
 
 
 class TransformLoops(Emitter):
-    """Writes the loops over all tiles of all images, which threads share."""
+    """Writes the transforms of all tiles of all images, which threads share."""
 
     def __init__(self, op: tile.TransformTilesOp, target: Target) -> None:
         super().__init__(op, target)
@@ -176,11 +181,9 @@ class TransformLoops(Emitter):
             loops.transform(part.base + number, part.base + number)
 
     def _prefetch(self, body: Body) -> None:
-        """
-        Prefetches the lines of all taps, some channels before they are written.
-
-        A tile goes to as many remote lines as there are taps, which no core foresees.
-        """
+        """Marks the loop to prefetch the lines of all taps, some channels ahead of stores."""
+        # The 36 taps of a tile go to 36 distant rows; hardware follows 16 (`prefetch_streams`).
+        # Results that fit in L2 need no prefetch.
         machine, tuning = self.target.machine, self.target.tuning
         argument = argument_number(body.outputs[0])
         far = self.work * element_bytes(self.op.output.type) > machine.l2_bytes

@@ -55,13 +55,14 @@ N, Y, X, K = range(4)
 
 class TapProducts(ContractLoops):
     """
-    Writes the products of one panel of weights and a block of tiles; taps are a batch dimension.
+    Writes the products of a panel of weights and a block of tiles; taps are a batch dimension.
 
     `sums[tap, tile, k] = sum over c of tiles[tap, tile, c] * weights[tap, c, k]`
     """
 
     def prefetch(self, factors: Sequence[Access]) -> Prefetch:
-        """The weights of the next tap: each block of rows prefetches its share."""
+        """The recipe for the weights of the next tap: each block of rows prefetches its share."""
+        # A panel has the weights of all taps in order, so this crosses into the next panel, too.
         _, tiles, _, channels = self.op.sizes
         lanes, blocks = self.schedule.nr, -(-tiles // self.schedule.mr.data)
         line = self.target.machine.line_elements(lane_bytes(self.kind))
@@ -80,9 +81,12 @@ class WinogradLoops(Emitter):
     """
     Writes the loops of one Winograd convolution.
 
-    Tiles are transformed block by block, or come transformed. Threads share the blocks, or else
-    the panels.
+    Tiles are transformed block by block, or before the operation. Threads share the blocks; also
+    the panels, if tiles are transformed before.
     """
+
+    # Fewer than 4 blocks are too few for threads. With panels outermost, weights are read once:
+    # 512 to 512 channels at 28x28 are 3.3 times as fast as direct (a2ae98a1).
 
     def __init__(self, op: tile.WinogradOp, target: Target) -> None:
         super().__init__(op, target)
@@ -103,7 +107,7 @@ class WinogradLoops(Emitter):
 
     @property
     def loops(self) -> list[Loop]:
-        """Blocks of tiles, and panels where tiles are transformed."""
+        """Threads share blocks of tiles, and panels if tiles are transformed before."""
         return [Loop(group.extent) for group in self.groups]
 
     @property
@@ -162,7 +166,7 @@ class WinogradLoops(Emitter):
             self._blocks_in(body.parts[0], nest)
 
     def _blocks_in(self, part: Span, nest: TileNest) -> None:
-        """For each block, its tiles come in; then all panels of it."""
+        """Writes the loop over blocks: transforms the tiles of a block, then computes panels."""
         with each(self.writer, part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
             with each(self.writer, 0, self.tiles) as number:
@@ -171,23 +175,25 @@ class WinogradLoops(Emitter):
             nest.each_panel(panels, lambda columns: self._panel(first, Index(), columns))
 
     def _blocks_of_panel(self, part: Span, columns: Sequence[Column]) -> None:
-        """For each panel, its blocks, whose tiles are in memory."""
+        """Writes the loop over the blocks of a panel, whose tiles are in memory."""
         with each(self.writer, part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
             self._panel(first, first, columns)
 
     def _clamped(self, number: Index) -> Index:
-        """After the last tile, the last one again."""
+        """The number of a tile, or of the last tile for those after it."""
+        # The register tiles of a block have a fixed number of rows: the last block repeats a tile
+        # whose sums are not used.
         return number if self._is_even else least(self.writer, number, self.end + (-1))
 
     @property
     def _is_even(self) -> bool:
-        """Whether all blocks have as many tiles."""
+        """Whether all blocks are full."""
         total = self.tiling.count if self.last is None else self.last.factor
         return total % self.tiles == 0
 
     def _allocate(self, x: SSAValue) -> None:
-        """Local memory for the sums of one panel, and for transformed tiles."""
+        """Allocates local memory for the sums of one panel, and for transformed tiles."""
         op, taps, tiles, line = self.op, self.taps, self.tiles, self._line
         channels = 0 if op.is_transformed else self.channels
         scratch = Scratch(tiles, taps, channels, self.lanes, line)
@@ -206,17 +212,17 @@ class WinogradLoops(Emitter):
 
     @property
     def _line(self) -> int:
-        """Elements of a cache line."""
+        """The number of elements of a cache line."""
         return self.target.machine.line_elements(lane_bytes(self.kind))
 
     def _rows(self, elements: int, pitch: int, size: int) -> TensorType[Attribute]:
-        """`[tap, tile, element]` with tiles this far apart, and taps of this size."""
+        """The type `[tap, tile, element]`, with `pitch` between tiles and `size` between taps."""
         tap, row, at = (AffineExpr.dimension(dim) for dim in range(3))
         layout = LayoutAttr.of(AffineMap(3, 0, (tap, row * pitch + at)), (self.taps, size))
         return tensor_type(self.kind, (self.taps, self.tiles, elements), layout)
 
     def _finishing(self, memories: Sequence[SSAValue]) -> None:
-        """One vector of results of one pixel at a time."""
+        """Prepares the epilogue, for one vector of channels of one pixel at a time."""
         op, last = self.op, K
         maps = [*op.epilogue_input_maps, AffineMap.identity(last + 1)]
         sizes = split_sizes(op.sizes, last, self.width)
@@ -234,15 +240,15 @@ class WinogradLoops(Emitter):
     # One panel of a block
 
     def _panel(self, first: Index, place: Index, columns: Sequence[Column]) -> None:
-        """`first` is the block's first tile, which is number `place` of those in memory."""
+        """Writes one panel of a block, whose first tile is `first`, at `place` in memory."""
         self._products(place, columns)
         self._transform_out(first, columns)
 
     def _products(self, place: Index, columns: Sequence[Column]) -> None:
-        """The sums of all taps, with all lanes of their vectors."""
+        """Writes the sums of all taps, for all lanes of their vectors."""
         shape = self.data_type.get_shape()
         pitch = offset(self.data_type, AffineMap.identity(3), shape).stride(1)
-        assert pitch is not None, "tiles are evenly apart"
+        assert pitch is not None, "tiles have a constant stride"
         op, panel = self._contraction(len(columns) * self.width), self.point.indices[PANEL]
         starts = [
             (self.data, place.scaled(pitch)),
@@ -253,7 +259,7 @@ class WinogradLoops(Emitter):
         op.erase()
 
     def _contraction(self, lanes: int) -> tile.ReduceOp:
-        """The products of so many lanes of a panel, and a block of tiles."""
+        """The contraction of `lanes` of a panel with a block of tiles."""
         tap, row, k, c = (AffineExpr.dimension(dim) for dim in range(4))
         data, weights = Block(arg_types=[self.data_type, self.weights_type]).args
         epilogue = Block(arg_types=[self.kind])
@@ -271,7 +277,7 @@ class WinogradLoops(Emitter):
         return op
 
     def _transform_out(self, first: Index, columns: Sequence[Column]) -> None:
-        """A^T m A for a panel of all tiles of the block that there are."""
+        """Writes `A^T m A` for a panel, for all tiles of the block that exist."""
         last: Bound = self.tiles
         if not self._is_even:
             left = self.writer.value(self.end + first.scaled(-1))
