@@ -62,10 +62,10 @@ def loops_of_box(
     along: Container[int | None] = (),
 ) -> list[Loop]:
     """
-    The loops over these dimensions of a box, one of which chunks may share.
+    The loops over these dimensions of a box; chunks may share one of them.
 
-    Chunks have multiples of a vector along the innermost dimension, and `along` those of pieces. In
-    dimensions of vector loads (`loaded`), they have multiples of adjacent cache lines.
+    Chunks have multiples of a vector in the innermost dimension, and in the dimensions `along`
+    which pieces run. In dimensions of vector loads (`loaded`), they have multiples of cache lines.
     """
     # A vector that crosses the end of a chunk would write elements of the next chunk, or padding
     # of nobody.

@@ -65,7 +65,7 @@ class ScatterLoops(Emitter):
 
     @property
     def ends_at_sizes(self) -> bool:
-        """Whether rows of the result end at sizes, too: only those of the outermost loop can."""
+        """Whether rows of the result end at a size, too; only the outermost loop can."""
         rows = self._running_rows
         return not rows or (self.loops is not None and rows == [0])
 

@@ -113,8 +113,7 @@ class _Groups:
     def bound(self, entries: _Entries) -> SSAValue:
         """The largest key that at least `count` group maxima reach, found bit by bit."""
         # 32 passes over the maxima, from the highest bit: a bit stays set if enough maxima reach
-        # the key with it. Lanes count with min(max(key, tried) ^ key, 1): vectors of integers have
-        # no comparison here.
+        # the key with it. min(max(key, tried) ^ key, 1) is 1 for a key below.
         writer = entries.writer
         self._find(entries)
         above = self.vectors * self.lanes - entries.op.count
@@ -326,7 +325,7 @@ class _Row:
 
     def _choose(self, count: int, size: int) -> None:
         """Tries the elements after the first `count`, and skips blocks without a candidate."""
-        # Most blocks of a long row have none: one test of 4 vectors skips 64 elements (AVX-512).
+        # One test of 4 vectors skips 64 elements with AVX-512.
         writer, least = self.writer, self._least
         block = VECTORS * self.lanes
         whole = (size - count) // block * block if block else 0
