@@ -329,7 +329,7 @@ def test_training_checks_unless_told_otherwise(tmp_path: Path) -> None:
 
 
 def test_an_unknown_meaning_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PassError, match="indices cannot be 'wrap'"):
+    with pytest.raises(PassError, match="unknown value 'wrap' of indices"):
         Options(indices="wrap")
 
 

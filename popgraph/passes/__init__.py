@@ -1,1 +1,1 @@
-"""The passes: each file is one, `pipeline.py` is their order."""
+"""The passes, one file each; `pipeline.py` has their order."""

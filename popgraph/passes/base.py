@@ -23,7 +23,7 @@ from popgraph.support.tuning import Target, Tuning
 from popgraph.support.warnings import Notice, PopgraphWarning
 
 LOWERING = Lock()
-"""Held while passes run: implicit builders of xDSL, in two threads at once, insert twice."""
+"""Held while passes run: xDSL's implicit builders insert twice if two threads use them."""
 
 for _kind in (SSAValue, Operation, Block, Region):
     # xDSL compares and hashes these by identity, too, but in Python: 78,000 calls for SqueezeNet,
@@ -33,42 +33,41 @@ for _kind in (SSAValue, Operation, Block, Region):
 
 VECTORS = ("vector_bytes", "registers")
 _HOLDERS: dict[str, tuple[str, ...]] = {"target": ("machine", "tuning"), "tuning": ("tuning",)}
-"""The fields of passes that hold numbers, and which parts of a target they are."""
+"""Fields of passes that hold thresholds, and the parts of a target that they contain."""
 
 
 def _numbers(holder: Machine | Tuning) -> list[str]:
-    """The fields that a text can set."""
+    """The numeric fields, which a text can set."""
     values = ((each.name, getattr(holder, each.name)) for each in fields(holder))
     return [name for name, value in values if isinstance(value, int | float)]
 
 
 def _take(target: Target, given: dict[str, Any], parts: tuple[str, ...]) -> Target:
-    """A target with those of the given arguments that are its numbers, which leave `given`."""
+    """A target with the numbers among the given arguments, which are removed from `given`."""
     for part in parts:
         holder = getattr(target, part)
         taken = {name: given.pop(name) for name in _numbers(holder) if name in given}
         for name, values in taken.items():
             usual = type(getattr(holder, name))
             if len(values) != 1 or type(values[0]) not in (int, usual):
-                raise ValueError(f"{name} wants one {usual.__name__}")
+                raise ValueError(f"{name} requires one {usual.__name__}")
         numbers = {name: values[0] for name, values in taken.items()}
         target = replace(target, **{part: replace(holder, **numbers)})
     return target
 
 
 class Compilation(IRContext):
-    """One compilation: the dialects that its text may use and the weights that it holds."""
+    """One compilation: the dialects that its IR text may use, and its weights."""
 
     def __init__(self, weights: WeightStore | None = None) -> None:
         super().__init__()
         self.weights = weights if weights is not None else WeightStore()
         self.kernels: KnownKernels | None = None
-        """Kernels whose loops need not be written again; None: all loops are to be seen."""
+        """Kernels whose loops need not be emitted again; None: emit all loops."""
         self.notices: list[Notice] = []
-        """What the user should hear at every start: caches keep it with the program."""
+        """Warnings to repeat at every start; caches store them with the program."""
 
     def warn(self, what: str, hint: str, kind: type[PopgraphWarning]) -> None:
-        """Tells the user something of the model."""
         notice = Notice(kind, f"{what}\n  try: {hint}")
         self.notices.append(notice)
         notice.give()
@@ -77,31 +76,31 @@ class Compilation(IRContext):
 @dataclass(frozen=True)
 class Pass(ModulePass):
     """
-    One step of the compiler: takes a module to one that means the same.
+    One step of the compiler: changes a module and keeps its meaning.
 
-    The docstring's first line is what `popgraph passes` prints. `TOLERANCE` is how much the
-    results may change, relative to the largest value: 0 promises the same bits.
+    `popgraph passes` prints the docstring's first line. `TOLERANCE` bounds the change of results
+    relative to the largest value: 0 promises equal bits.
     """
 
     TOLERANCE: ClassVar[float] = 0.0
     KEEPS_MEANING: ClassVar[bool] = True
-    """False for a pass whose job is to change what the program does."""
+    """False for a pass that changes the meaning on purpose."""
     IS_LAST: ClassVar[bool] = False
     """Whether no pass runs after it."""
-    REASON: ClassVar[str] = "Options.passes asks for it"
-    """Why a pass that is not in the pipeline runs where it does."""
+    REASON: ClassVar[str] = "requested by Options.passes"
+    """The reason for the position of a pass that is not in the pipeline."""
 
     @classmethod
     def of(cls, options: Options) -> Pass | None:
-        """The pass as these options want it; None when it does not apply."""
+        """The pass configured by these options; None if they do not need it."""
         return cls()
 
     @classmethod
     def from_spec(cls, spec: ArgSpec) -> Self:
         """
-        The pass that a text asks for, as `popgraph opt -p` takes it.
+        The pass in its text form, as `popgraph opt -p` takes it.
 
-        A pass that has a target takes its numbers by name: `{vector-bytes=16 least-products=1}`.
+        A pass with a target takes thresholds by name: `{vector-bytes=16 least-products=1}`.
         """
         own, given = {each.name for each in fields(cls)}, spec.normalize_parameter_names()
         rest, target = dict(given.parameters), Target()
@@ -119,25 +118,25 @@ class Pass(ModulePass):
         return replace(made, **{name: held[name] for name in _HOLDERS.keys() & own})
 
     def spec(self, *, include_default: bool = False) -> ArgSpec:
-        """The text that asks for the pass; of a target, numbers that are not the default."""
+        """The text form of the pass, with the numbers of a target that are not the default."""
         held = {name: getattr(self, name) for name in _HOLDERS if hasattr(self, name)}
         plain = {name: type(value)() for name, value in held.items()}
-        told = super(Pass, replace(self, **plain)).spec(include_default=include_default)
-        parameters = {name: told.parameters[name] for name in told.parameters.keys() - held.keys()}
+        text = super(Pass, replace(self, **plain)).spec(include_default=include_default)
+        parameters = {name: text.parameters[name] for name in text.parameters.keys() - held.keys()}
         target = held.get("target") or Target(tuning=held.get("tuning", Tuning()))
         for part in (target.machine, target.tuning):
             usual = type(part)()
             for name in _numbers(part):
                 if getattr(part, name) != getattr(usual, name):
                     parameters[name] = (getattr(part, name),)
-        return ArgSpec(told.name, parameters)
+        return ArgSpec(text.name, parameters)
 
     @abstractmethod
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         """Changes `module` in place."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """xDSL's entry: a plain context gets an empty weight store."""
+        """Entry point of xDSL: a plain context gets an empty weight store."""
         if not isinstance(ctx, Compilation):
             ctx = Compilation()
         self.run(ctx, op)

@@ -16,21 +16,21 @@ from popgraph.passes.observer import Observer
 from popgraph.support.errors import PassError
 
 ALL = "all"
-"""Every pass that changes something."""
+"""Selects every pass that changes something."""
 CONTEXT = 3
-"""Lines around each change."""
+"""Number of unchanged lines shown around each change."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Passes over which the text is compared: from before `first` to after `last`."""
+    """A range of passes: the text before `first` is compared with the text after `last`."""
 
     first: str
     last: str
 
     @staticmethod
     def of(text: str) -> Stretch:
-        """`cse`, or `expand..dce`."""
+        """Parses `cse` or `expand..dce`."""
         first, dots, last = text.partition("..")
         return Stretch(first, last if dots else first)
 
@@ -40,11 +40,11 @@ class Stretch:
 
 @dataclass
 class Changes(Observer):
-    """An observer that collects what passes change, as unified diffs of the text."""
+    """An observer that collects the changes of passes as unified diffs of IR text."""
 
     stretches: tuple[Stretch, ...] = ()
     every: bool = False
-    """Whether each pass that changes something is shown."""
+    """Whether to show each pass that changes something."""
     found: list[str] = field(default_factory=list)
     """The differences, in the order of the passes."""
     _begun: dict[Stretch, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Changes(Observer):
                 self._ended.add(one)
 
     def check(self) -> None:
-        """An error for what was to be shown and did not run."""
+        """Raises an error for requested passes that did not run."""
         missed = [str(one) for one in self.stretches if one not in self._ended]
         if missed:
             raise PassError(
@@ -85,17 +85,17 @@ class Changes(Observer):
 
 
 def _why(latest: str) -> str:
-    """What is known of a pass that ran and found nothing; `latest` was the last to change it."""
+    """Explains why a pass changed nothing; `latest` is the last pass that changed something."""
     if not latest:
-        return "it ran, and no pass before it changed anything either"
+        return "it ran, and no earlier pass changed anything either"
     return (
-        f"it ran on what {latest} left and found nothing to do; "
-        f"--diff {latest} shows what that changed, --diff all every pass"
+        f"it ran on the result of {latest} and found nothing to do; "
+        f"--diff {latest} shows that change, --diff all every pass"
     )
 
 
 def difference(before: str, after: str, title: str) -> str:
-    """A unified diff of two texts, headed by the pass between them; see `renumbered`."""
+    """A unified diff of two texts, with the pass as title; see `renumbered`."""
     old, new = before.splitlines(), after.splitlines()
     same_numbers = renumbered(old, new)
     lines = unified_diff(
@@ -111,12 +111,12 @@ def difference(before: str, after: str, title: str) -> str:
 
 def renumbered(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """
-    The lines before, with the numbers that their values have after.
+    The lines before, with values renumbered as in the lines after.
 
-    One more operation at the top of a kernel renumbers all values of the kernel, and the difference
-    would be the whole kernel. So lines are matched without numbers: values that matching lines
-    define are the same. Uses are renamed like definitions, so a changed operand is a difference.
-    A value that is gone has an apostrophe if its number is that of another one now: `%2'`.
+    One new operation at the top of a kernel renumbers all later values, and the diff would be the
+    whole kernel. Lines are therefore matched without numbers, and values that matching lines define
+    are equal. Uses are renamed like definitions, so a changed operand is a difference. The number
+    of a removed value gets an apostrophe if another value has it now: `%2'`.
     """
     old_plain, new_plain = ([NUMBER.sub("%", line) for line in it] for it in (before, after))
     pairs = {
@@ -136,7 +136,7 @@ def renumbered(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def _defined(line: str) -> list[str]:
-    """Results, then arguments of blocks, the counters and carried values of loops among them."""
+    """Values that a line defines: results, then block arguments, such as loop counters."""
     results = RESULTS.match(line)
     return [*NUMBER.findall(results[0] if results else ""), *ARGUMENT.findall(line)]
 
@@ -153,9 +153,9 @@ MOST_ENTRIES = 16
 
 def elided(text: str) -> str:
     """
-    IR text in which elements of large constants and the ends of long lists are left out.
+    IR text for readers: shortens elements of large constants and the ends of long lists.
 
-    It is there to be read: it does not parse any more.
+    The result does not parse any more.
     """
     text = HEX.sub(lambda found: f'"{found[1][:SHOWN_DIGITS]}..."', text)
     return LIST.sub(_shortened, text)

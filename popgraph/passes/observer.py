@@ -19,23 +19,23 @@ from popgraph.support.logs import log_of
 from popgraph.support.progress import telling
 
 _KERNELS = frozenset({"func.func"})
-"""Operations that hold loops: modules with these are shown at level KERNELS only."""
+"""Operations that contain loops: modules with these are shown at level KERNELS only."""
 
 SameMeaning: TypeAlias = Callable[[Pass, ModuleOp, ModuleOp, WeightStore], None]
-"""Raises unless a pass kept the meaning: called with the pass, before, after and the weights."""
+"""Raises unless a pass kept the meaning; takes the pass, both modules and the weights."""
 
 
 @dataclass
 class Observer:
-    """Watches the passes of one compilation: shows, writes, measures and checks."""
+    """Observes the passes of one compilation: prints, dumps, times and checks."""
 
     settings: Settings = field(default_factory=Settings)
     print_after: Collection[str] = ()
-    """Passes after which the IR is shown, whatever the level."""
+    """Passes after which the IR is shown at any level."""
     same_meaning: SameMeaning | None = None
     output: TextIO = field(default_factory=lambda: sys.stderr)
     text: Callable[[ModuleOp], str] = str
-    """Prints a module that is shown; dumps are always whole."""
+    """Formats a module for display; dumps are always complete."""
     _count: int = 0
 
     @classmethod
@@ -48,12 +48,12 @@ class Observer:
 
     @property
     def checks(self) -> SameMeaning | None:
-        """What compares the meaning before and after each pass, if the settings ask for it."""
+        """The comparison of meaning for each pass, if the settings request it."""
         return self.same_meaning if self.settings.check else None
 
     @contextmanager
     def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
-        """Around the run of one pass over `module`."""
+        """Observes the run of one pass over `module`."""
         before = self._before(module)
         start = time.perf_counter()
         with telling(f"pass {step.name}"):
@@ -70,7 +70,7 @@ class Observer:
             self._show(step, self.text(module))
 
     def _before(self, module: ModuleOp) -> ModuleOp | None:
-        """The module as it was, if anyone will compare."""
+        """A copy of the module, if it is compared after the pass."""
         wanted = self.settings.level >= IR or self.settings.dump or self.settings.check
         return module.clone() if wanted else None
 

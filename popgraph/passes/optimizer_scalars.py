@@ -13,21 +13,21 @@ from popgraph.support.dtypes import DType
 
 @dataclass(frozen=True)
 class Compound:
-    """A scalar of the update rule of one weight, as the program holds it."""
+    """A scalar of the update rule of one weight, as stored in the program."""
 
     prefix: str
     value: float
     constant: bool
-    """Whether the program holds no variable of it, since its value never changes."""
+    """Whether the value never changes, so that the program has no variable for it."""
     dtype: DType
     of: DType
-    """The element type of the weights that it updates, which is part of its name."""
+    """The element type of the updated weights, a part of its name."""
     weight: str | None
-    """The weight that it belongs to alone; None when it is the one for all."""
+    """The only weight that it belongs to; None if it is the default for all weights."""
     is_off: bool = False
-    """Whether it is constant although the host may change a hyper-parameter that it reads."""
+    """Whether the scalar is constant although the host may change a hyper-parameter of it."""
     unscales: bool = False
-    """Whether it is divided by the loss scale."""
+    """Whether the scalar is divided by the loss scale."""
 
     @property
     def variable(self) -> str:
@@ -43,7 +43,7 @@ class Compound:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The values of all hyper-parameters for one weight, by name, as a formula reads them."""
+    """The values of all hyper-parameters for one weight, by name, for formulas."""
 
     spec: object
 
@@ -54,20 +54,20 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Formula:
-    """How a compound scalar follows from the raw hyper-parameters; constant if those all are."""
+    """A compound scalar as a function of hyper-parameters; constant if all of these are."""
 
     prefix: str
     parameters: str
-    """Names of the hyper-parameters that it reads."""
+    """Names of the hyper-parameters in the formula."""
     compute: Callable[[Numbers], float]
     zero: str = ""
-    """The name of one that, constant and 0, makes the scalar constant whatever the others are."""
+    """A hyper-parameter that makes the scalar constant if it is a constant 0."""
     like_weight: bool = False
-    """Held in the weight's element type, else in FLOAT (DOUBLE for weights of DOUBLE)."""
+    """Stored in the weight's element type, else in FLOAT (DOUBLE for DOUBLE weights)."""
 
 
 def _replicas1(s: Numbers) -> float:
-    """SGD1: the velocity is itself summed over replicas when it accumulates."""
+    """SGD1: with accumulation, the velocity itself is summed over replicas."""
     return s.replication if s.accumulation > 1 else 1.0
 
 
@@ -85,7 +85,7 @@ def _gradient_scale2(s: Numbers) -> float:
 
 
 GRADIENT_SCALE = Formula("gradientScale", "loss_scaling", _gradient_scale2)
-"""From an accumulated gradient of the scaled loss to the mean gradient of the loss."""
+"""Factor from an accumulated gradient of the scaled loss to the mean gradient of the loss."""
 
 SGD0 = (
     Formula(
@@ -141,7 +141,7 @@ SGD2 = (
 
 
 def nesterov(combined: bool) -> tuple[Formula, ...]:
-    """What Nesterov's momentum reads besides."""
+    """Additional scalars of Nesterov momentum."""
     scale = _gradient_scale1 if combined else _gradient_scale2
     number = 1 if combined else 2
     return (
@@ -161,7 +161,7 @@ _WEIGHT_DECAY = Formula("weightDecay", "weight_decay", lambda s: s.weight_decay)
 
 
 def adam(*, scaled_state: bool, decay: bool, lamb: bool) -> tuple[Formula, ...]:
-    """With `scaled_state` the moments are those of the loss-scaled gradient."""
+    """Scalars of Adam; with `scaled_state`, moments are of the loss-scaled gradient."""
 
     def scale(s: Numbers) -> float:
         return s.loss_scaling if scaled_state else 1.0
@@ -189,7 +189,7 @@ def adam(*, scaled_state: bool, decay: bool, lamb: bool) -> tuple[Formula, ...]:
 
 
 def adaptive(*, averages: bool, velocity: bool) -> tuple[Formula, ...]:
-    """`averages`: squares are averaged, not summed."""
+    """Scalars of AdaGrad and its relatives; with `averages`, squares are averaged, not summed."""
     return (
         _LEARNING_RATE,
         _WEIGHT_DECAY,

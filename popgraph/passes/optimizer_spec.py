@@ -45,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Scalar:
-    """A hyper-parameter: baked into the program, or (not `constant`) written by the host."""
+    """A hyper-parameter: a constant of the program, or written by the host if not `constant`."""
 
     value: float
     constant: bool = True
@@ -70,10 +70,10 @@ class Specific:
 @dataclass(frozen=True)
 class ClipNorm:
     """
-    The gradients of `weights` together (none named: of all) are shrunk to norm `maximum`.
+    Clips the global norm of the gradients of `weights` (empty: all) to `maximum`.
 
-    Gradients are what PyTorch clips: the mean or sum that `OptimizerSpec` says, without the loss
-    scale. With `of_updates`, what the update rule makes of them is shrunk, as PopART does.
+    Gradients are the mean or sum that `OptimizerSpec` defines, without the loss scale, as in
+    PyTorch. With `of_updates`, updates are clipped instead, as in PopART.
     """
 
     maximum: float
@@ -82,7 +82,7 @@ class ClipNorm:
 
     @property
     def word(self) -> str:
-        """The key of this in the one line form."""
+        """The key in the text form."""
         return _CLIPS[self.of_updates]
 
 
@@ -96,18 +96,18 @@ _STATES = {
     "Accl2___": "accl2_type",
     "Accl3___": "accl3_type",
 }
-"""Which field says in which type states are kept, by the prefix of their names."""
+"""The field with the element type of a state, by the prefix of the state's name."""
 
 OF_WEIGHT = "weight"
-"""A state that is kept in its weight's own type, be it of half precision."""
+"""Stores a state in the element type of its weight, even in half precision."""
 
 _STATE_TYPES = ("", "f16", "f32", OF_WEIGHT)
 
 MESSAGE_TYPES = ("", "f16", "bf16", "f32")
-"""In which types gradients can be told to other processes."""
+"""Element types in which processes can exchange gradients; "": their own type."""
 
 _OF_REPLICAS = frozenset({"at_once", "ranks", "rank_stride"})
-"""Numbers of a weight that are no hyper-parameters: which replicas add up its gradients."""
+"""Fields of a weight that select the replicas which sum its gradients: not hyper-parameters."""
 
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
 
@@ -117,12 +117,12 @@ class OptimizerSpec(ABC):
     """
     An optimizer as plain data.
 
-    `loss_scaling` multiplies the gradient of the loss; the update rule divides it out again.
-    Accumulation and replication factors enter the scalars as PopART defines; with `mean`
+    `loss_scaling` multiplies the gradient of the loss; the update rule divides by it.
+    Accumulation and replication factors enter the scalars as PopART defines. With `mean`,
     gradients are averaged over micro-batches and replicas, else summed. With `running` as well,
-    what is kept is the mean of those so far, which is never larger than they are. `accum_type` is
-    the type in which gradients are added up, `accl1_type` and its like those of the states;
-    without one, a state has the weight's type, but at least single precision.
+    accumulators hold the mean so far, which never exceeds the gradients. `accum_type` is the
+    element type of gradient accumulators, `accl1_type` and so on of other states. By default, a
+    state has the weight's type, but at least single precision.
     """
 
     KIND: ClassVar[str]
@@ -135,118 +135,118 @@ class OptimizerSpec(ABC):
     accumulation: int = 1
     at_once: int = 1
     """
-    How many of the accumulated micro-batches one run of the program has; a weight's own number is
-    of how many of them it gets gradients.
+    Number of accumulated micro-batches in one run of the program. A weight's own value is the
+    number of these that contribute to its gradient.
     """
     in_turn: int = 1
-    """So many replicas run the program one after the other, each on micro-batches of its own."""
+    """Number of replicas that run the program in sequence, each on its own micro-batches."""
     ranks: int = 1
     """
-    So many processes add up their gradients; each runs an equal part of the micro-batches. Those of
-    a weight's own number are `rank_stride` apart, and others have weights of their own.
+    Number of processes that sum their gradients; each runs an equal share of the micro-batches. A
+    weight's own value is the size of its group of processes, at distance `rank_stride`.
     """
     rank_stride: int = 1
     shard_from: int = 0
-    """Of weights with at least so many elements, each process keeps a share of the optimizer's
-    states and updates that share; 0: all keep all."""
+    """Number of elements from which a weight's optimizer state and update are sharded over the
+    processes; 0: never."""
     shard_gradients_from: int = 0
-    """Of weights with at least so many elements, each process also adds up only its share of the
-    gradients of micro-batches, which are told one by one; 0: all add up all."""
+    """Number of elements from which a weight's gradient is also reduce-scattered for each
+    micro-batch, so that accumulators are sharded; 0: never."""
     shard_weights_from: int = 0
-    """Of weights with at least so many elements, each process also keeps only its share, and is
-    told the whole whenever it is read; 0: all keep all."""
+    """Number of elements from which the weight itself is also sharded, and all-gathered for each
+    read; 0: never."""
     message_type: str = ""
-    """The type in which gradients are told to other processes; without one it is their own."""
+    """Element type in which processes exchange gradients; "": the gradients' own type."""
     replication: int = 1
     mean: bool = False
     running: bool = False
     accum_type: str = ""
     skip_overflow: bool = False
-    """An update is skipped if a gradient is not finite; `GOOD_UPDATES` counts those that are."""
+    """Skip an update if a gradient is not finite; `GOOD_UPDATES` counts updates since then."""
     scale_period: int = 0
-    """Of so many updates, the first one halves or doubles the loss scale, as tracked gradients of
-    half precision decide; 0: it is what the user says."""
+    """The first of every `scale_period` updates halves or doubles the loss scale, as tracked
+    gradients decide; 0: the loss scale is the user's."""
     scale_edge: float = 0.125
-    """From which share of the largest half on an element of a gradient is large."""
+    """Fraction of the largest half from which a gradient's element counts as large."""
     scale_threshold: float = 1e-7
-    """The loss scale is halved if more than this share of the elements is large."""
+    """Fraction of large elements above which the loss scale is halved."""
 
     def __post_init__(self) -> None:
         for prefix in _STATES:
             _check_mode(self.state_type(prefix), _STATE_TYPES)
         if self.message_type not in MESSAGE_TYPES:
             raise PassError(
-                f"processes cannot tell each other gradients in {self.message_type!r}",
+                f"processes cannot exchange gradients of type {self.message_type!r}",
                 "exchangeType",
                 f"one of {', '.join(filter(None, MESSAGE_TYPES))}",
             )
 
     def state_type(self, prefix: str) -> str:
-        """The type in which the states of this prefix are kept, if one is asked for."""
+        """The requested element type of states with this prefix; "" for the default."""
         type_: str = getattr(self, _STATES.get(prefix, ""), "")
         return type_
 
     @abstractmethod
     def formulas(self) -> tuple[Formula, ...]:
-        """The compound scalars of the update rule; `self` is what `for_weight` gave."""
+        """The compound scalars of the update rule; `self` is a result of `for_weight`."""
 
     @property
     def period(self) -> int:
-        """After how many runs of the program weights are updated."""
+        """The number of runs of the program between updates."""
         return self.accumulation // (self.at_once * self.ranks)
 
     @property
     def replicas(self) -> int:
-        """How many replicas add up their gradients."""
+        """The number of replicas that sum their gradients."""
         return self.in_turn * self.at_once * self.ranks
 
     @property
     def accumulates(self) -> bool:
-        """Whether a replica adds up gradients of several micro-batches."""
+        """Whether a replica accumulates gradients of several micro-batches."""
         return self.accumulation > self.replicas
 
     @property
     def keeps_means(self) -> bool:
-        """Whether what is accumulated is a mean, and not a sum."""
+        """Whether accumulators hold means instead of sums."""
         return self.mean and self.running
 
     @property
     def accumulation_divisor(self) -> float:
-        """By how much accumulated micro-batches are to be divided."""
+        """The divisor of gradients accumulated over micro-batches."""
         return float(self.accumulation) if self.mean and not self.running else 1.0
 
     @property
     def reduction_divisor(self) -> float:
-        """By how much what is accumulated of micro-batches and replicas is to be divided."""
+        """The divisor of gradients accumulated over micro-batches and replicas."""
         return self.accumulation_divisor * (self.replication if self.mean else 1.0)
 
     @property
     def accumulator(self) -> str:
-        """The prefix of the state in which PopART adds up gradients of micro-batches."""
+        """The prefix of the state in which PopART accumulates gradients."""
         return "Accum___"
 
     def shares(self, elements: int) -> bool:
-        """Whether processes share out the states of a weight of so many elements."""
+        """Whether processes shard the states of a weight with this number of elements."""
         limits = (self.shard_from, self.shard_gradients_from, self.shard_weights_from)
         wanted = any(0 < fewest <= elements for fewest in limits) and elements >= self.ranks > 1
         alone = any(one.parameter == "ranks" for one in self.specific)
         return wanted and not alone and self.is_elementwise
 
-    def shares_weights(self, elements: int) -> bool:
-        """Whether each of them keeps only its share of the weight."""
+    def shards_weights(self, elements: int) -> bool:
+        """Whether each process stores only its shard of the weight."""
         return self.shares(elements) and 0 < self.shard_weights_from <= elements
 
-    def shares_gradients(self, elements: int) -> bool:
-        """Whether they add up shares of the gradients of micro-batches, too."""
+    def shards_gradients(self, elements: int) -> bool:
+        """Whether processes also shard the accumulated gradients."""
         return self.shares(elements) and 0 < self.shard_gradients_from <= elements
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether elements of a weight are updated without a look at others, from equal states."""
+        """Whether each element of a weight is updated from its own state only, initially equal."""
         return True
 
     def for_weight(self: _Spec, weight: str) -> _Spec:
-        """This optimizer with the weight's own numbers in place of the defaults."""
+        """This optimizer with the weight's own values instead of the defaults."""
         own = {one.parameter: one.scalar for one in self.specific if one.weight == weight}
         return self._with(own)
 
@@ -258,7 +258,7 @@ class OptimizerSpec(ABC):
         return replace(self, **changed)
 
     def compounds(self, weight: str, dtype: DType) -> dict[str, Compound]:
-        """The scalars of the update rule of a weight of element type `dtype`, by prefix."""
+        """The scalars of the update rule of a weight with element type `dtype`, by prefix."""
         mine = self.for_weight(weight)
         own = {one.parameter for one in self.specific if one.weight == weight}
         wide = dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
@@ -283,7 +283,7 @@ class OptimizerSpec(ABC):
     def _is_off(self, parameter: str) -> bool:
         return bool(parameter) and getattr(self, parameter) == Scalar(0.0)
 
-    # The one line form, for pass options: `sgd learning_rate=0.1? momentum=0.9 w:momentum=0.5`.
+    # The text form, for pass options: `sgd learning_rate=0.1? momentum=0.9 w:momentum=0.5`.
 
     def __str__(self) -> str:
         return " ".join([self.KIND, *self._words()])
@@ -301,11 +301,11 @@ class OptimizerSpec(ABC):
 
     @staticmethod
     def parse(text: str) -> OptimizerSpec:
-        """The optimizer that the one line form describes; PassError if it is not one."""
+        """Parses the text form; raises a PassError if it is not valid."""
         kind, *words = text.split() or [""]
         if kind not in KINDS:
             raise PassError(
-                f"there is no optimizer {kind!r}", "optimizer", f"one of {', '.join(KINDS)}"
+                f"unknown optimizer {kind!r}", "optimizer", f"one of {', '.join(KINDS)}"
             )
         try:
             return _parse(KINDS[kind], words)
@@ -314,13 +314,13 @@ class OptimizerSpec(ABC):
 
     def with_values_of(self: _Spec, other: OptimizerSpec) -> _Spec:
         """
-        The numbers of `other` in the structure of this one, which is what was compiled.
+        The values of `other` in the structure of this optimizer, which was compiled.
 
-        What is streamed stays streamed, whatever `other` says about constness.
+        Streamed scalars stay streamed, even if they are constant in `other`.
         """
         if type(other) is not type(self):
             raise PassError(
-                f"a program compiled for {self.KIND} cannot take the numbers of {other.KIND}"
+                f"a program compiled for {self.KIND} cannot take the values of {other.KIND}"
             )
         changed: dict[str, object] = {}
         for entry in dataclasses.fields(self):
@@ -342,10 +342,10 @@ def _value_of(spec: OptimizerSpec, wanted: Specific) -> float:
 @dataclass(frozen=True)
 class SGD(OptimizerSpec):
     """
-    Stochastic gradient descent; keeps a velocity where the momentum is streamed or not 0.
+    Stochastic gradient descent; has a velocity if the momentum is streamed or not 0.
 
-    `combined`: one state is accumulator and velocity (PopART's default, SGD1), else the velocity
-    is a state of its own (SGD2).
+    `combined`: one state is accumulator and velocity (SGD1, PopART's default), else the velocity
+    is a separate state (SGD2).
     """
 
     KIND = "sgd"
@@ -367,7 +367,7 @@ class SGD(OptimizerSpec):
 
     @property
     def is_elementwise(self) -> bool:
-        """With a weight decay, a velocity may begin as a part of the weight."""
+        """False with a weight decay: the initial velocity may depend on the weight."""
         decays = any(one.parameter == "weight_decay" for one in self.specific)
         return not decays and self._is_off("weight_decay")
 
@@ -384,8 +384,8 @@ class Adam(OptimizerSpec):
     Adam and its relatives.
 
     `mode`: adam, adam_no_bias, lamb, lamb_no_bias, ada_max. `decay`: the weight decay is added to
-    the update (AdamW), else to the gradient (L2 regularization). `scaled_state`: the moments are
-    those of the loss-scaled gradient.
+    the update (AdamW), else to the gradient (L2 regularization). `scaled_state`: the moments use
+    the loss-scaled gradient.
     """
 
     KIND = "adam"
@@ -448,7 +448,7 @@ class Adaptive(OptimizerSpec):
         super().__post_init__()
         _check_mode(self.mode, self.MODES)
         if self.tf_variant and not self.mode.endswith("rms_prop"):
-            raise PassError(f"tf_variant is a variant of rms_prop, not of {self.mode}")
+            raise PassError(f"tf_variant requires an rms_prop mode, not {self.mode}")
 
     @property
     def has_velocity(self) -> bool:
@@ -460,7 +460,7 @@ class Adaptive(OptimizerSpec):
 
 def _check_mode(mode: str, modes: tuple[str, ...]) -> None:
     if mode not in modes:
-        raise PassError(f"there is no optimizer mode {mode!r}", hint=f"one of {', '.join(modes)}")
+        raise PassError(f"unknown optimizer mode {mode!r}", hint=f"one of {', '.join(modes)}")
 
 
 KINDS: dict[str, type[OptimizerSpec]] = {kind.KIND: kind for kind in (SGD, Adam, Adaptive)}
@@ -492,7 +492,7 @@ def _parse(kind: type[OptimizerSpec], words: list[str]) -> OptimizerSpec:
 
 
 def _like(default: object, text: str) -> object:
-    """`text` as a value of the type that `default` has."""
+    """`text` as a value with the type of `default`."""
     match default:
         case Scalar():
             return Scalar.parse(text)
@@ -507,19 +507,19 @@ def _like(default: object, text: str) -> object:
 
 
 FACTOR = "lossScaleUpdateFactor"
-"""The variable by which a loss scale that follows gradients is multiplied."""
+"""The variable that multiplies an automatic loss scale."""
 
 
 LOSS_SCALE = "lossScaling_"
 
 
 def loss_scale_variable(loss: DType) -> str:
-    """The name of the streamed loss scale, for a loss of this element type."""
+    """The name of the streamed loss scale for a loss with this element type."""
     return f"{LOSS_SCALE}{loss.popart}"
 
 
 def loss_scale_type(loss: DType, *, follows_gradients: bool) -> DType:
-    """The element type of the loss scale: single precision at least if it follows gradients."""
+    """The element type of the loss scale: at least single precision if it is automatic."""
     return dtypes.BY_NAME["f32"] if follows_gradients and loss.numpy.itemsize < 4 else loss
 
 
@@ -527,11 +527,10 @@ def streamed_scalars(
     spec: OptimizerSpec, weights: Mapping[str, DType], loss: DType
 ) -> dict[str, Array]:
     """
-    Every scalar variable that the host writes, with its value.
+    All scalar variables that the host writes, with their values.
 
-    `weights` are the trained variables. The program is made from the same function, so this is
-    both what the variables start with and, for `compiled.with_values_of(replacement)`, what a
-    later update of the optimizer writes.
+    `weights` are the trained variables. The values are the initial ones, and for
+    `compiled.with_values_of(replacement)`, the ones that a new optimizer writes.
     """
     found = {}
     if not spec.loss_scaling.constant:

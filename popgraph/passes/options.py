@@ -1,4 +1,4 @@
-"""The options of a compilation: the user's wishes, the machine and the thresholds."""
+"""The options of a compilation: requests of the user, the machine and the thresholds."""
 
 from __future__ import annotations
 
@@ -13,84 +13,86 @@ from popgraph.support.machine import Machine
 from popgraph.support.tuning import Target, Tuning
 
 CONSTANT, VARIABLE = "constant", "variable"
-"""What the weights of a model are in its program."""
+"""The forms that the weights of a model can have in its program."""
 GRADIENT = "Gradient___"
-"""What the names of gradients begin with."""
+"""Prefix of the names of gradients."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What to train: the output to make small, and by which rule."""
+    """A training: the loss to minimize, and the optimizer."""
 
     loss: str
     optimizer: OptimizerSpec
     gradients: tuple[str, ...] = ()
-    """Tensors whose gradient is to be an output, named `Gradient___<tensor>`."""
+    """Tensors whose gradient becomes an output, named `Gradient___<tensor>`."""
     after_step: tuple[str, ...] = ()
-    """Variables (weights, optimizer state, streamed scalars) that are to be outputs as well, as
-    they are when the step has ended."""
+    """Variables (weights, optimizer state, streamed scalars) that become outputs as well, with
+    their values after the step."""
     frozen: tuple[str, ...] = ()
-    """Weights that stay as they are: they get no gradient, and running statistics do not move."""
+    """Weights that do not change: they get no gradient, and running statistics are not updated."""
     tracked: tuple[str, ...] = ()
-    """Tensors whose gradient is to be an output as well, where they have one."""
+    """Tensors whose gradient becomes an output as well, if they have one."""
     delayed: tuple[str, ...] = ()
-    """Weights that the host gives twice: as they are now, for the gradients, and as they were some
-    batches ago, as the variable `Delayed___w`, with which the loss is computed."""
+    """Weights that the host provides twice: the current values are updated, and the loss is
+    computed with values of some batches ago, in the variable `Delayed___w`."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user decides about a compilation."""
+    """The user's choices for a compilation."""
 
     training: Training | None = None
     variables: bool = False
     """Weights are variables that the host may write (always so in training)."""
     extra_outputs: tuple[str, ...] = ()
-    """Inner tensors, inputs or weights that are to be outputs as well."""
+    """Inner tensors, inputs or weights that become outputs as well."""
     appended: bool = False
-    """Outputs that begin with an input give only the rest. The caller has the input, such as the
+    """Outputs that begin with an input return only the rest. The caller has the input, such as the
     cache of a decoder, and writes the rest after it in place."""
     replicas: Replication | None = None
-    """The replicas that one program is to be, whose collectives are within it; None: one."""
+    """The replicas that one program contains, with their collectives; None: one."""
     machine: Machine | None = None
-    """What code is made for; None: the machine at hand, or a generic one where nothing runs."""
+    """The target machine; None: this machine, or a generic one if nothing runs."""
     tuning: Tuning = Tuning()
     """The thresholds of decisions."""
     threads: int = 1
-    """So many are to share the work (`compile(threads=...)` says it); any number gives the same."""
+    """Number of threads (set by `compile(threads=...)`); results do not depend on it."""
     winograd: bool = True
-    """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
+    """Whether 3x3 convolutions may use fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
-    """How contractions run: `WHICH -> WAY`, see `dialects/tile/structured/schedule_override.py`."""
+    """Schedules of contractions: `WHICH -> WAY`, see
+    `dialects/tile/structured/schedule_override.py`."""
     measured: tuple[str, ...] | None = None
-    """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
+    """Measured schedules, used where they fit; None: the results of `popgraph tune` on this
+    machine."""
     disabled: frozenset[str] = frozenset()
-    """Names of passes to leave out; only those marked optional can be."""
+    """Names of passes to leave out; only optional passes can be."""
     passes: tuple[object, ...] = ()
-    """Passes from outside that run, too, in this order where several have one place: their names,
-    passes, or `popgraph.extend.Placed`."""
+    """Additional passes: names, passes, or `popgraph.extend.Placed`. Several passes at the same
+    position run in this order."""
     indices: str | None = None
-    """What an index that data brings, and that is out of range, means: "error" (the run ends
-    with an `IndicesError`) or "nearest"; None: an error, but the nearest where data is made up."""
+    """The effect of an index that is out of range at run time: "error" (the run raises an
+    `IndicesError`) or "nearest"; None: "error", but "nearest" if inputs are made up."""
     straight_through: bool = False
-    """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
-    were rounded; otherwise none reaches what is quantized."""
+    """Whether gradients pass QuantizeLinear and the following DequantizeLinear as if nothing were
+    rounded; otherwise quantized values get no gradient."""
     dropout: bool = True
-    """In training, Dropout drops elements unless an input or attribute of the node says whether it
-    does; False: it keeps all, as ONNX has it."""
+    """Whether Dropout drops elements in training if no input or attribute of the node decides;
+    False: it keeps all, the default of ONNX."""
     bucket_bytes: int = 4 * 2**20
-    """Gradients that several processes add up are told together until they take so much."""
+    """Size from which a bucket of gradients is exchanged between processes."""
     recompute: str = ""
-    """What gradients compute again instead of reading it, so that it need not be kept: "standard",
-    "norms", or the "nodes" in `recomputed`; "": nothing."""
+    """Forward values that the backward pass recomputes to save memory: "standard", "norms", or the
+    "nodes" in `recomputed`; "": none."""
     recomputed: tuple[str, ...] = ()
-    """Nodes whose results gradients compute again."""
+    """Nodes whose results the backward pass recomputes."""
     stochastic_rounding: bool = False
-    """What is computed in half precision is rounded at random, so that it is right on average."""
+    """Whether half-precision results are rounded stochastically: errors average out."""
     first_stream: int = 0
-    """Where the streams of random numbers begin: parts of one model must not draw the same."""
+    """The number of the first random stream: parts of one model need different streams."""
     search: tuple[str, ...] = ()
-    """Folders in which a `.pgraph` text looks for what it imports."""
+    """Folders that are searched for imports of a `.pgraph` text."""
     vector_bytes: InitVar[int | None] = None
     """Deprecated: `machine.vector_bytes`."""
     registers: InitVar[int | None] = None
@@ -110,32 +112,32 @@ class Options:
             object.__setattr__(self, "machine", machine)
         if isinstance(self.passes, str):
             raise PassError(
-                f"{self.passes!r} is no list of passes", "Options.passes", f"[{self.passes!r}]"
+                f"{self.passes!r} is not a list of passes", "Options.passes", f"[{self.passes!r}]"
             )
         object.__setattr__(self, "passes", tuple(self.passes))
         if self.indices not in (None, *CHOICES):
             raise PassError(
-                f"indices cannot be {self.indices!r}",
+                f"unknown value {self.indices!r} of indices",
                 "Options.indices",
                 f"one of {', '.join(map(repr, CHOICES))}",
             )
 
     @property
     def weights(self) -> str:
-        """What initializers of floats become."""
+        """The form of float initializers in the program: CONSTANT or VARIABLE."""
         return VARIABLE if self.variables or self.training is not None else CONSTANT
 
     @property
     def names_tensors(self) -> bool:
-        """Whether tensors are requested by the names that they have in the model."""
+        """Whether tensors are requested by their names in the model."""
         return bool(self.training or self.variables or self.extra_outputs)
 
     @property
     def frozen(self) -> tuple[str, ...]:
-        """The weights that training leaves as they are."""
+        """The weights that training does not change."""
         return () if self.training is None else self.training.frozen
 
     @property
     def target(self) -> Target:
-        """What passes are handed of the machine and the thresholds."""
+        """The machine and the thresholds, for passes."""
         return Target(self.machine or Machine(), self.tuning)

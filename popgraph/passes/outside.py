@@ -1,4 +1,4 @@
-"""The registry of passes from outside, and the places in the pipeline where they run."""
+"""The registry of passes of extensions, and their positions in the pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PassT = TypeVar("PassT", bound=Pass)
 
 @dataclass(frozen=True)
 class Place:
-    """Before the first run of a pass of the pipeline, or after its last one."""
+    """A position in the pipeline: before the first run of a pass, or after its last one."""
 
     name: str
     is_before: bool = False
@@ -26,7 +26,7 @@ class Place:
 
     @staticmethod
     def of(before: str | None, after: str | None) -> Place | None:
-        """The place that two keywords tell; None where both are None."""
+        """The place given by the two keywords; None if both are None."""
         if before is not None and after is not None:
             raise ExtensionError(
                 f"a pass cannot run both before {before} and after {after}", hint="give one of them"
@@ -38,10 +38,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Placed:
-    """A pass to run, and where: in the place that it was registered with unless one is given."""
+    """A pass to run, and its position; without one, the position of its registration."""
 
     step: Pass | str
-    """The pass, or its name with arguments, as `popgraph opt -p` takes it: `my-pass{limit=3}`."""
+    """The pass, or its text form, as `popgraph opt -p` takes it: `my-pass{limit=3}`."""
     before: str | None = None
     after: str | None = None
 
@@ -51,27 +51,29 @@ class Placed:
 
 
 OUTSIDE: dict[str, tuple[type[Pass], Place]] = {}
-"""By name: the pass, and where it runs unless it is told otherwise."""
+"""Registered passes with their default positions, by name."""
 
 
 def add_pass(
     *, before: str | None = None, after: str | None = None
 ) -> Callable[[type[PassT]], type[PassT]]:
     """
-    Registers a pass under its name; it runs where it is asked for: `Options(passes=["name"])`.
+    Registers a pass under its name; it runs if requested: `Options(passes=["name"])`.
 
-    It stands before the first run of the pass `before` of the pipeline, or after the last one of
-    `after`, at the level that the module has there.
+    It runs before the first run of the pass `before`, or after the last run of the pass `after`,
+    at the level that the module has there.
     """
     place = Place.of(before, after)
     if place is None:
-        raise ExtensionError("a pass needs its place", "add_pass", 'add_pass(after="canonicalize")')
+        raise ExtensionError(
+            "a pass requires a position", "add_pass", 'add_pass(after="canonicalize")'
+        )
 
     def register(pass_class: type[PassT]) -> type[PassT]:
         known = OUTSIDE.get(pass_class.name)
         if known is not None and known[0] is not pass_class:
             raise ExtensionError(
-                f"there are two passes {pass_class.name!r}",
+                f"duplicate pass {pass_class.name!r}",
                 f"{known[0].__module__} and {pass_class.__module__}",
                 "rename one of them",
             )
@@ -83,7 +85,7 @@ def add_pass(
 
 
 def outside_pass(name: str) -> type[Pass] | None:
-    """The pass of a name, loaded if a distribution brings it."""
+    """The pass with a name, imported if an installed distribution provides it."""
     if name not in OUTSIDE:
         extensions.load(extensions.PASSES, name)
     return OUTSIDE[name][0] if name in OUTSIDE else None
@@ -95,7 +97,7 @@ _TEXT = re.compile(
 
 
 def placed(wanted: object) -> Placed:
-    """What an entry of `Options.passes` says: a pass, a `Placed` or a text."""
+    """An entry of `Options.passes` (a pass, a `Placed` or a text) as a `Placed`."""
     if isinstance(wanted, Placed):
         return wanted
     if isinstance(wanted, Pass):
@@ -103,7 +105,7 @@ def placed(wanted: object) -> Placed:
     found = _TEXT.fullmatch(wanted) if isinstance(wanted, str) else None
     if found is None:
         raise PassError(
-            f"{wanted!r} is no pass to run",
+            f"{wanted!r} is not a pass",
             "Options.passes",
             "a pass, its name, `name{argument=1} after canonicalize`, or Placed(pass, before=...)",
         )

@@ -1,4 +1,4 @@
-"""The pipeline: all passes in the order in which they run, each with its reason."""
+"""The pipeline: all passes in execution order, each with the reason for its position."""
 
 from __future__ import annotations
 
@@ -90,24 +90,24 @@ class Step:
     """One line of the pipeline."""
 
     level: str
-    """The level that it works on."""
+    """The level that the pass works on."""
     pass_class: type[Pass]
     reason: str
-    """Why it stands here."""
+    """The reason for its position."""
     optional: bool = False
-    """It makes programs faster or smaller, not possible."""
+    """Whether programs are also correct without it, only slower or larger."""
     to: str | None = None
-    """The level that it lowers to."""
+    """The level that the pass lowers to."""
     settles: bool = False
-    """It decides which nodes there are, and so what is a program: see `settle_nodes`."""
+    """Whether it decides the set of nodes, and so the identity of a program: see `settle_nodes`."""
 
     @property
     def result(self) -> str:
-        """The level that the module is at afterwards."""
+        """The level of the module after the pass."""
         return self.to or self.level
 
     def make(self, options: Options) -> Pass | None:
-        """The pass for these options; None when it does not apply."""
+        """The pass configured by these options; None if they do not need it."""
         return self.pass_class.of(options)
 
 
@@ -115,140 +115,141 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "onnx",
         EvaluateConstants,
-        "first: what Python computes now, it need not when models run",
+        "first: nodes that only Python computes are computed once, not in every run",
         settles=True,
     ),
-    Step("onnx", SelectKnown, "once conditions made of constants are constants", settles=True),
+    Step("onnx", SelectKnown, "once conditions of constants are constants", settles=True),
     Step(
         "onnx",
         ShareNodes,
-        "once a model: every program of it, for whatever shapes, has less to read",
+        "before shapes: it runs once a model, and programs of all shapes have fewer nodes",
         optional=True,
         settles=True,
     ),
-    Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
-    Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
-    Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),
-    Step("graphcore", Autodiff, "first: it wants the user's operators whole, softmax and all"),
-    Step("graphcore", Recompute, "as long as gradients and the way to the loss are told apart"),
-    Step("graphcore", SpreadReplicas, "gradients are those of one replica until they are added"),
-    Step("graphcore", AddOptimizer, "once gradients are those of all, which it consumes"),
+    Step("onnx", InferShapes, "before lowering, which requires a concrete type of every value"),
+    Step("onnx", Normalize, "before lowering, which has no rules for operators that ONNX composes"),
+    Step("onnx", OnnxToGraphcore, "from here on, each operation has one meaning", to="graphcore"),
+    Step("graphcore", Autodiff, "first: composites such as softmax have gradients of their own"),
+    Step("graphcore", Recompute, "while forward and backward operations are distinguishable"),
+    Step(
+        "graphcore", SpreadReplicas, "before the optimizer, which needs gradients of all replicas"
+    ),
+    Step("graphcore", AddOptimizer, "once gradients are summed over replicas"),
     Step(
         "graphcore",
         BucketExchanges,
-        "while nothing stands between a gradient and the message that it is part of",
+        "while each gradient is the direct operand of its exchange",
         optional=True,
     ),
-    Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
+    Step("graphcore", FuseSoftmaxLoss, "before expand splits the two gradients", optional=True),
     Step(
         "graphcore",
         ContractQuantized,
-        "while quantized weights are integers, which folding makes floats of",
+        "before folding makes quantized weights floats",
         optional=True,
     ),
-    Step("graphcore", ScaleSums, "what is left of them, for the same reason", optional=True),
-    Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
-    Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
-    Step("graphcore", ReturnAppended, "once nothing is between a cache and what is appended"),
+    Step("graphcore", ScaleSums, "takes the quantized weights that are left", optional=True),
+    Step("graphcore", FoldConstants, "before canonicalize, which reads literals", optional=True),
+    Step("graphcore", Canonicalize, "before expand makes batch norms arithmetic", optional=True),
+    Step("graphcore", ReturnAppended, "once outputs are direct concatenations of caches"),
     Step(
         "graphcore",
         RoundStochastically,
-        "when formulas are what they will be, and an operator of the user still is one",
+        "after algebra and before expand: each of the user's operators rounds once",
     ),
-    Step("graphcore", RoundCheaply, "while to quantize is one operation", optional=True),
-    Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
-    Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
-    Step("graphcore", Canonicalize, "and algebra to do", optional=True),
+    Step(
+        "graphcore", RoundCheaply, "before expand, while quantize is one operation", optional=True
+    ),
+    Step("graphcore", Expand, "lowering knows kinds of operations, not composites"),
+    Step("graphcore", FoldConstants, "expand creates operations on literals", optional=True),
+    Step("graphcore", Canonicalize, "expand creates operations to simplify", optional=True),
     Step(
         "graphcore",
         EliminateCommonSubexpressions,
-        "expansion repeats itself: two softmaxes of one tensor share their maximum",
+        "expand creates equal operations: two softmaxes of one tensor share their maximum",
         optional=True,
     ),
-    Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
+    Step("graphcore", EliminateDeadCode, "unused operations need no kernel", optional=True),
     Step(
         "graphcore",
         SkipPadding,
-        "gradients of convolutions are convolutions by now, and weights literals if they are known",
+        "after expand makes gradients convolutions, and folding makes weights literals",
         optional=True,
     ),
     Step(
         "graphcore",
         FoldDepth,
-        "once no tap that meets padding alone is left to be copied",
+        "after skip-padding removes taps that it would have to copy",
         optional=True,
     ),
     Step(
         "graphcore",
         ContractInWords,
-        "when it is decided what is a literal, and how factors are made",
+        "after all passes that create literals or change operands",
         optional=True,
     ),
     Step(
         "graphcore",
         ContractInFloats,
-        "what the machine does not multiply faster as integers",
+        "takes the integer contractions for which the machine has no instruction",
         optional=True,
     ),
-    Step("graphcore", CheckIndices, "what is not computed in the end needs no check"),
+    Step("graphcore", CheckIndices, "after dead code is gone: unused lookups need no check"),
     Step(
         "graphcore",
         GraphcoreToStructured,
-        "from what to how: kinds become index maps",
+        "last: lowers kinds of operations to index maps",
         to="structured",
     ),
-    Step("structured", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
     Step(
-        "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
+        "structured", FuseElementwise, "fuse-epilogue expects one map, not a chain", optional=True
     ),
-    Step(
-        "structured", AssignLayouts, "a schedule depends on what stands side by side", optional=True
-    ),
-    Step(
-        "structured", AssignHalos, "once axes have their order, rows have their ends", optional=True
-    ),
+    Step("structured", FuseEpilogue, "a schedule depends on the epilogue", optional=True),
+    Step("structured", AssignLayouts, "a schedule depends on contiguous dimensions", optional=True),
+    Step("structured", AssignHalos, "once layouts are decided, rows can be padded", optional=True),
     Step(
         "structured",
         SumInBlocks,
-        "sums are parts of no rows yet, and have all their loops when ways to run them are listed",
+        "before fuse-rows takes reductions, and before schedules count their loops",
         optional=True,
     ),
     Step(
         "structured",
         UseWinograd,
-        "a convolution is one as long as nothing is packed",
+        "before packing, while convolutions are recognizable",
         optional=True,
     ),
-    Step("structured", FuseRows, "layouts are known, and maps as long as they get", optional=True),
+    Step("structured", FuseRows, "once layouts are known and maps are fused", optional=True),
     Step("structured", SettleLoops, "a schedule refers to loops by number", optional=True),
-    Step("structured", ReadNarrow, "a schedule depends on what is read", optional=True),
+    Step("structured", ReadNarrow, "a schedule depends on operand types", optional=True),
     Step("structured", ScheduleContractions, "last decision about contractions", optional=True),
+    Step("structured", FuseAttention, "rows that run together depend on schedules", optional=True),
+    Step("structured", FuseChannels, "schedules decide the panels of channels", optional=True),
+    Step("structured", HoistInvariants, "schedules decide what loops pack", optional=True),
     Step(
-        "structured", FuseAttention, "which rows run together depends on schedules", optional=True
+        "structured",
+        HoistConstants,
+        "once schedules pack weights, which is work for load time",
+        optional=True,
     ),
-    Step("structured", FuseChannels, "panels of channels are what schedules decide", optional=True),
-    Step("structured", HoistInvariants, "schedules say what of loops is packed", optional=True),
-    Step("structured", HoistConstants, "packing weights is work for load time", optional=True),
-    Step(
-        "structured", MoveUpdates, "when nothing is taken apart or joined any more", optional=True
-    ),
-    Step("structured", ViewWords, "what stands where does not change any more", optional=True),
+    Step("structured", MoveUpdates, "once no operation is split or fused any more", optional=True),
+    Step("structured", ViewWords, "once layouts are final", optional=True),
     Step(
         "structured",
         BindSizes,
-        "when no loop is joined or taken apart any more, and before threads share them",
+        "once loops are final, and before they are partitioned among threads",
     ),
     Step(
         "structured",
         ParallelizeLoops,
-        "when all kernels are decided: each is to find what it reads near",
+        "once kernels are final: each should find its operands in a near cache",
         optional=True,
     ),
-    Step("structured", AlternateChunks, "when all kernels are decided", optional=True),
+    Step("structured", AlternateChunks, "once kernels are final", optional=True),
     Step(
         "structured",
         StructuredToLoops,
-        "before memory makes every call of a kernel different",
+        "before memory is planned, so that equal operations share a kernel",
         to="loops",
     ),
     Step(
@@ -266,25 +267,25 @@ PIPELINE: tuple[Step, ...] = (
     Step(
         "loops",
         UnrollLoops,
-        "kernels say which of their loops are register tiles",
+        "kernels mark the loops of their register tiles",
         optional=True,
     ),
     Step(
         "loops",
         PrefetchPanels,
-        "every load is written out, so that each line is requested once",
+        "after unrolling, so that each cache line is requested once",
         optional=True,
     ),
-    Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),
+    Step("loops", PlanMemory, "once all buffers are known", to="program"),
     Step(
         "program",
         SplitKernels,
-        "calls are in order and results have memory: several may write one",
+        "once calls are ordered and results have memory: several calls may write one result",
         optional=True,
     ),
-    Step("program", HandNumbers, "which functions there are is decided", optional=True),
+    Step("program", HandNumbers, "once the set of functions is final", optional=True),
 )
-"""The whole compiler between import and C; the third column is why a pass stands where it does."""
+"""The whole compiler from import to C; each line has the reason for the pass's position."""
 
 RENAMED: Mapping[str, str] = {
     "graphcore-to-tile": "graphcore-to-structured",
@@ -292,14 +293,14 @@ RENAMED: Mapping[str, str] = {
     "share-loops": "parallelize-loops",
     "tile-loops": "structured-to-loops",
 }
-"""Names that passes had before: they are understood for one version, with a warning."""
+"""Former names of passes, accepted for one version with a warning."""
 
 PASSES: dict[str, type[Pass]] = {step.pass_class.name: step.pass_class for step in PIPELINE}
-"""Every pass by name."""
+"""All passes by name."""
 
 
 def current(name: str) -> str:
-    """The name of a pass as it is now."""
+    """The current name of a pass."""
     if name not in RENAMED:
         return name
     warnings.warn(f"the pass {name} is now {RENAMED[name]}", FutureWarning, stacklevel=2)
@@ -307,12 +308,12 @@ def current(name: str) -> str:
 
 
 def pass_named(name: str) -> type[Pass] | None:
-    """The pass of a name, PopGraph's own or from outside; None if there is none."""
+    """The pass with a name, PopGraph's own or an extension's; None for an unknown name."""
     return PASSES.get(current(name)) or outside_pass(name)
 
 
 def factories() -> dict[str, Callable[[], type[Pass]]]:
-    """As xDSL's pipeline parser and universe want them; those from outside once they are loaded."""
+    """Pass factories for xDSL's pipeline parser and universe, with passes of loaded extensions."""
 
     def factory(name: str) -> Callable[[], type[Pass]]:
         return lambda: PASSES[current(name)]
@@ -327,7 +328,7 @@ def factories() -> dict[str, Callable[[], type[Pass]]]:
 
 @dataclass(frozen=True)
 class Inserted(Step):
-    """A line that `Options.passes` asks for."""
+    """A step that `Options.passes` requests."""
 
     made: Pass | None = None
 
@@ -336,7 +337,7 @@ class Inserted(Step):
 
 
 def pipeline_of(options: Options) -> Sequence[Step]:
-    """The pipeline with the passes from outside that options ask for, each in its place."""
+    """The pipeline with the additional passes that options request, at their positions."""
     steps = list(PIPELINE)
     for wanted in options.passes:
         _insert(steps, wanted)
@@ -353,7 +354,7 @@ def _insert(steps: list[Step], wanted: object) -> None:
     place = given.place or (OUTSIDE[name][1] if name in OUTSIDE else None)
     if place is None:
         raise PassError(
-            f"nobody says where {name} is to run",
+            f"the pass {name} has no position",
             "Options.passes",
             f"`{name} after canonicalize`, or Placed({pass_class.__name__}(), before=...)",
         )
@@ -373,7 +374,7 @@ def _from_text(text: str) -> Pass:
 
 
 def _position(steps: Sequence[Step], place: Place) -> tuple[int, str]:
-    """Where in the pipeline a place is, and the level that the module has there."""
+    """The index of a place in the pipeline, and the level that the module has there."""
     name = current(place.name)
     found = [at for at, step in enumerate(steps) if step.pass_class.name == name]
     if not found:
@@ -384,8 +385,8 @@ def _position(steps: Sequence[Step], place: Place) -> tuple[int, str]:
     level = steps[found[-1]].result
     while after < len(steps) and isinstance(steps[after], Inserted):
         if steps[after].pass_class.IS_LAST:
-            break  # Passes that follow it never run.
-        after += 1  # Of several in one place, the first that is asked for runs first.
+            break  # Passes after it would never run.
+        after += 1  # Passes at the same position run in the order of the request.
     return after, level
 
 
@@ -398,7 +399,7 @@ def _no_pass(name: str) -> PassError:
 def planned(
     options: Options, first: str = ONNX, last: str = PROGRAM
 ) -> Iterator[tuple[Step, Pass]]:
-    """The passes that these options ask for, in order, from one level down to another."""
+    """The passes that these options request, in order, from level `first` to level `last`."""
     disabled = set(map(current, options.disabled))
     for step in pipeline_of(options):
         if step.optional and step.pass_class.name in disabled:
@@ -415,7 +416,7 @@ def planned(
 
 
 def earlier(pass_class: type[Pass]) -> list[Step]:
-    """What runs before a pass, at its level."""
+    """The steps that run before a pass at its level."""
     places = [place for place, step in enumerate(PIPELINE) if step.pass_class is pass_class]
     level = PIPELINE[places[0]].level
     return [step for step in PIPELINE[: places[0]] if step.result == level]

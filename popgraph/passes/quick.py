@@ -1,4 +1,4 @@
-"""The quick options: plain schedules, for a program that is compiled soon."""
+"""Options for a short compile time: plain schedules, without micro-kernels."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LEFT_OUT = frozenset(
     )
 )
 """
-The passes that make C long: micro-kernels and what is made for them.
+Passes that make C long: micro-kernels and their preparation.
 
-None of those above the structured level is among them: what they do is what the user may see, the
-streams of random numbers and the form of quantized sums.
+Passes above the structured level are not among them: they affect results that users see, such as
+random streams and the rounding of quantized sums.
 """
 
 
 def quick(options: Options) -> Options:
     """
-    The same options, for a program that means the same and whose C is short: no loop is unrolled.
+    The same options, for a program with the same meaning and short C: no loop is unrolled.
 
-    What was decided or measured of schedules is for the tuned program.
+    Schedules of the user and measured ones apply to the tuned program only.
     """
     return replace(
         options,

@@ -15,20 +15,20 @@ from popgraph.support.errors import PassError, PopgraphError
 from popgraph.support.writing import put
 
 MARK = "// popgraph opt --passes "
-"""How a reproducer's first line begins; the passes follow."""
+"""The beginning of a reproducer's first line; the passes follow."""
 
 MOST_OPERATIONS = 2_000
-"""Of larger modules passes take so long that nobody waits to hear which one fails."""
+"""Maximum size of a module for which the failing pass is searched: larger ones take too long."""
 
 
 def text_of(module: ModuleOp, passes: Sequence[Pass]) -> str:
-    """A module and the passes that are to run over it, as `popgraph opt` reads them."""
+    """A module and the passes to run on it, as `popgraph opt` reads them."""
     pipeline = ",".join(str(one.pipeline_pass_spec()) for one in passes)
     return f"{MARK}{pipeline}\n{module!s}\n"
 
 
 def passes_in(text: str) -> str:
-    """The passes that a reproducer names; empty for other IR text."""
+    """The passes in a reproducer's first line; empty for other IR text."""
     first = text.partition("\n")[0]
     return first.removeprefix(MARK).strip() if first.startswith(MARK) else ""
 
@@ -40,11 +40,10 @@ def reproducer(
     check: SameMeaning | None = None,
 ) -> str:
     """
-    The smallest reproducer of a failure of one of these passes; `original` is spent.
+    The smallest reproducer of a failure of one of these passes; changes `original`.
 
-    A pass also fails if `check` is given and says that it changed the meaning. Elements of large
-    weights are not in the text: `popgraph opt` makes some up. Of a large module it is the whole,
-    with all passes.
+    A pass also fails if `check` raises because the meaning changed. Elements of large weights are
+    not in the text: `popgraph opt` makes some up. Large modules are written whole, with all passes.
     """
     if sum(1 for _ in original.walk()) > MOST_OPERATIONS:
         return text_of(original, passes)
@@ -67,7 +66,7 @@ def note_failure(
     compilation: Compilation,
     check: SameMeaning | None = None,
 ) -> None:
-    """Writes a reproducer and names it in a note of an error that is PopGraph's own."""
+    """Writes a reproducer of an internal error, and adds its path to the error as a note."""
     if isinstance(error, PopgraphError):
         return
     try:
@@ -79,4 +78,4 @@ def note_failure(
         error.add_note(f"no reproducer could be written: {failed}")
     else:
         option = " --check" if check is not None else ""
-        error.add_note(f"`popgraph opt{option} {path}` shows it again")
+        error.add_note(f"`popgraph opt{option} {path}` reproduces the error")

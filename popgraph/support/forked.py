@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 NICENESS = 5
 """Niceness of the child, so that the parent stays responsive."""
-MOST_TOLD = 4000
+MOST_REPORTED = 4000
 """Maximum length of an error message from the child, which a pipe takes without blocking."""
 PATIENCE = 2.0
 """Seconds for a child to clean up when it is terminated."""
@@ -45,7 +45,7 @@ class Child:
     ) -> None:
         """OSError if no child can be created, RuntimeError if this process is exiting."""
         if _ENDING.is_set():
-            raise RuntimeError("this process ends")
+            raise RuntimeError("this process is exiting")
         ours, theirs = os.pipe()
         try:
             with while_forking, warnings.catch_warnings():
@@ -59,7 +59,7 @@ class Child:
         if self.pid == 0:
             _be_child(work, theirs)
         os.close(theirs)
-        self._told = ours
+        self._reports = ours
         self._ended = threading.Event()
         self._parent = os.getpid()
         _CHILDREN.add(self)
@@ -67,11 +67,11 @@ class Child:
     def outcome(self) -> str:
         """Waits for the child; "" on success, else the error."""
         line = b""
-        while not line.endswith(b"\n") and (more := os.read(self._told, 4096)):
+        while not line.endswith(b"\n") and (more := os.read(self._reports, 4096)):
             line += more
-        os.close(self._told)
+        os.close(self._reports)
         code = 0
-        with suppress(ChildProcessError):  # Somebody has waited for it before.
+        with suppress(ChildProcessError):  # Another thread has waited for it already.
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._ended.set()
         if line.endswith(b"\n"):
@@ -84,12 +84,12 @@ class Child:
             return
         # Repeated, since a subprocess that just started may have missed the first signal.
         for number in (*[signal.SIGTERM] * REMINDERS, signal.SIGKILL):
-            self._tell_all(number)
+            self._signal_all(number)
             if self._ended.wait(PATIENCE / REMINDERS):
                 break
-        self._tell_all(signal.SIGKILL)  # What it started as it ended has heard nothing yet.
+        self._signal_all(signal.SIGKILL)  # Subprocesses that started meanwhile got no signal yet.
 
-    def _tell_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         """Signals the child and its subprocesses, if any are left."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -107,38 +107,40 @@ def _end_all() -> None:
         child.end()
 
 
-def _be_child(work: Callable[[], object], told: int) -> None:
+def _be_child(work: Callable[[], object], reports: int) -> None:
     """Runs in the child and never returns, so that exit handlers of the parent do not run."""
     reason = "it was interrupted"
     try:
-        os.setpgid(0, 0)  # Ctrl-C is for the parent, and whoever ends this one ends all.
+        os.setpgid(
+            0, 0
+        )  # Ctrl-C must not reach it, and one signal must end all of its subprocesses.
         signal.signal(signal.SIGTERM, _stop)
         for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         with suppress(OSError):
             os.nice(NICENESS)
-        _let_go(told)
+        _release_files(reports)
         work()
         reason = ""
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
     finally:
         with suppress(OSError):
-            os.write(told, json.dumps(reason[:MOST_TOLD]).encode() + b"\n")
+            os.write(reports, json.dumps(reason[:MOST_REPORTED]).encode() + b"\n")
         os._exit(0)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, _heard)
-    raise SystemExit("it was told to end")
+    signal.signal(number, _ignore)
+    raise SystemExit("it was terminated")
 
 
-def _heard(number: int, frame: FrameType | None) -> None:
+def _ignore(number: int, frame: FrameType | None) -> None:
     """Ignores a signal by a handler, since subprocesses inherit SIG_IGN but no handlers."""
 
 
-def _let_go(kept: int) -> None:
+def _release_files(kept: int) -> None:
     """Closes pipes, sockets and terminals, so that they end with the parent."""
     null = os.open(os.devnull, os.O_RDWR)
     for name in Path("/proc/self/fd").iterdir():

@@ -49,8 +49,8 @@ def test_diffs_of_all_passes_are_those_of_each_that_changes_something() -> None:
     shown = call(*PRINT, "--diff", "all").output
     assert re.findall("^--- before (.*)", shown, re.M) == ["onnx-to-graphcore", "expand"]
     assert call(*PRINT, "--diff", "cse").output == (
-        "// cse changed nothing: it ran on what expand left and found nothing to do; "
-        "--diff expand shows what that changed, --diff all every pass\n"
+        "// cse changed nothing: it ran on the result of expand and found nothing to do; "
+        "--diff expand shows that change, --diff all every pass\n"
     )
 
 

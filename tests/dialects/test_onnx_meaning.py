@@ -144,7 +144,7 @@ def test_symbolic_dimensions_are_unified() -> None:
         (
             {"a": (4, 3, 1)},
             "input 'a' is f32[N, 3], not f32[4, 3, 1]\n  at: input 'a'\n"
-            "  try: the model wants 2 dimensions, 3 are given",
+            "  try: the model requires 2 dimensions, not 3",
         ),
         (
             {"a": (4, 2)},
@@ -153,7 +153,7 @@ def test_symbolic_dimensions_are_unified() -> None:
         (
             {"a": (4, 3), "b": (5, 1)},
             "input 'b' is f32[N, 1], not f32[5, 1]\n  at: input 'b'\n"
-            "  try: 'N' is 4 in another input, and 5 here",
+            "  try: 'N' is 4 in another input, but 5 here",
         ),
         ({"aa": (4, 3)}, "the model has no input 'aa'\n  try: the closest name is 'a'"),
     ],
@@ -254,7 +254,7 @@ def test_infer_shapes_changes_nothing_the_second_time() -> None:
         ),
         (
             {"x": np.zeros((2, 4), np.float32)},
-            "input 'x' is float32[2, 4], the model wants f32[2, 3]",
+            "input 'x' must be f32[2, 3], not float32[2, 4]",
         ),
     ],
 )

@@ -1144,7 +1144,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "canonicalize",
         "a scale that moves is lost",
-        f"{PASSES}.graphcore.canonicalize.operand_scales:ScaleFewest._number",
+        f"{PASSES}.graphcore.canonicalize.scaling:ScaleFewest._number",
         scale_of_one,
         shows_in=attentions,
     ),

@@ -429,7 +429,7 @@ def test_rules_that_do_not_terminate_are_named() -> None:
     compilation, graph = Compilation(), GraphOp("main", ["x"], [TensorType(f32, [2])])
     with ImplicitBuilder(graph.block):
         ReturnOp([gc.NegOp(graph.block.args[0]).result], ["y"])
-    with pytest.raises(PassError, match=r"does not come to an end: .* applied were Again \(\d"):
+    with pytest.raises(PassError, match=r"does not terminate: .* applied: Again \(\d"):
         apply_rules(ModuleOp([graph]), [Again(compilation.weights)])
 
 

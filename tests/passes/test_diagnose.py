@@ -35,14 +35,14 @@ g (float[3,3] x) => (y, z, w) {
 <domain: "own", opset_import: ["": 17, "com.example": 1]>
 Twice (x) => (y) { inner = com.example.Bar(x)  y = Add(inner, inner) }
 """
-TRY = "`popgraph ops` lists what is; express it with those, or remove the node"
+TRY = "use operators that `popgraph ops` lists, or remove the node"
 TOLD = f"""the operator com.example.Bar-1 is not supported
   at: node 'a' (com.example.Bar-1), and 2 more nodes
   try: {TRY}
 
 the activation 'Swish' of FusedGemm is not supported
   at: node 'd' (com.microsoft.FusedGemm-1)
-  try: use an activation of its own node
+  try: use a separate node for the activation
 
 the operator com.example.Baz-1 is not supported
   at: node 'z' (com.example.Baz-1)

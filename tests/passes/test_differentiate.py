@@ -13,7 +13,7 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
-from popgraph.passes.graphcore.training.differentiate import differentiate
+from popgraph.passes.graphcore.training.autodiff import differentiate
 from popgraph.support.arrays import Array
 from tests.dialects.graphcore_run import Sample, build, is_float, run
 from tests.dialects.test_op_contract import NO_GRADIENT, SMOOTH, cases, naming

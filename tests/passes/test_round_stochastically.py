@@ -97,7 +97,7 @@ def test_bodies_round_to_nearest_with_a_warning() -> None:
     }
     """
     module, compilation = load(text)
-    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not at random"):
+    with pytest.warns(PopgraphWarning, match="are rounded to the nearest, not stochastically"):
         lower(module, compilation, Options(stochastic_rounding=True), level="graphcore")
 
 

@@ -428,7 +428,9 @@ def test_replicas_cannot_wait_in_a_branch() -> None:
         branch.addOutputTensor(branch.aiGraphcore.replicatedallreduce([x]))
     y = builder.aiOnnx.logical_if([chosen], 1, branches[1], branches[0])[0]
     flow = popart.DataFlow(1, [y])
-    with pytest.raises(popart.popart_exception, match="cannot wait for each other inside a loop"):
+    with pytest.raises(
+        popart.popart_exception, match="are not supported inside a loop or a branch"
+    ):
         popart.InferenceSession(builder.getModelProto(), flow, device(), userOptions=options())
 
 

@@ -54,7 +54,7 @@ def test_the_loss_scale_is_whole(backend: str) -> None:
     assert found["gradient"].tolist() == [[6, 0, -3], [0, 6, -3]]
     streamed = popart.SGD({"lossScaling": (2.0, False)})
     for rule in (popart.ConstSGD(0.1, 0.0, 0.5), streamed):
-        with pytest.raises(DifferentiationError, match="scaled by a constant whole number"):
+        with pytest.raises(DifferentiationError, match="scaled by a constant integer"):
             trained(backend, popart.ReductionType.Mean, rule)
 
 

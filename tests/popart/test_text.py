@@ -266,7 +266,7 @@ def test_a_misspelt_optimizer() -> None:
         ("Adem(0.1)", "did you mean 'Adam'?"),
         ("SGD(0.1, momentun=0.9)", "did you mean 'momentum'?"),
         ("SGD(-0.1)", "Negative learning rate"),
-        ('Adam(0.1, mode="sgd")', "there is no optimizer mode 'sgd'"),
+        ('Adam(0.1, mode="sgd")', "unknown optimizer mode 'sgd'"),
     ],
 )
 def test_popgraph_check_knows_the_optimizers(optimizer: str, said: str, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Analyses of modules of any level."""
+"""Analyses of modules at any level."""

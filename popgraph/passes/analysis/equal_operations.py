@@ -1,4 +1,4 @@
-"""Common subexpressions: of operations that compute the same, the first one stays."""
+"""Common subexpression elimination, for any level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, is_side_effect_free
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 
 Meaning = Callable[[Operation], Hashable | None]
-"""Equal keys for operations that compute the same; None if an operation is not to be shared."""
+"""Maps operations that compute the same to equal keys; None for operations not to be shared."""
 
 
 def share_equal(block: Block, meaning: Meaning) -> None:
@@ -40,7 +40,7 @@ def _share(block: Block, meaning: Meaning, first: dict[Hashable, Operation]) -> 
 
 
 class PureMeaning:
-    """Keys of operations without side effects: what they are, of which operands."""
+    """Keys of operations without side effects: class, operands, attributes and result types."""
 
     def __init__(self) -> None:
         self._regions = StructuralHasher()

@@ -15,15 +15,15 @@ from popgraph.support.errors import PassError
 
 
 def only_graph(module: ModuleOp) -> GraphOp:
-    """The one graph of a module."""
+    """The graph of a module; raises an error unless there is exactly one."""
     graphs = graphs_of(module)
     if len(graphs) != 1:
-        raise PassError(f"the module must hold one pg.graph, not {len(graphs)}")
+        raise PassError(f"the module must contain exactly one pg.graph, not {len(graphs)}")
     return graphs[0]
 
 
 def set_outputs(graph: GraphOp, outputs: Mapping[str, SSAValue]) -> None:
-    """Gives a graph these outputs instead of those that it has, but for those of checks."""
+    """Replaces the outputs of a graph, except outputs of index checks."""
     before, checks = graph.outputs, graph.return_op.index_checks
     kept = {**outputs, **{check.output: before[check.output] for check in checks}}
     Rewriter.erase_op(graph.return_op)
@@ -31,7 +31,7 @@ def set_outputs(graph: GraphOp, outputs: Mapping[str, SSAValue]) -> None:
 
 
 def expanded(op: Composite) -> None:
-    """Puts the smaller operations that a composite is made of in its place."""
+    """Replaces a composite by the operations that define it."""
     with made_for(op):
         values = op.expand()
     for result, value in zip(op.results, values, strict=True):

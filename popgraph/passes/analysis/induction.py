@@ -1,4 +1,4 @@
-"""Induction over a graph: what holds of a value because it holds of its operands."""
+"""Induction over a graph: a property of a value that follows from its operands."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def holds(
     follows: Callable[[T], bool],
 ) -> bool:
     """
-    Whether something holds, found out for the `bases` first, however long the chain of them is.
+    Whether a property holds, decided for the `bases` first; without recursion, for long chains.
 
-    `follows` finds it out when the answers about the bases are `known`, where all answers stay.
+    `follows` decides when all bases are in `known`, which keeps all answers.
     """
     waiting = [] if asked in known else [asked]
     while waiting:
         one = waiting[-1]
         unknown = [] if one in known else [base for base in bases(one) if base not in known]
         if unknown:
-            known[one] = False  # What is its own base has nothing to follow from.
+            known[one] = False  # Breaks cycles: a value that is its own base does not have it.
             waiting += unknown
         else:
             known[one] = follows(one)

@@ -14,10 +14,10 @@ May = Callable[[Operation], bool]
 
 def unchanging(block: Block, known: Iterable[SSAValue], may_move: May) -> list[Operation]:
     """
-    The operations made of `known` values alone, and of literals, in their order.
+    Operations that depend on `known` values and literals only, in their order.
 
-    Only those that `may_move`, and depend on nothing that may not. Without known values, they are
-    the constants of the whole program.
+    All of them, except literals, satisfy `may_move`. Without known values, they are constants of
+    the whole program.
     """
     same = set(known)
     found: list[Operation] = []
@@ -29,13 +29,13 @@ def unchanging(block: Block, known: Iterable[SSAValue], may_move: May) -> list[O
 
 
 def invariants(body: Block, captured: Iterable[SSAValue], may_move: May) -> list[Operation]:
-    """The unchanging operations that depend on captured values: not the program's constants."""
+    """Unchanging operations that depend on captured values, without the program's constants."""
     constants = set(unchanging(body, (), may_move))
     return [op for op in unchanging(body, captured, may_move) if op not in constants]
 
 
 def _read_by(op: Operation) -> Iterator[SSAValue]:
-    """The values that an operation depends on: its operands, and those that its regions capture."""
+    """The values that an operation depends on: operands, and values captured by its regions."""
     yield from op.operands
     if op.regions:
         own = {value for block in op.walk_blocks() for value in block.args}
@@ -52,15 +52,15 @@ def hoist(
     erase: Callable[[Operation], object] = Rewriter.erase_op,
 ) -> None:
     """
-    Moves invariants of a body to where `put` inserts them; `outer` knows its captured values there.
+    Moves invariants out of a body; `put` inserts them, `outer` maps captured values to outer ones.
 
-    For each result that the body still reads, `capture` gives it an argument: it is passed the
-    result, and its value outside.
+    For each result that the body still reads, `capture` is passed the result and its outer value,
+    and returns the argument that replaces it.
     """
     for op in moved:
         for value in op.operands:
             if value not in outer:
-                assert isinstance(value.owner, ConstantOp), "the invariants are in their order"
+                assert isinstance(value.owner, ConstantOp), "invariants are in their order"
                 put(value.owner.clone(outer))
         put(op.clone(outer))
     inside = set(moved)

@@ -1,8 +1,8 @@
 """
-Notes in locations: behind the name of an operation, whoever watches the passes may write some.
+Notes in locations: observers of passes may append texts to the name of an operation.
 
-Passes look at names alone, and copy locations whole. What a rewrite takes in leaves its notes to
-what it becomes part of.
+Passes read names only and copy locations whole. An operation that a rewrite absorbs passes its
+notes on to the result.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from popgraph.dialects.graphcore.base import GraphcoreOp
 NAMELESS = StringAttr("")
 
 GRADIENT = "gradient"
-"""Note on what computes the gradient of an operation; its name is that of the operation."""
+"""Note on operations that compute a gradient; their name is that of the forward operation."""
 
 
 def notes(location: Attribute) -> Iterator[str]:
-    """The notes on an operation."""
+    """The notes in a location."""
     inner = location.location if isinstance(location, NameLoc) else None
     while isinstance(inner, NameLoc):
         yield inner.desc.data
@@ -30,7 +30,7 @@ def notes(location: Attribute) -> Iterator[str]:
 
 
 def noted(location: LocationAttr, texts: Iterable[str]) -> LocationAttr:
-    """The location with further notes, the first of them behind its name."""
+    """The location with further notes, inserted directly after its name."""
     name, rest = NAMELESS, cast(Attribute, location)
     if isinstance(location, NameLoc):
         name, rest = location.desc, location.location
@@ -39,8 +39,8 @@ def noted(location: LocationAttr, texts: Iterable[str]) -> LocationAttr:
     return NameLoc(name, rest)
 
 
-def taken_in(operands: Iterable[SSAValue]) -> list[Operation]:
-    """The operations that gave these operands of one that is gone, and that nobody reads now."""
+def absorbed(operands: Iterable[SSAValue]) -> list[Operation]:
+    """Operations that a rewrite absorbed: they computed these operands and have no use any more."""
     found: dict[Operation, None] = {}
     waiting = [value.owner for value in operands]
     while waiting:

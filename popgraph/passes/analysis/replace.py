@@ -1,4 +1,4 @@
-"""Replacing operations by others: uses, names and locations move over."""
+"""Replaces operations; uses, names and locations are transferred."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 
 def replace_op(old: Operation, new: Operation) -> None:
-    """Inserts `new` where `old` stands; it takes over the uses, names and location."""
+    """Replaces `old` by `new`, which inherits its uses, names and location."""
     if isinstance(new.location, UnknownLoc):
         new.location = old.location
     Rewriter.insert_op(new, InsertPoint.before(old))
@@ -24,7 +24,7 @@ def replace_op(old: Operation, new: Operation) -> None:
 
 
 def insert_made_for(origin: Operation, *made: Operation, at: InsertPoint | None = None) -> None:
-    """Inserts operations that `origin` led to, before it or `at` a point, with its location."""
+    """Inserts operations before `origin`, or `at` a point, with its location."""
     point = at or InsertPoint.before(origin)
     for op in made:
         op.location = origin.location
@@ -34,9 +34,9 @@ def insert_made_for(origin: Operation, *made: Operation, at: InsertPoint | None 
 @contextmanager
 def made_for(origin: Operation, at: InsertPoint | None = None) -> Iterator[list[Operation]]:
     """
-    Inserts what is constructed inside, before `origin` or `at` a point, with its location.
+    Inserts operations constructed in this context before `origin`, or `at` a point.
 
-    Afterwards the list holds what was made, in order.
+    They get its location. Afterwards the list contains them, in order.
     """
     point, made = at or InsertPoint.before(origin), list[Operation]()
     end = point.insert_before
@@ -47,7 +47,7 @@ def made_for(origin: Operation, at: InsertPoint | None = None) -> Iterator[list[
 
 
 def locate_made(origin: Operation, before: Operation | None, point: InsertPoint) -> list[Operation]:
-    """Gives what stands between an operation (None: the block's start) and a point its location."""
+    """Gives operations between `before` (None: the block's start) and a point origin's location."""
     made = list[Operation]()
     op = point.block.first_op if before is None else before.next_op
     while op is not None and op is not point.insert_before:
@@ -58,14 +58,14 @@ def locate_made(origin: Operation, before: Operation | None, point: InsertPoint)
 
 
 def erase_dead(ops: Sequence[Operation]) -> None:
-    """Erases, last first, those of these operations whose results nobody reads."""
+    """Erases operations without used results, last first."""
     for op in reversed(ops):
         if op.results and all(result.first_use is None for result in op.results):
             Rewriter.erase_op(op)
 
 
 def located(new: Operation, *sources: Operation) -> None:
-    """Gives `new` the first location that is known."""
+    """Gives `new` the first known location of the sources."""
     known = [op.location for op in sources if not isinstance(op.location, UnknownLoc)]
     if known:
         new.location = known[0]

@@ -1,4 +1,4 @@
-"""Notes of stages: on which stage of a pipeline an operation, or its gradient, is computed."""
+"""Stage notes: the pipeline stage that computes an operation or its gradient."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _FORWARD, _BACK = "stage", "gradients-of-stage"
 
 @dataclass(frozen=True)
 class Staged:
-    """What is noted on an operation."""
+    """The stage note of an operation."""
 
     stage: int
     is_gradient: bool
-    """Whether it computes gradients of what the stage computes."""
+    """Whether the operation computes gradients of the stage's operations."""
 
 
 def put_on_stage(op: Operation, stage: int) -> None:
-    """Notes the stage of an operation; what passes make of it has the same note."""
+    """Notes the stage of an operation; operations that replace it inherit the note."""
     op.location = noted(op.location, [f"{_FORWARD} {stage}"])
 
 
 def staged(location: LocationAttr) -> Staged | None:
-    """What is noted in a location, if anything is."""
+    """The stage note in a location; None without one."""
     for text in notes(location):
         kind, _, number = text.partition(" ")
         if kind in (_FORWARD, _BACK):
@@ -36,7 +36,7 @@ def staged(location: LocationAttr) -> Staged | None:
 
 
 def of_gradients(location: LocationAttr) -> LocationAttr:
-    """The location of what computes gradients of an operation."""
+    """The location for gradients of an operation with this location."""
     found = staged(location)
     stage = [] if found is None else [f"{_BACK} {found.stage}"]
     return noted(location, [*stage, GRADIENT])

@@ -15,7 +15,7 @@ from popgraph.support.memo import by_identity
 
 
 class _Numbers(dict[SSAValue, Hashable]):
-    """The numbers of values; one without a number counts as itself."""
+    """Numbers of values; a value without a number is its own key."""
 
     def __missing__(self, value: SSAValue) -> Hashable:
         return value
@@ -23,9 +23,9 @@ class _Numbers(dict[SSAValue, Hashable]):
 
 class StructuralHasher:
     """
-    Keys of operations and regions: equal ones do the same, whatever their names are.
+    Keys of operations and regions: equal keys mean equal computations; names are ignored.
 
-    Attributes count as what `seen_as` makes of them.
+    Attributes are compared after mapping them by `seen_as`.
     """
 
     def __init__(self, seen_as: Callable[[Attribute], Attribute] = lambda attribute: attribute):
@@ -37,7 +37,7 @@ class StructuralHasher:
         self._number = by_identity(number)
 
     def of(self, op: Operation) -> Hashable:
-        """Equal for operations that do the same to operands of the same types."""
+        """Equal for operations that compute the same from operands of equal types."""
         numbers = _Numbers(zip(op.operands, count(), strict=False))
         key: list[Hashable] = [tuple(self._number(operand.type) for operand in op.operands)]
         self._operation(op, numbers, key)
@@ -45,9 +45,9 @@ class StructuralHasher:
 
     def of_region(self, region: Region) -> Hashable:
         """
-        Equal for regions that differ in names and locations only; takes linear time.
+        Equal for regions that differ in names and locations only, in linear time.
 
-        Values are numbered in the order of their definition; those from outside stay themselves.
+        Values are numbered in the order of definition; outer values are compared by identity.
         """
         key: list[Hashable] = []
         self._region(region, _Numbers(), key)
@@ -94,13 +94,13 @@ class SpelledStructure(StructuralHasher):
 
 
 def spelled(attribute: Attribute) -> str:
-    """An attribute as text, with every bit of its numbers: IR prints some of them rounded."""
+    """An attribute as text, with every bit of its numbers: printed IR rounds some floats."""
     return _speller(type(attribute))(attribute)
 
 
 @cache
 def _speller(kind: type[Attribute]) -> Callable[[Any], str]:
-    """The speller for a class of attributes; `isinstance` of abstract classes is slow."""
+    """The speller for a class of attributes, cached: `isinstance` of abstract classes is slow."""
     if issubclass(kind, FloatData):
         return lambda attribute: pack("<d", attribute.data).hex()
     if issubclass(kind, ArrayAttr):

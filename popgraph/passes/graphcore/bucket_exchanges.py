@@ -1,4 +1,4 @@
-"""Buckets of exchanges: small messages become few large ones, sent as soon as they are complete."""
+"""Gradient bucketing: joins small all-reduces into few large ones, sent when they are complete."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, Exchange
 from popgraph.support.shapes import prod
 
 Key: TypeAlias = tuple[Exchange, SSAValue | None, Attribute]
-"""What exchanges have in common that can be one."""
+"""Properties that exchanges in one bucket share."""
 
 
 @dataclass(frozen=True)
 class BucketExchanges(Pass):
     """
-    a = exchange(x), b = exchange(y)  ->  c = exchange(concat(x, y)), a = slice(c), b = slice(c)
+    a = exchange(x), b = exchange(y)  ->  c = exchange(concat(x, y)), a = slice(c), b = slice(c).
 
-    Only all-reduces of the same kind, in the order in which their operands are computed, as long as
-    a bucket holds less than `bucket_bytes`. A bucket stands right behind the last of its operands,
-    and what waits for it behind everything that does not. A weight of which ranks have shares is
-    told while what reads the one before computes.
+    Only all-reduces of the same kind and element type, in the order in which their operands are
+    computed, until a bucket has `bucket_bytes`. A bucket follows its last operand directly, and
+    operations that wait for it follow all that do not, so that communication overlaps with the
+    backward pass. A sharded weight is all-gathered while the reader of the previous one computes.
     """
 
     name = "bucket-exchanges"
@@ -44,8 +44,8 @@ class BucketExchanges(Pass):
     @classmethod
     def of(cls, options: Options) -> BucketExchanges | None:
         training = options.training
-        apart = training is not None and training.optimizer.ranks > 1
-        return cls(options.bucket_bytes) if apart else None
+        exchanges = training is not None and training.optimizer.ranks > 1
+        return cls(options.bucket_bytes) if exchanges else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
@@ -56,10 +56,10 @@ class BucketExchanges(Pass):
                     if len(bucket) > 1:
                         _join(bucket)
                 _wait_late(graph.block)
-                _tell_ahead(graph.block)
+                _gather_ahead(graph.block)
 
     def _buckets(self, block: Block) -> Iterator[list[ExchangeOp]]:
-        """Exchanges that become one, in their order; nobody reads one before the last has begun."""
+        """Groups of exchanges to join, in order; no member is read before the last one begins."""
         places = _places(block)
         filling: dict[Key, list[ExchangeOp]] = {}
         read: dict[Key, int] = {}
@@ -90,7 +90,7 @@ def _bytes(op: ExchangeOp) -> int:
 
 
 def _join(bucket: Sequence[ExchangeOp]) -> None:
-    """One exchange in place of several, at the place of the last."""
+    """Replaces several exchanges by one at the position of the last."""
     last = bucket[-1]
     with made_for(last):
         row = ConcatOp([op.x for op in bucket], axis=0)
@@ -118,7 +118,7 @@ def _places(block: Block) -> dict[Operation, int]:
 
 
 def _readers(op: ExchangeOp, block: Block) -> Iterator[Operation]:
-    """The operations of a block that read a result, or in which it is read."""
+    """Operations of a block that read a result, themselves or in their bodies."""
     for use in op.result.uses:
         reader = block.find_ancestor_op_in_block(use.operation)
         assert reader is not None, "what a graph computes is read in it"
@@ -126,7 +126,7 @@ def _readers(op: ExchangeOp, block: Block) -> Iterator[Operation]:
 
 
 def _move_up(block: Block, exchanges: Sequence[ExchangeOp]) -> None:
-    """Puts exchanges, and what only prepares their messages, right behind what they wait for."""
+    """Moves exchanges, and cheap operations that prepare their messages, as early as possible."""
     moving = set[Operation](exchanges)
     waiting = list(moving)
     while waiting:
@@ -144,7 +144,7 @@ def _move_up(block: Block, exchanges: Sequence[ExchangeOp]) -> None:
 
 
 def _wait_late(block: Block) -> None:
-    """Puts what reads no exchange first, then what reads the first one, the second ..."""
+    """Sorts operations by the last exchange that they depend on: none, the first, the second ..."""
     numbers = dict[Operation, int]()
     waits = dict[Operation, tuple[int, ...]]()
     for place, op in enumerate(block.ops):
@@ -158,11 +158,11 @@ def _wait_late(block: Block) -> None:
     _sort(block, waits)
 
 
-def _tell_ahead(block: Block) -> None:
+def _gather_ahead(block: Block) -> None:
     """
-    Puts what tells a weight in front of what reads the one told before.
+    Moves each all-gather of a weight before the reader of the previously gathered weight.
 
-    So its message travels while that computes, and two weights are whole at a time.
+    Its message then overlaps with that computation, and at most two weights are whole at a time.
     """
     before: ExchangeOp | None = None
     for op in [op for op in block.ops if isinstance(op, ExchangeOp) and op.tells_variable]:
@@ -170,7 +170,7 @@ def _tell_ahead(block: Block) -> None:
         places = _places(block)
         if reader is not None and places[reader] < places[op]:
             variable = op.x.owner
-            assert isinstance(variable, Operation), "a variable is told"
+            assert isinstance(variable, Operation), "a variable is gathered"
             early = [one for one in (variable, op) if places[one] > places[reader]]
             for one in early:
                 one.detach()
@@ -179,7 +179,7 @@ def _tell_ahead(block: Block) -> None:
 
 
 def _computing_reader(op: ExchangeOp, block: Block) -> Operation | None:
-    """The first operation that reads the elements of a result, which parts and shapes do not."""
+    """The first operation that computes with a result: slices and reshapes only pass it on."""
     places, found = _places(block), list[Operation]()
     waiting: list[SSAValue] = [op.result]
     while waiting:
@@ -202,7 +202,7 @@ def _sort(block: Block, keys: Mapping[Operation, tuple[int, ...]]) -> None:
 
 
 _CHEAP = (Elementwise, ReshapeOp, PadOp, ConstantOp, VariableOp)
-"""What may be computed earlier than it stands."""
+"""Operations that may be computed earlier than written: they cost little time and memory."""
 
 
 def _makers(op: Operation, block: Block) -> Iterator[Operation]:

@@ -1,4 +1,4 @@
-"""Adds outputs that report out-of-range indices which data brings at run time."""
+"""Adds outputs that report out-of-range indices at run time."""
 
 from __future__ import annotations
 
@@ -47,74 +47,73 @@ from popgraph.support.index_checks import NEAREST, IndexCheck
 from popgraph.support.shapes import prod
 
 WIDE = dtypes.BY_NAME["i64"]
-"""The type in which all indices can be compared."""
+"""Signed type that holds all indices."""
 
 UNSIGNED = dtypes.BY_NAME["u64"]
-"""The type in which what lies before the first lies behind the last."""
+"""Unsigned type: negative distances wrap around to large ones, so one maximum finds both ends."""
 
-BESIDE = 32
-"""So many numbers side by side are a few vectors of every machine."""
+JOINED = 32
+"""Number of indices reduced together: a few vectors on every machine."""
 
 
 @dataclass(frozen=True)
 class CheckIndices(Pass):
     """
-    Indices that data brings are used as they are; an output tells whether they are in range.
+    gather(x, check_indices(i))  ->  gather(x, unsigned(i)), with the output max(unsigned(i - low)).
 
-    y = gather(x, check_indices(i))  ->
-    y = gather(x, unsigned(where(i < 0, i + size, i))), output reduce_max(unsigned(i - low))
+    Negative indices are first counted from the start: where(i < 0, i + size, i). The caller raises
+    an error if the output is out of range. Until then, one minimum keeps unsigned indices inside
 
-    Unsigned indices are kept in memory by one minimum. Only of a run that the output ends may
-    outputs change: indices before the first then mean the last. A loop carries the largest of all
-    its turns, a branch that is not taken has none out of range.
+    the tensor, so invalid indices read wrong elements, but never other memory. A loop carries the
+    maximum over its iterations; a branch that is not taken reports no index.
     """
 
     name = "check-indices"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        beside = 1 if sizes_of(module) else BESIDE
+        joined = 1 if sizes_of(module) else JOINED
         for graph in graphs_of(module):
-            found = _reports(graph.block, compilation.weights, beside)
+            found = _reports(graph.block, compilation.weights, joined)
             if found:
                 _add_outputs(graph, found)
 
 
 @dataclass(frozen=True)
 class _Report:
-    """A check, and the value in some block that tells of it."""
+    """A check, and the value in some block that holds its result."""
 
     check: IndexCheck
     value: SSAValue
 
 
-def _reports(block: Block, weights: WeightStore, beside: int) -> list[_Report]:
-    """What the checks in a block, and in the bodies inside it, tell; they are gone afterwards."""
+def _reports(block: Block, weights: WeightStore, joined: int) -> list[_Report]:
+    """Replaces the checks in a block and its bodies by values that hold their results."""
     found: list[_Report] = []
     for op in list(block.ops):
         match op:
             case CheckIndicesOp():
-                found += _report(op, beside)
+                found += _report(op, joined)
             case LoopOp():
-                found += _of_loop(op, weights, beside)
+                found += _of_loop(op, weights, joined)
             case CondOp():
-                found += _of_cond(op, weights, beside)
+                found += _of_cond(op, weights, joined)
     return found
 
 
-def _report(op: CheckIndicesOp, beside: int) -> list[_Report]:
+def _report(op: CheckIndicesOp, joined: int) -> list[_Report]:
     found: list[_Report] = []
-    if 0 not in shape_of(op.indices):  # Where there are none, none is out of range.
+    if 0 not in shape_of(op.indices):  # Without indices, none is out of range.
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            found = [_Report(op.check(f"check of {op.place.text}"), largest(op, beside))]
+            found = [_Report(op.check(f"check of {op.place.text}"), largest(op, joined))]
         _use_places(op)
     op.result.replace_all_uses_with(op.indices)
     Rewriter.erase_op(op)
     return found
 
 
-def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
-    """Of all turns, the largest; in turns that do not run, everything is in range."""
-    found = _reports(op.block, weights, beside)
+def _of_loop(op: LoopOp, weights: WeightStore, joined: int) -> list[_Report]:
+    """The maximum over all iterations; 0, which is in range, if none runs."""
+    found = _reports(op.block, weights, joined)
     if not found:
         return []
     _check_bounds(found, may_not_run=op.ends_early or not op.turns)
@@ -142,9 +141,9 @@ def _of_loop(op: LoopOp, weights: WeightStore, beside: int) -> list[_Report]:
     return [_Report(one.check, value) for one, value in zip(found, results, strict=True)]
 
 
-def _of_cond(op: CondOp, weights: WeightStore, beside: int) -> list[_Report]:
-    """Of the branch that is taken; in the other one everything is in range."""
-    found = [_reports(block, weights, beside) for block in op.bodies()]
+def _of_cond(op: CondOp, weights: WeightStore, joined: int) -> list[_Report]:
+    """The results of the branch that is taken; checks of the other branch yield 0."""
+    found = [_reports(block, weights, joined) for block in op.bodies()]
     reports = [report for one in found for report in one]
     if not reports:
         return []
@@ -164,18 +163,18 @@ def _of_cond(op: CondOp, weights: WeightStore, beside: int) -> list[_Report]:
 
 
 def _check_bounds(found: Iterable[_Report], *, may_not_run: bool) -> None:
-    """An error for a check that no number passes, in a body that may not run."""
+    """Rejects checks of empty axes in a body that may not run: 0 would not pass them either."""
     for check in (report.check for report in found):
         if may_not_run and any(last < low for low, last in zip(check.low, check.last, strict=True)):
             raise UnsupportedError(
-                f"an {check.what} into nothing cannot be checked in a body that may not run",
+                f"an {check.what} into an empty axis cannot be checked in a body that may not run",
                 check.place,
-                f"the axis has no elements; compile with indices={NEAREST!r}",
+                f"compile with indices={NEAREST!r}",
             )
 
 
 def _nothing(op: Operation, report: _Report, weights: WeightStore) -> SSAValue:
-    """Before an operation, what a check tells of no indices."""
+    """The result of a check without indices, 0, computed before an operation."""
     zeros = np.zeros(shape_of(report.value), dtype_of(report.value).numpy)
     with ImplicitBuilder(Builder(InsertPoint.before(op))):
         return ConstantOp(weights.attribute(zeros)).result
@@ -205,8 +204,9 @@ def _add_outputs(graph: GraphOp, found: Iterable[_Report]) -> None:
 
 
 def _use_places(op: CheckIndicesOp) -> None:
-    """Lets lookups take places, counted from the start, for indices that are in range."""
+    """Gives lookups the indices as unsigned positions from the start."""
     lookups = [use for use in op.result.uses if isinstance(use.operation, GatherOp | GatherGradOp)]
+    # Ignored indices are legal although out of range, and columns have different sizes.
     if not lookups or op.ignored is not None or len(op.low) > 1:
         return
     with ImplicitBuilder(Builder(InsertPoint.before(op))):
@@ -216,7 +216,7 @@ def _use_places(op: CheckIndicesOp) -> None:
 
 
 def _places(indices: Operand, size: int) -> SSAValue:
-    """Legal indices counted from the start, as unsigned numbers; others are `size` at least."""
+    """Indices as unsigned positions from the start; invalid ones are at least `size`."""
     if size:
         wide = _cast(indices, WIDE)
         negative = CompareOp(wide, _literal(0, WIDE), "lt")
@@ -225,58 +225,58 @@ def _places(indices: Operand, size: int) -> SSAValue:
 
 
 def _cast(value: Operand, dtype: DType) -> SSAValue:
-    """The value in another element type, or itself."""
+    """The value in an element type, cast only if needed."""
     if dtype_of(value) == dtype:
         return SSAValue.get(value)
     return CastOp(value, to=element_types.to_ir(dtype)).result
 
 
 def _free_name(name: str, taken: Container[object]) -> str:
-    """A name that no output has."""
+    """An output name that is not taken."""
     while name in taken:
         name += "'"
     return name
 
 
-def largest(op: CheckIndicesOp, beside: int = BESIDE) -> SSAValue:
+def largest(op: CheckIndicesOp, joined: int = JOINED) -> SSAValue:
     """
-    For each of the bounds, the largest of `index - low` as an unsigned number.
+    The maximum of unsigned(index - low), for each bound.
 
-    `beside` rows are reduced together so that they fill vectors. It is 1 where the number of rows
-    is a size of the call: the structure of a program for many sizes must not depend on it.
+    `joined` indices are reduced together to fill vectors. It is 1 if the number of rows is a size
+    of the call, since the structure of such a program must not depend on the size.
     """
     rank = len(shape_of(op.indices))
     if len(op.low) > 1 and rank > 1:
-        return _largest_of_columns(op, beside)
+        return _largest_of_columns(op, joined)
     distances = _distances(op, op.indices)
     if len(op.low) > 1 or not rank:
         return distances
     return ReduceMaxOp(distances, axes=range(rank), keepdims=False).result
 
 
-def _largest_of_columns(op: CheckIndicesOp, beside: int) -> SSAValue:
+def _largest_of_columns(op: CheckIndicesOp, joined: int) -> SSAValue:
     """
-    Of each number of the rows along the last axis, the largest.
+    The maximum of each column of the last axis.
 
-    A few rows side by side fill vectors, which a short row does not; those left over come after.
+    Several rows are reduced as one, since a short row does not fill a vector. The rest follows.
     """
     *outer, columns = shape_of(op.indices)
-    rows, beside = prod(outer), max(1, beside // columns)
+    rows, joined = prod(outer), max(1, joined // columns)
     flat = op.indices if len(outer) == 1 else ReshapeOp(op.indices, shape=(rows, columns)).result
-    many = rows - rows % beside
-    if beside == 1 or many < 2 * beside:
+    many = rows - rows % joined
+    if joined == 1 or many < 2 * joined:
         return _largest_row(_distances(op, flat))
-    wide = ReshapeOp(_some_rows(flat, 0, many), shape=(many // beside, beside * columns))
-    best = _largest_row(_distances(op, wide, beside))
-    largest = _largest_row(ReshapeOp(best, shape=(beside, columns)))
+    wide = ReshapeOp(_some_rows(flat, 0, many), shape=(many // joined, joined * columns))
+    best = _largest_row(_distances(op, wide, joined))
+    largest = _largest_row(ReshapeOp(best, shape=(joined, columns)))
     if many == rows:
         return largest
     left = _distances(op, _some_rows(flat, many, rows - many))
     return MaxOp(largest, _largest_row(left)).result
 
 
-def _distances(op: CheckIndicesOp, indices: Operand, beside: int = 1) -> SSAValue:
-    """`index - low` as an unsigned number, for so many rows of indices side by side."""
+def _distances(op: CheckIndicesOp, indices: Operand, joined: int = 1) -> SSAValue:
+    """unsigned(index - low), for `joined` rows of indices joined into one."""
     exact = op.ignored is None and dtype_of(indices).name == "i32"
     if not exact:
         indices = _cast(indices, WIDE)
@@ -285,7 +285,7 @@ def _distances(op: CheckIndicesOp, indices: Operand, beside: int = 1) -> SSAValu
         indices = WhereOp(counts, indices, _literal(op.low.data[0], WIDE))
     unsigned = dtypes.BY_NAME["u32"] if exact else UNSIGNED
     distances = _cast(indices, unsigned)
-    steps = [-low for low in op.low.data] * beside
+    steps = [-low for low in op.low.data] * joined
     if not any(steps):
         return distances
     by = _literal(steps[0] if len(steps) == 1 else steps, unsigned)
@@ -304,5 +304,5 @@ def _some_rows(places: Operand, start: int, count: int) -> Operand:
 
 
 def _literal(numbers: int | list[int], dtype: DType) -> ConstantOp:
-    """Whole numbers as the type has them, which may be what they wrap around to."""
+    """Integers in the given type; they wrap around modulo its size."""
     return ConstantOp(DataAttr.of(np.asarray(np.array(numbers, np.int64).astype(dtype.numpy))))

@@ -1,4 +1,4 @@
-"""Computes sums of products of small integers in floats, which hold them exactly."""
+"""Computes matmuls and convolutions of small integers exactly in floats."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from popgraph.dialects.graphcore.base import (
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
-from popgraph.passes.graphcore.whole_sums import AnyContraction, WholeSums, summed_axes
+from popgraph.passes.graphcore.whole_sums import AnyContraction, IntegerSums, summed_axes
 
 EXACT = 1 << 24
-"""Floats of 32 bits hold all whole numbers up to this one."""
+"""An f32 represents all integers up to 2^24."""
 MOST_PARTS = 16
-"""Sums that would need more parts stay sums of integers."""
+"""Maximum number of parts of a sum; sums that need more are computed in integers."""
 STRIP = 16
-"""All parts but the last are multiples of this, as many terms as vectors hold."""
+"""Granularity of parts in terms: one AVX-512 vector of f32."""
 
 
 class SumInFloats(Rule[AnyContraction]):
     """
     y = mat_mul a, b  ->  y = cast i32 (mat_mul (cast f32 a), (cast f32 b))
 
-    The same for conv. Where a sum might be larger than floats hold exactly, it is cut into parts,
-    which integers add.
+    The same for conv. Only when partial sums cannot exceed 2^24, up to which f32 is exact. Larger
+    sums are cut into at most `MOST_PARTS` parts, which are added as integers.
     """
 
     ROOTS = (MatMulOp, ConvOp)
 
     def __init__(self, weights: WeightStore) -> None:
         super().__init__(weights)
-        self._sums = WholeSums(weights)
+        self._sums = IntegerSums(weights)
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
@@ -60,13 +60,13 @@ class SumInFloats(Rule[AnyContraction]):
         return reduce(AddOp, sums)
 
     def _cuts(self, op: AnyContraction) -> Sequence[int]:
-        """Both ends of the summed axis, and where it is cut into as few parts as can be."""
+        """Bounds of the fewest exact parts of the summed axis; empty if it cannot be cut so."""
         limits = self._sums.limits(op)
         if limits is None:
             return ()
         whole, is_grouped = len(limits), isinstance(op, ConvOp) and integer(op.groups) > 1
         sums = np.concatenate([np.zeros((1, limits.shape[1])), limits.cumsum(axis=0)])
-        for count in range(1, 2 if is_grouped else MOST_PARTS + 1):
+        for count in range(1, 2 if is_grouped else MOST_PARTS + 1):  # fewest parts first
             cuts = [*range(0, whole, -(-whole // (count * STRIP)) * STRIP), whole]
             if np.diff(sums[cuts], axis=0).max() <= EXACT:
                 return cuts
@@ -79,8 +79,8 @@ def _in_floats(op: AnyContraction, factors: Sequence[SSAValue]) -> Operand:
 
 
 def _parts(op: AnyContraction, cuts: Sequence[int]) -> Iterator[Sequence[SSAValue]]:
-    """The factors, cut along the summed axis."""
-    if len(cuts) == 2:  # Of a convolution in groups, the factors have axes of several lengths.
+    """The operands, cut along the summed axis."""
+    if len(cuts) == 2:  # Summed axes of a grouped convolution differ in length: never cut.
         yield op.operands
         return
     for begin, end in pairwise(cuts):
@@ -99,7 +99,11 @@ def _part(value: SSAValue, axis: int, begin: int, end: int) -> SSAValue:
 
 @dataclass(frozen=True)
 class ContractInFloats(Pass):
-    """Matrix products and convolutions of small integers become exact ones of floats."""
+    """
+    y = mat_mul a, b  ->  y = cast i32 (mat_mul (cast f32 a), (cast f32 b)), of small integers.
+
+    Only when f32 sums are exact, perhaps in parts. The same for conv.
+    """
 
     name = "contract-in-floats"
 

@@ -1,4 +1,4 @@
-"""Computes sums of products of small numbers several at a time, as processors do."""
+"""Computes matmuls and convolutions of small numbers with dot-product instructions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from popgraph.passes.graphcore.fold_constants import computed_array, is_literal
 from popgraph.passes.graphcore.pack_words import every, packed
 from popgraph.passes.graphcore.whole_sums import (
     AnyContraction,
-    WholeSums,
+    IntegerSums,
     pays,
     summed_axes,
     terms_of,
@@ -55,17 +55,17 @@ class SumInWords(Rule[AnyContraction]):
     """
     y = mat_mul a, b  ->  y = dot_mat_mul (words a), (words b)
 
-    The same for conv, whose words hold neighbouring channels. Bytes without sign take `a - zero` as
-    a, and give what the zero contributes back: y = dot_mat_mul (words a), (words b) - zero * (sums
-    of b). Only when words of the machine hold all numbers and are faster, and 32 bits hold the
-    sums, or as many of their bits as the result has.
+    The same for conv, whose words hold neighbouring channels. A word is a packed vector of 2 or 4
+    numbers in 32 bits. Only when words of the machine hold all numbers and are faster, and 32 bits
+    hold the sums, or all bits of the result. A factor a - zero is multiplied as unsigned bytes a;
+    the zero is subtracted after: y = dot_mat_mul (words a), (words b) - zero * (column sums of b).
     """
 
     ROOTS = (MatMulOp, ConvOp)
 
     def __init__(self, weights: WeightStore, target: Target) -> None:
         super().__init__(weights)
-        self._sums, self._target = WholeSums(weights), target
+        self._sums, self._target = IntegerSums(weights), target
 
     def rewrite(self, op: AnyContraction) -> Operand | None:
         sizes = [*shape_of(op.operands[0]), *shape_of(op.operands[1])]
@@ -77,15 +77,15 @@ class SumInWords(Rule[AnyContraction]):
         return None if best is None else self._contracted(op, *best)
 
     def _fits(self, op: AnyContraction) -> bool:
-        """Whether sums may be made in 32 bits: of fewer, only the low ones count."""
+        """Whether 32 bits hold the sums; narrower results need only their low bits."""
         if dtype_of(op.result).numpy.itemsize <= WORD.itemsize:
             return True
         limits = self._sums.limits(op)
-        # A factor of bytes may be twice as large before its zero is taken from it.
+        # Bytes may be twice as large before their zero is subtracted.
         return limits is not None and 2 * limits.sum(axis=0).max() <= np.iinfo(WORD).max
 
     def _factor(self, op: AnyContraction, words: Words) -> Shifted | None:
-        """The left factor as words can hold it; None where they cannot, or not the right one."""
+        """The left factor in a form that words hold; None if they do not hold both factors."""
         lhs, rhs = op.operands
         first, second = self._sums.interval(lhs), self._sums.interval(rhs)
         if first is None or second is None:
@@ -95,7 +95,7 @@ class SumInWords(Rule[AnyContraction]):
         if not is_literal(rhs):
             return None
         source, found = lhs.owner, Shifted(lhs)
-        if isinstance(source, SubOp) and self._is_even(op, source.rhs):
+        if isinstance(source, SubOp) and self._is_uniform(op, source.rhs):
             found = Shifted(source.lhs, source.rhs)
         before = self._sums.interval(found.value)
         if before is not None and isinstance(op, ConvOp) and any(op.pads):
@@ -105,8 +105,8 @@ class SumInWords(Rule[AnyContraction]):
             return None
         return replace(found, by=words.shift(before))
 
-    def _is_even(self, op: AnyContraction, zero: SSAValue) -> bool:
-        """Whether a zero is the same for all terms of a sum, and known where windows are padded."""
+    def _is_uniform(self, op: AnyContraction, zero: SSAValue) -> bool:
+        """Whether a zero is equal for all terms of a sum, and constant if windows are padded."""
         if isinstance(op, ConvOp):
             return prod(shape_of(zero)) == 1 and (is_literal(zero) or not any(op.pads))
         shape = shape_of(zero)
@@ -128,9 +128,10 @@ class SumInWords(Rule[AnyContraction]):
         return sums if element == i32 else CastOp(sums, to=element)
 
     def _packed(self, op: AnyContraction, axis: int, words: Words) -> SSAValue:
-        """The words of the right factor; literals of four bits stand twice as close."""
+        """The words of the right factor; 4-bit literals are stored two words in one."""
         rhs = op.operands[1]
         made, found = packed(rhs, axis, words.count), self._sums.interval(rhs)
+        # Half the bytes: a GEMV with quantized weights is bound by memory.
         narrow = found is not None and found.low >= 0 and found.high < 1 << NIBBLE
         if not narrow or not is_literal(rhs) or words.count != 4 or shape_of(made)[axis] % 2:
             return made
@@ -139,16 +140,16 @@ class SumInWords(Rule[AnyContraction]):
         return PartsOp(both, axis=axis, count=2, bits=NIBBLE, mask=NIBBLES).result
 
     def _of_zero(self, op: AnyContraction, factor: Shifted) -> Operand:
-        """What the zero adds to the sums, computed once where all of it is known."""
+        """The contribution of the zero to the sums: a literal if zero and weights are literals."""
         zero = factor.whole_zero()
         if prod(shape_of(zero)) == 1 and is_literal(zero) and is_literal(op.operands[1]):
             return _sums_of(op, zero)
         return MulOp(zero, _sums_of(op))
 
     def _padded(self, op: ConvOp, value: SSAValue, factor: Shifted, words: Words) -> SSAValue:
-        """Words with such around them as hold the zero."""
+        """Pads words with the zero, since padding must contribute a - zero = 0."""
         zero = computed_array(factor.whole_zero(), self.weights)
-        assert zero is not None, "_is_even has asked for it"
+        assert zero is not None, "`_is_uniform` requires a literal zero"
         rank, around = len(op.pads) // 2, op.pads.data
         number = np.full(words.count, int(zero.reshape(-1)[0])).astype(words.lhs)
         fill = int(number.view(WORD)[0])
@@ -162,8 +163,8 @@ class SumHalvesInWords(Rule[AnyContraction]):
     y = mat_mul a, b  ->  y = cast (dot_mat_mul (words a), (words b)), of bf16
 
     The same for conv, whose words hold neighbouring channels. Sums are f32, as without words.
-    Only of literals, and of what enough products share: other factors are read as they are in less
-    time than it takes to make words of them.
+    Only for literals and operands whose elements enough products share: for others, packing costs
+    more than it saves.
     """
 
     ROOTS = (MatMulOp, ConvOp)
@@ -184,7 +185,7 @@ class SumHalvesInWords(Rule[AnyContraction]):
         return CastOp(sums, to=tensor_of(op.result).element_type)
 
     def _is_shared(self, op: AnyContraction, factor: SSAValue) -> bool:
-        """Whether so many products have an element of a factor that words are worth making."""
+        """Whether enough products use each element of a factor to pay for packing."""
         window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
         products = prod(shape_of(op.result)) * terms_of(op) * prod(window)
         return products > self._target.tuning.most_narrow_uses * prod(shape_of(factor))
@@ -192,9 +193,9 @@ class SumHalvesInWords(Rule[AnyContraction]):
 
 def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
     """
-    The words of the machine that are for factors of this kind, best first.
+    The machine's words for operands of this element type, best first.
 
-    None where fewer sums stand side by side than vectors are packed of: words would go one by one.
+    Nothing for few columns: without vectors along them, words would be multiplied one by one.
     """
     if _columns(op) < target.tuning.least_packed_extent:
         return
@@ -209,7 +210,7 @@ def _words_that_pay(op: AnyContraction, target: Target) -> Iterator[Words]:
 
 
 def _columns(op: AnyContraction) -> int:
-    """How many sums stand side by side: the columns of a matrix, channels of the same images."""
+    """The vectorized extent: columns of a matmul, output channels of a convolution's group."""
     if isinstance(op, MatMulOp):
         return shape_of(op.result)[-1]
     return shape_of(op.operands[1])[0] // integer(op.groups)
@@ -218,7 +219,7 @@ def _columns(op: AnyContraction) -> int:
 def _sums_in_words(
     op: AnyContraction, lhs: SSAValue, rhs: SSAValue, words: Words, *, is_padded: bool = False
 ) -> Operand:
-    """The contraction of words; a convolution's left factor may be padded already."""
+    """The contraction of words; `is_padded` if a convolution's input is padded already."""
     if isinstance(op, MatMulOp):
         return DotMatMulOp(lhs, rhs, words=words.name)
     options = op.options
@@ -229,7 +230,7 @@ def _sums_in_words(
 
 @dataclass(frozen=True)
 class Shifted:
-    """A factor before its zero is taken from it, moved `by` so much that words hold its numbers."""
+    """A factor before its zero is subtracted, plus `by`, so that words hold its numbers."""
 
     value: SSAValue
     zero: SSAValue | None = None
@@ -237,14 +238,14 @@ class Shifted:
 
     @property
     def is_moved(self) -> bool:
-        """Whether something is to be taken from the sums."""
+        """Whether the sums need a correction for the zero or the shift."""
         return self.zero is not None or self.by != 0
 
     def numbers(self, words: Words) -> SSAValue:
         """
-        The moved numbers, of which words keep the low bits.
+        The shifted numbers; words keep their low bits.
 
-        So a cast to narrow integers before the sum is left out, unless others store its result.
+        A cast to narrow integers is therefore skipped, unless other readers store its result.
         """
         wide = self.value.owner
         narrow = wide.x.owner if isinstance(wide, CastOp) else None
@@ -256,7 +257,7 @@ class Shifted:
         return self._moved(self.value)
 
     def whole_zero(self) -> SSAValue:
-        """What stands for a zero."""
+        """The value to subtract: the shifted zero."""
         if self.zero is None:
             return ConstantOp(DataAttr.of(np.array(self.by, WORD))).result
         return self._moved(self.zero)
@@ -267,7 +268,7 @@ class Shifted:
 
 
 def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:
-    """The sums of what the left factor is multiplied by, as they broadcast to the result."""
+    """Sums of the right factor (times `times`) over its terms, broadcastable to the result."""
     rhs = op.operands[1]
     wide = rhs if tensor_of(rhs).element_type == i32 else CastOp(rhs, to=i32).result
     rank = len(shape_of(rhs))
@@ -281,7 +282,12 @@ def _sums_of(op: AnyContraction, times: SSAValue | None = None) -> Operand:
 
 @dataclass(frozen=True)
 class ContractInWords(Pass):
-    """Matrix products and convolutions of small numbers take several of them in one word."""
+    """
+    y = mat_mul a, b  ->  y = dot_mat_mul (words a), (words b), with 2 or 4 numbers in each word.
+
+    Only for small integers and bf16, if the machine has a faster dot product of such words. The
+    same for conv.
+    """
 
     name = "contract-in-words"
     target: Target = Target()

@@ -1,4 +1,4 @@
-"""Multiplies quantized numbers as integers, and scales the sums."""
+"""Computes matmuls and convolutions of quantized numbers in integers, and scales the sums."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Dequantized:
 
     whole: SSAValue
     ends: tuple[int, int]
-    """The least and the greatest number in `whole`."""
+    """The smallest and the largest number in `whole`."""
     zero: Array
     scale: Array
-    """It has the rank of `whole`."""
+    """Has the rank of `whole`."""
 
     @staticmethod
     def of(value: SSAValue, weights: WeightStore) -> Dequantized | None:
@@ -63,29 +63,29 @@ class Dequantized:
 
     @property
     def magnitude(self) -> int:
-        """The largest size of a number before it is scaled."""
+        """The maximum of |whole - zero|."""
         differences = [end - zero for end in self.ends for zero in self.zero.flat]
         return int(max(map(abs, differences), default=0))
 
     @property
     def intervals(self) -> list[tuple[int, int]]:
-        """Where its numbers lie, and where those do that a single zero was taken from."""
+        """Ranges that words may hold: of whole - zero, and of whole - low for a single zero."""
         found = [(-self.magnitude, self.magnitude)]
         low, high = self.ends
         return found if self.zero.size > 1 else [*found, (0, high - low)]
 
     def integers(self) -> Operand:
-        """The numbers before they are scaled."""
+        """whole - zero, as i32."""
         op = self.whole.owner
         made: Operand = CastOp(self.whole, to=i32)
         if isinstance(op, TransposeOp) and is_literal(op.x):
-            # fold-constants would transpose the bytes, whose words are contiguous as they are.
+            # The words of the literal are contiguous; fold-constants would transpose its bytes.
             made = TransposeOp(CastOp(op.x, to=i32), perm=op.perm.data)
         return SubOp(made, ConstantOp(DataAttr.of(self.zero))) if np.any(self.zero) else made
 
 
 def _ends(whole: SSAValue, weights: WeightStore) -> tuple[int, int]:
-    """Of integers of eight bits or the like: of literals the numbers decide, else the type."""
+    """The range of integers: of the elements of a literal, else of the type."""
     array = computed_array(whole, weights)
     if array is not None and array.size:
         return int(array.min()), int(array.max())
@@ -98,7 +98,7 @@ class ContractIntegers(Rule[AnyContraction]):
     y = mat_mul (a * s), (b * t)  ->  y = cast f32 (mat_mul a, b) * (s * t)
 
     The same for conv. Only when a and b are small integers that the machine multiplies faster than
-    floats, and scales are literals that do not differ along the summed axis.
+    floats, and the scales are literals that are equal along the summed axis.
     """
 
     ROOTS = (MatMulOp, ConvOp)
@@ -121,7 +121,7 @@ class ContractIntegers(Rule[AnyContraction]):
         return MulOp(CastOp(sums, to=f32), self.literal(scale))
 
     def _fit(self, op: AnyContraction, factors: Sequence[Dequantized]) -> bool:
-        """Whether words of the machine hold the numbers, to profit, and 32 bits their sums."""
+        """Whether words of the machine hold the numbers and pay, and 32 bits hold the sums."""
         lhs, rhs = factors
         window = shape_of(op.operands[1])[2:] if isinstance(op, ConvOp) else ()
         most = lhs.magnitude * rhs.magnitude * prod(window) * terms_of(op)
@@ -136,7 +136,7 @@ class ContractIntegers(Rule[AnyContraction]):
 
 
 def _scale(op: AnyContraction, scales: Sequence[Array]) -> Array | None:
-    """What sums are multiplied by, as it broadcasts to the result; None if terms differ in it."""
+    """The scale of the sums, broadcastable to the result; None if terms have different scales."""
     for scale, axis in zip(scales, summed_axes(op), strict=True):
         if scale.shape[axis] != 1:
             return None
@@ -154,7 +154,8 @@ class ScaleBeforeRounding(Rule[QuantizeOp]):
     """
     quantize (cast f32 sums * m + b), s  ->  quantize (cast f32 sums * (m / s) + b / s), 1
 
-    Also without b. Only when the sums are those of products of integers, and all others literals.
+    Also without b. Only when an integer matmul or convolution computes the sums, and s, m and b are
+    literals.
     """
 
     ROOTS = (QuantizeOp,)
@@ -186,7 +187,7 @@ class RectifyByClipping(Rule[QuantizeOp]):
     """
     quantize (relu x), s, z  ->  quantize x, s, z
 
-    Only when s is positive and z is the least integer: negative x become z either way.
+    Only when s is positive and z is the smallest integer: negative x become z either way.
     """
 
     ROOTS = (QuantizeOp,)
@@ -198,7 +199,7 @@ class RectifyByClipping(Rule[QuantizeOp]):
         return QuantizeOp(rectified.operands[0], op.scale, op.zero, **op.options)
 
     def _is_kept_from(self, op: QuantizeOp) -> bool:
-        """Whether negative numbers become the least integer."""
+        """Whether negative numbers become the smallest integer."""
         scale, zero = (computed_array(one, self.weights) for one in (op.scale, op.zero))
         if scale is None or zero is None or op.bounds is None or not op.rounds:
             return False
@@ -207,7 +208,12 @@ class RectifyByClipping(Rule[QuantizeOp]):
 
 @dataclass(frozen=True)
 class ContractQuantized(Pass):
-    """Matrix products and convolutions of dequantized numbers become those of integers, scaled."""
+    """
+    y = mat_mul (dequantize a, s), (dequantize b, t)  ->  y = (mat_mul a, b) * (s * t).
+
+    Only when the machine multiplies small integers faster than floats, and s and t are literals
+    that are equal along the summed axis. The same for conv.
+    """
 
     name = "contract-quantized"
     TOLERANCE = 1e-5
@@ -215,7 +221,7 @@ class ContractQuantized(Pass):
 
     @classmethod
     def of(cls, options: Options) -> ContractQuantized | None:
-        """Only where integers are faster than floats."""
+        """The pass, if the machine has fast products of packed integers."""
         return cls(options.target) if options.target.machine.words else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:

@@ -16,9 +16,9 @@ from popgraph.passes.base import Compilation, Pass
 @dataclass(frozen=True)
 class EliminateCommonSubexpressions(Pass):
     """
-    Equal operations on equal operands become one.
+    a = f x, b = f x  ->  a = b = f x.
 
-    Only exchanges that tell a weight stay apart: ranks share it out so as not to keep it whole.
+    Except all-gathers of sharded weights: sharing one would keep the whole weight in memory.
     """
 
     name = "cse"

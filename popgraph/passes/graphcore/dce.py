@@ -9,19 +9,20 @@ from xdsl.transforms.dead_code_elimination import region_dce
 
 from popgraph.dialects.graphcore.control import Control
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.canonicalize.branches import DropUnneededOfBranches
+from popgraph.passes.graphcore.canonicalize.branches import DropUnusedOfBranches
 from popgraph.passes.graphcore.canonicalize.loops import DropUnneeded
 from popgraph.passes.graphcore.canonicalize.rewriting import apply_rules
 
-RULES = (DropUnneeded, DropUnneededOfBranches)
+RULES = (DropUnneeded, DropUnusedOfBranches)
 
 
 @dataclass(frozen=True)
 class EliminateDeadCode(Pass):
     """
-    Operations go whose results reach neither an output nor an update.
+    Erases `y = f x` if y reaches neither an output nor an update.
 
-    So do results of branches and loops that nobody reads, and operands that their bodies do not.
+    Unused results of branches and loops, and operands that their bodies do not use, are dropped
+    as well.
     """
 
     name = "dce"

@@ -15,7 +15,7 @@ from popgraph.support.errors import PassError
 
 
 def composite_names() -> set[str]:
-    """The names of all composites, without their dialect's."""
+    """The names of all composites, without the dialect prefix."""
     return {
         op.name.removeprefix("graphcore.")
         for op in (*GRAPHCORE.operations, *OUTSIDE.values())
@@ -26,9 +26,9 @@ def composite_names() -> set[str]:
 @dataclass(frozen=True)
 class Expand(Pass):
     """
-    Replace every composite operation by the smaller ones that define it.
+    y = softmax x  ->  e = exp (x - max x), y = e / sum e; and so on for every composite.
 
-    `keep` names those that stay whole (`softmax`, `layer_norm` ...).
+    Only composites that are not named in `keep` (`softmax`, `layer_norm`, ...).
     """
 
     name = "expand"
@@ -39,7 +39,7 @@ class Expand(Pass):
         unknown = sorted(set(self.keep) - composite_names())
         if unknown:
             raise PassError(
-                f"expand cannot keep {', '.join(unknown)}",
+                f"unknown composites to keep: {', '.join(unknown)}",
                 hint=f"the composites are {', '.join(sorted(composite_names()))}",
             )
         while found := [op for op in module.walk() if self._is_wanted(op)]:

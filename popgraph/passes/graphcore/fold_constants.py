@@ -36,12 +36,12 @@ LITERAL = (Elementwise, Movement, Quantization)
 
 
 def is_literal(value: SSAValue) -> bool:
-    """Whether a value comes of literals alone, so that `computed_array` has one for it."""
+    """Whether a value depends on literals only, so that `computed_array` can evaluate it."""
     waiting, seen = [value], {value}
     while waiting:
         op = waiting.pop().owner
         if isinstance(op, LITERAL):
-            # Whoever reads a value twice asks once: chains of x * f(x) would double at each link.
+            # Each value is visited once: chains of x * f(x) would double at each link.
             new = [operand for operand in op.operands if operand not in seen]
             seen.update(new)
             waiting.extend(new)
@@ -51,7 +51,7 @@ def is_literal(value: SSAValue) -> bool:
 
 
 def computed_array(value: SSAValue, weights: WeightStore) -> Array | None:
-    """What a literal holds, or what comes of literals alone and may be too large to be one."""
+    """The elements of a value that depends on literals only; it may be too large to fold."""
     if not is_literal(value):
         return None
     found: dict[SSAValue, Array] = {}
@@ -76,17 +76,17 @@ def _read_by(owner: Operation | Block) -> Sequence[SSAValue]:
 
 
 def bytes_of(value: SSAValue) -> int:
-    """The bytes of a tensor."""
     return prod(shape_of(value)) * element_bytes(value.type)
 
 
 def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
     """Whether all operands are literals, and the results are small enough to be literals."""
+    # NumPy takes seconds to transpose large literals; readers can read them strided instead.
     if isinstance(op, TransposeOp) and bytes_of(op.result) > tuning.large_literal_bytes:
         return False
     return (
         isinstance(op, GraphcoreOp)
-        and not isinstance(op, ExchangeOp | Collective)  # one replica does not know the others
+        and not isinstance(op, ExchangeOp | Collective)  # other replicas may have other values
         and not op.regions
         and all(isinstance(operand.owner, ConstantOp) for operand in op.operands)
         and sum(map(bytes_of, op.results)) <= limit
@@ -94,13 +94,13 @@ def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
 
 
 def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
-    """Puts literals in place of an operation; gives the literal for each of its results."""
+    """Replaces an operation by literals; maps each of its results to its literal."""
     assert isinstance(op, GraphcoreOp)
     operands = [constant_array(operand, weights) for operand in op.operands]
     if isinstance(op, CheckIndicesOp) and operands[0] is not None:
         error = op.error(operands[0])
         if error is not None and not isinstance(op.parent_op(), GraphOp):
-            return {}  # of a body, nobody knows whether it runs
+            return {}  # a body may never run, so its error is not certain
         if error is not None:
             raise error
     with np.errstate(all="ignore"):
@@ -119,7 +119,7 @@ def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
 def fold_small(
     ops: Iterable[Operation], weights: WeightStore, tuning: Tuning
 ) -> dict[SSAValue, SSAValue]:
-    """Folds, of operations in their order, those with small operands and small results."""
+    """Folds operations with small operands and small results, in order."""
     folded: dict[SSAValue, SSAValue] = {}
     limit = tuning.small_literal_bytes
     for op in ops:
@@ -131,10 +131,10 @@ def fold_small(
 @dataclass(frozen=True)
 class FoldConstants(Pass):
     """
-    Operations on literals become literals.
+    y = f(literals)  ->  y = literal.
 
-    Only when the results take no more room than the operands, or are small: a broadcast literal is
-    cheaper to compute than to load.
+    Only when the results have no more bytes than the operands, or at most `small_literal_bytes`: a
+    broadcast literal is cheaper to compute than to load.
     """
 
     name = "fold-constants"

@@ -1,4 +1,4 @@
-"""Convolutions over volumes as convolutions over images, for which there are transforms."""
+"""Turns 3-D convolutions into 2-D convolutions, which Winograd transforms accelerate."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from popgraph.passes.options import Options
 from popgraph.support.tuning import Tuning
 
 WINDOW = (3, 3)
-"""The images for which Winograd's transforms are."""
+"""The spatial window of the Winograd transforms."""
 
 
 class SumOverDepth(Rule[ConvOp]):
     """
-    y = conv [n, c, d, h, w]  ->  y = conv [n * d, c * taps, h, w], both moved back and forth
+    y = conv [n, c, d, h, w]  ->  y = conv [n * d, c * taps, h, w], both moved back and forth.
 
-    What the taps of the first axis meet stands side by side as channels. Only where the window of
-    the other two axes is 3x3 and moves by one, and channels are many: there transforms save more
-    than the copies take.
+    The inputs of all taps along the depth are concatenated as channels. Only when the window of
+    the other two axes is 3x3 with stride 1, and there are at least `least_folded_channels`.
+    Winograd then saves more than the copies cost.
     """
 
     ROOTS = (ConvOp,)
@@ -36,13 +36,13 @@ class SumOverDepth(Rule[ConvOp]):
     def rewrite(self, op: ConvOp) -> Operand | None:
         if len(shape_of(op.x)) != 5 or not self._pays(op):
             return None
-        batch, before, *_ = shape_of(op.x)
-        behind, _, taps, *window = shape_of(op.w)
+        batch, inputs, *_ = shape_of(op.x)
+        outputs, _, taps, *window = shape_of(op.w)
         _, _, depth, *image = shape_of(op.result)
-        side_by_side = ConcatOp(self._met(op, taps, depth), axis=2)
-        images = ReshapeOp(side_by_side, shape=(batch * depth, taps * before, *shape_of(op.x)[3:]))
+        channels = ConcatOp(self._met(op, taps, depth), axis=2)
+        images = ReshapeOp(channels, shape=(batch * depth, taps * inputs, *shape_of(op.x)[3:]))
         weights = ReshapeOp(
-            TransposeOp(op.w, perm=(0, 2, 1, 3, 4)), shape=(behind, taps * before, *window)
+            TransposeOp(op.w, perm=(0, 2, 1, 3, 4)), shape=(outputs, taps * inputs, *window)
         )
         pads = op.pads.data
         made = ConvOp(
@@ -53,8 +53,8 @@ class SumOverDepth(Rule[ConvOp]):
             pads=(*pads[1:3], *pads[4:]),
             groups=1,
         )
-        apart = ReshapeOp(made, shape=(batch, depth, behind, *image))
-        return TransposeOp(apart, perm=(0, 2, 1, 3, 4))
+        split = ReshapeOp(made, shape=(batch, depth, outputs, *image))
+        return TransposeOp(split, perm=(0, 2, 1, 3, 4))
 
     def _pays(self, op: ConvOp) -> bool:
         least = self._tuning.least_folded_channels
@@ -68,7 +68,7 @@ class SumOverDepth(Rule[ConvOp]):
         )
 
     def _met(self, op: ConvOp, taps: int, depth: int) -> list[Operand]:
-        """For every tap of the first axis, what it meets for each result: [n, d, c, h, w]."""
+        """For every tap along the depth, its input for each result: [n, d, c, h, w]."""
         low, high = op.pads.data[0], op.pads.data[3]
         around = [0, low, 0, 0, 0], [0, high, 0, 0, 0]
         x = TransposeOp(op.x, perm=(0, 2, 1, 3, 4))
@@ -83,9 +83,9 @@ class SumOverDepth(Rule[ConvOp]):
 @dataclass(frozen=True)
 class FoldDepth(Pass):
     """
-    y = conv [n, c, d, h, w]  ->  y = conv [n * d, c * taps, h, w], both moved back and forth
+    y = conv [n, c, d, h, w]  ->  y = conv [n * d, c * taps, h, w]: 3-D convolutions become 2-D.
 
-    Only with a window of 3x3 for h and w: `use-winograd` saves most of the multiplications then.
+    Only when the window along h and w is 3x3: `use-winograd` then saves most multiplications.
     """
 
     name = "fold-depth"

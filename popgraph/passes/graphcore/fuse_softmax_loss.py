@@ -30,13 +30,12 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
     """
     softmax_grad(p, nll_loss_grad(p, labels, d))  ->  (p - one_hot(labels)) * d
 
-    The same for log_softmax_grad and the loss of log probabilities, with exp(p) for p. Rows count
-    as the reduction and the ignored index say; rows whose label is no class have no gradient.
+    The same for log_softmax_grad and the loss of log probabilities, with exp(p) for p. Only when
+    both use the same p along its last axis, and the gradient of the loss has no other use.
 
-    Only when both work on the same p along its last axis, and nobody else reads the gradient of
-    the loss; reshapes that keep this axis may stand between them. Where p is below 1e-10 the result
-    is that of exact arithmetic; the two operations apart would clamp, and overflow in half
-    precision.
+    Reshapes that keep this axis may be in between. Rows are weighted by the reduction and the
+    ignored index; rows with an invalid label have no gradient. For p < 1e-10 the result is exact,
+    whereas the two operations would clamp, and overflow in half precision.
     """
 
     ROOTS = (SoftmaxGradOp, LogSoftmaxGradOp)
@@ -53,7 +52,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
         return gradient if held is op.y else ReshapeOp(gradient, shape=shape_of(op.y))
 
     def _loss(self, op: SoftmaxGradOp | LogSoftmaxGradOp) -> NllLossGradOp | None:
-        """The gradient of the loss of this softmax, of which only it is the reader."""
+        """The loss gradient that only this softmax gradient reads; None without one."""
         given = op.dy.owner
         loss = given.x.owner if isinstance(given, ReshapeOp) else given
         if not isinstance(loss, NllLossGradOp):
@@ -68,7 +67,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
         return loss if same_rows and is_shaped else None
 
     def _share(self, loss: NllLossGradOp) -> Operand:
-        """By how much the loss moves with each row's own loss, as a column."""
+        """d loss / d row loss, as a column."""
         rows = shape_of(loss.labels)
         share: Operand = loss.dloss
         if loss.reduction.data == "mean":
@@ -78,7 +77,7 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
         return ReshapeOp(counted, shape=(*rows, 1))
 
     def counts(self, loss: NllLossGradOp) -> Operand:
-        """For every row, whether its label is a class, and not the one to ignore."""
+        """For every row, whether its label is valid and not ignored."""
         labels = CastOp(loss.labels, to=i64)
         classes = shape_of(loss.probabilities)[-1]
         first = CompareOp(labels, self.literal(np.array(0, np.int64)), "ge")
@@ -90,7 +89,11 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
 
 @dataclass(frozen=True)
 class FuseSoftmaxLoss(Pass):
-    """Softmax and negative log-likelihood are differentiated together: no division, no sum."""
+    """
+    softmax_grad(p, nll_loss_grad(p, labels, d))  ->  (p - one_hot(labels)) * d.
+
+    Only when both use the same p along its last axis: no division and no sum over classes is left.
+    """
 
     name = "fuse-softmax-loss"
     TOLERANCE: ClassVar[float] = 1e-5

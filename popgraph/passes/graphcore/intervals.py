@@ -1,4 +1,4 @@
-"""Between which whole numbers the elements of a value lie."""
+"""Interval analysis of integer values."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from popgraph.dialects.program import WeightStore, constant_array
 from popgraph.support.dtypes import DType
 
 DEEPEST = 100
-"""Values that are computed in more steps may be any number of their type."""
+"""Maximum depth of the recursive analysis; deeper values get the range of their type."""
 
 
 class Interval(NamedTuple):
-    """From the least to the greatest number."""
+    """The integers from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
         return max(-self.low, self.high)
 
     def with_numbers(self, *numbers: int) -> Interval:
-        """The least interval that has these numbers, too."""
+        """The smallest interval that contains this one and these numbers."""
         return _around(*self, *numbers)
 
     def lies_in(self, other: Interval) -> bool:
@@ -59,7 +59,12 @@ def _of_all(*given: Interval) -> Interval:
 
 
 def _common_bits(*given: Interval) -> Interval:
-    """What is not negative keeps all others from it; else no bit stands before all of theirs."""
+    """
+    The interval of a bitwise AND.
+
+    A non-negative operand bounds the result: 0 <= x & y <= x. Otherwise the result has at most the
+    bits of the widest operand.
+    """
     if ends := [one.high for one in given if one.low >= 0]:
         return Interval(0, min(ends))
     beyond = 1 << max(one.magnitude for one in given).bit_length()
@@ -77,18 +82,18 @@ _ARITHMETIC: Mapping[type[Operation], Callable[..., Interval]] = {
     MaxOp: lambda x, y: Interval(max(x.low, y.low), max(x.high, y.high)),
     CastOp: _of_all,
 }
-"""What comes of intervals, were integers without end."""
+"""Interval arithmetic on unbounded integers; overflow is checked by the caller."""
 
 
 @dataclass
 class Intervals:
-    """The intervals of integers, each of which is found once."""
+    """Intervals of values, memoized."""
 
     weights: WeightStore
     _known: dict[SSAValue, Interval | None] = field(default_factory=dict)
 
     def of(self, value: SSAValue, depth: int = 0) -> Interval | None:
-        """Of numbers that are not whole, nothing is known."""
+        """The interval of a value; None if its elements may not be integers."""
         if value not in self._known:
             if dtype_of(value).is_float:
                 self._known[value] = self._of_floats(value, depth)
@@ -103,9 +108,9 @@ class Intervals:
 
     def _of_floats(self, value: SSAValue, depth: int) -> Interval | None:
         """
-        The interval of floats that are integers, none of them -0.
+        The interval of floats that are exact integers and never -0.0, else None.
 
-        They are cast integers, results of `quantize`, or sums and differences of such floats.
+        These are cast integers, results of `quantize`, and sums and differences of such floats.
         """
         op, found = value.owner, None
         if isinstance(op, CastOp) and depth <= DEEPEST and not dtype_of(op.x).is_float:
@@ -120,7 +125,7 @@ class Intervals:
         return found if found is not None and found.magnitude <= exact else None
 
     def _whole(self, value: SSAValue) -> int | None:
-        """The one whole number that a literal holds."""
+        """The integer in a literal with one element."""
         array = constant_array(value, self.weights)
         if array is None or array.size != 1 or not np.isfinite(number := array.item()):
             return None
@@ -145,7 +150,7 @@ class Intervals:
 
 
 def range_of(dtype: DType) -> Interval | None:
-    """The numbers that elements of an integer type may be; None for other types."""
+    """The range of an integer type or bool; None for other types."""
     if dtype.name == "bool":
         return Interval(0, 1)
     if not dtype.is_integer:

@@ -1,4 +1,4 @@
-"""Puts neighbouring numbers of few bits into words."""
+"""Packs neighbouring numbers of few bits into 32-bit words."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from popgraph.support.words import WORD
 
 def packed(value: SSAValue, axis: int, count: int) -> SSAValue:
     """
-    Words of so many neighbours along an axis; zeros stand where there are no more.
+    Packs `count` neighbours along an axis into each word, with zeros after the last.
 
-    Of what is transposed, words are: they may stand in memory as numbers do, and are fewer.
+    A transposed value is packed first and then transposed: there are fewer words than numbers,
+    and their order in memory may be that of the numbers.
     """
     if isinstance(value.owner, TransposeOp):
         perm = value.owner.perm.data
@@ -34,9 +35,9 @@ def packed(value: SSAValue, axis: int, count: int) -> SSAValue:
     narrow = _narrow(value, bits)
     missing = -shape[axis] % count
     if missing:
-        none, behind = [0] * len(shape), [0] * len(shape)
-        behind[axis] = missing
-        narrow = PadOp(narrow, low=none, high=behind, interior=none, value=0).result
+        none, high = [0] * len(shape), [0] * len(shape)
+        high[axis] = missing
+        narrow = PadOp(narrow, low=none, high=high, interior=none, value=0).result
     made: Operand | None = None
     for place in range(count):
         part = CastOp(every(narrow, axis, place, count), to=i32).result
@@ -52,7 +53,7 @@ def packed(value: SSAValue, axis: int, count: int) -> SSAValue:
 
 
 def _narrow(value: SSAValue, bits: int) -> SSAValue:
-    """Integers of so many bits or fewer in the smallest type at hand, in which they are stored."""
+    """Integers of at most `bits` bits in the narrowest type that stores them; floats as bits."""
     if is_float(value):
         return BitcastOp(value, to=IntegerType(bits, Signedness.UNSIGNED)).result
     op = value.owner
@@ -65,7 +66,7 @@ def _narrow(value: SSAValue, bits: int) -> SSAValue:
 
 
 def every(value: SSAValue, axis: int, first: int, step: int) -> SSAValue:
-    """Every `step`th place along an axis."""
+    """Every `step`th element along an axis, starting at `first`."""
     sizes = list(shape_of(value))
     starts, steps = [0] * len(sizes), [1] * len(sizes)
     starts[axis], steps[axis], sizes[axis] = first, step, sizes[axis] // step

@@ -1,4 +1,4 @@
-"""Recomputation: gradients compute again what the way to the loss need not keep for them."""
+"""Recomputation (gradient checkpointing): the backward pass recomputes forward values."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from popgraph.support.shapes import prod
 
 NORMS = (gc.BatchNormOp, gc.BatchNormTrainOp, gc.LayerNormOp, gc.LrnOp)
 HEADS = (gc.SoftmaxOp, gc.LogSoftmaxOp, gc.NllLossOp)
-"""What stands before the loss, where its gradient is fused with it."""
+"""Operations before the loss that are never recomputed: their gradients are fused with the loss."""
 
 
 @dataclass(frozen=True)
 class Recompute(Pass):
     """
-    Gradients read values that are computed again, instead of those that would be kept for them.
+    y = f x; dx = g(y)  ->  y = f x; y' = f (later x); dx = g(y'): y is freed and recomputed.
 
-    `mode` says what: `standard` cuts the way to the loss into segments, of which only what leaves
-    them is kept, so that the largest sum of what is kept and of one segment is small; `norms`,
-    normalizations and what follows them element by element; `nodes`, only those `named`.
+    Only for operations that `mode` selects. `standard` cuts the forward pass into segments and
+    keeps only values that leave them; it minimizes the bytes of these and of one segment.
+    `norms` selects normalizations and the elementwise operations after them. `nodes` selects the
+    operations in `named`.
     """
 
     name = "recompute"
@@ -56,7 +57,7 @@ class Recompute(Pass):
             if any(isinstance(op, gc.LaterOp) for op in graph.block.ops):
                 continue
             forward = _forward(graph)
-            chosen = MODES[self.mode](_Way(graph, forward), self.named)
+            chosen = MODES[self.mode](_Forward(graph, forward), self.named)
             copies = Copies(graph.block, forward, chosen)
             for op in list(graph.block.ops):
                 if op not in forward and not isinstance(op, ReturnOp | UpdateOp):
@@ -64,7 +65,7 @@ class Recompute(Pass):
 
 
 def _forward(graph: GraphOp) -> dict[Operation, None]:
-    """The operations that the loss and other results need, in order."""
+    """The forward pass: operations that outputs and updates depend on, in order."""
     outputs = [value for name, value in graph.outputs.items() if not name.startswith(GRADIENT)]
     needed = values_behind([*outputs, *(op.value for op in graph.updates())])
     return {op: None for op in graph.block.ops if any(result in needed for result in op.results)}
@@ -75,8 +76,8 @@ def _bytes(value: SSAValue) -> int:
 
 
 @dataclass
-class _Way:
-    """The way to the loss: its operations in order, and what gradients read of them."""
+class _Forward:
+    """The forward pass: operations that may be recomputed, in order, and reads of their results."""
 
     graph: GraphOp
     forward: Mapping[Operation, None]
@@ -99,7 +100,7 @@ class _Way:
         return any(use.operation not in self.forward for use in value.uses)
 
     def last_reader(self, value: SSAValue, places: Mapping[Operation, int]) -> int:
-        """The place of the last operation on the way that reads a value."""
+        """The position of the last forward operation that reads a value; -1 without one."""
         return max(
             (places.get(use.operation, -1) for use in value.uses if use.operation in self.forward),
             default=-1,
@@ -109,40 +110,41 @@ class _Way:
 Chosen = set[Operation]
 
 
-def _standard(way: _Way, named: Sequence[str]) -> Chosen:
+def _standard(forward: _Forward, named: Sequence[str]) -> Chosen:
     """
-    All but what leaves its segment; as many segments as make the largest sum smallest.
+    Operations whose results stay inside their segment, for the best number of segments.
 
-    In a chain of like layers that is the root of their number.
+    For n equal layers in a chain, that is about sqrt(n) segments (Chen et al., 2016).
     """
-    kept = sum(_bytes(v) for op in way.ops for v in op.results if way.is_read_later(v))
+    kept = sum(_bytes(v) for op in forward.ops for v in op.results if forward.is_read_later(v))
     best, least = set[Operation](), float(kept)
-    for count in range(2, 2 * isqrt(len(way.ops)) + 1):
-        chosen, size = _cut(way, count)
+    # About sqrt(n) is best for equal layers; the doubled range leaves room for unequal ones.
+    for count in range(2, 2 * isqrt(len(forward.ops)) + 1):
+        chosen, size = _cut(forward, count)
         if size < least:
             best, least = chosen, size
     return best
 
 
-def _cut(way: _Way, count: int) -> tuple[Chosen, float]:
+def _cut(forward: _Forward, count: int) -> tuple[Chosen, float]:
     """
-    What is computed again with so many segments of like size, and how many bytes are held at most.
+    Operations to recompute with `count` segments of similar size, and the peak of bytes held.
 
-    Of the last segment all is kept: gradients begin there.
+    The last segment is kept: the backward pass starts with it.
     """
-    sizes = [sum(map(_bytes, op.results)) for op in way.ops]
+    sizes = [sum(map(_bytes, op.results)) for op in forward.ops]
     ends, done, total = [0], 0, sum(sizes) or 1
     for place, size in enumerate(sizes, 1):
         done += size
         if done * count >= len(ends) * total and ends[-1] < place:
             ends.append(place)
-    places = {op: place for place, op in enumerate(way.ops)}
+    places = {op: place for place, op in enumerate(forward.ops)}
     chosen, kept, largest = set[Operation](), 0, 0
     for number, (begin, end) in enumerate(pairwise(ends), 1):
         last, inside = number == len(ends) - 1, 0
-        for op in way.ops[begin:end]:
-            leaves = any(way.last_reader(result, places) >= end for result in op.results)
-            size = sum(_bytes(result) for result in op.results if way.is_read_later(result))
+        for op in forward.ops[begin:end]:
+            leaves = any(forward.last_reader(result, places) >= end for result in op.results)
+            size = sum(_bytes(result) for result in op.results if forward.is_read_later(result))
             if leaves or last:
                 kept += sum(map(_bytes, op.results)) if leaves else size
             else:
@@ -154,29 +156,29 @@ def _cut(way: _Way, count: int) -> tuple[Chosen, float]:
 
 
 def _packed(op: Operation) -> int:
-    """The bytes of weights in the order of a contraction, which its second run needs as well."""
+    """The bytes of a contraction's packed weights: its second run needs them again."""
     weights = (v for v in op.operands if isinstance(v.owner, VariableOp))
     return sum(map(_bytes, weights)) if isinstance(op, Contraction) else 0
 
 
-def _norms(way: _Way, named: Sequence[str]) -> Chosen:
+def _norms(forward: _Forward, named: Sequence[str]) -> Chosen:
     found: Chosen = set()
-    for op in way.ops:
+    for op in forward.ops:
         follows = isinstance(op, Elementwise) and any(v.owner in found for v in op.operands)
         if isinstance(op, NORMS) or follows:
             found.add(op)
     return found
 
 
-def _named(way: _Way, named: Sequence[str]) -> Chosen:
-    return {op for op in way.ops if _name(op) in named}
+def _named(forward: _Forward, named: Sequence[str]) -> Chosen:
+    return {op for op in forward.ops if _name(op) in named}
 
 
 def _name(op: Operation) -> str:
     return op.location.desc.data if isinstance(op.location, NameLoc) else ""
 
 
-MODES: Mapping[str, Callable[[_Way, Sequence[str]], Chosen]] = {
+MODES: Mapping[str, Callable[[_Forward, Sequence[str]], Chosen]] = {
     "standard": _standard,
     "norms": _norms,
     "nodes": _named,
@@ -185,7 +187,7 @@ MODES: Mapping[str, Callable[[_Way, Sequence[str]], Chosen]] = {
 
 @dataclass
 class Copies:
-    """What has been computed again so far, for the gradients that are next in order."""
+    """Recomputed values so far, in the order of the backward pass."""
 
     block: Block
     forward: Mapping[Operation, None]
@@ -194,7 +196,7 @@ class Copies:
     _latest: SSAValue | None = None
 
     def feed(self, op: Operation) -> None:
-        """Gives an operation of gradients what it reads."""
+        """Replaces operands of a backward operation by recomputed values."""
         after = next((v for v in op.operands if self._is_gradient(v)), self._latest)
         for index, value in enumerate(op.operands):
             if after is not None and value.owner in self.chosen:
@@ -206,7 +208,7 @@ class Copies:
         return isinstance(owner, GraphcoreOp) and bool(owner.operands) and owner not in self.forward
 
     def _copy(self, value: SSAValue, after: SSAValue, before: Operation) -> SSAValue:
-        """A value that is computed again, with all that was chosen before it."""
+        """A recomputed value; recomputes chosen operations that it depends on first."""
         waiting = [value]
         while waiting:
             owner = waiting[-1].owner
@@ -228,7 +230,11 @@ class Copies:
         self.copies |= dict(zip(owner.results, made.results, strict=True))
 
     def later(self, value: SSAValue, after: SSAValue, before: Operation) -> SSAValue:
-        """A value as what is computed again reads it."""
+        """
+        An operand of a recomputed operation: recomputed itself, or kept and read by a `LaterOp`.
+
+        CSE does not merge its readers with the forward pass; they wait for the gradient `after`.
+        """
         if value.owner in self.chosen:
             return self.copies[value]
         if value not in self.copies:

@@ -1,4 +1,4 @@
-"""Returns the rows that are appended to caches, instead of the whole caches."""
+"""Returns only the rows appended to caches, instead of whole caches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from popgraph.passes.options import Options
 @dataclass(frozen=True)
 class ReturnAppended(Pass):
     """
-    return concat(x, new)  ->  return new
+    return concat(x, new)  ->  return new, for a cache x.
 
-    Only when x is an input of the program. Whoever calls it has x, and writes the new rows after
-    it in place; returned with x, all of it would be copied for each token of a decoder.
+    Only when x is an input of the program. The caller has x and writes the new rows after it in
+    place. Returning x as well would copy the whole cache for each token of a decoder.
     """
 
     name = "return-appended"
@@ -38,7 +38,7 @@ class ReturnAppended(Pass):
 
 
 def appended(value: SSAValue) -> SSAValue:
-    """The part of a value after an input of the program; all of it if none is in front."""
+    """The rows appended to an input of the program; the value itself if it is not such a cache."""
     op = value.owner
     if isinstance(op, ConcatOp) and len(op.xs) == 2 and isinstance(op.xs[0].owner, Block):
         return op.xs[1]

@@ -1,4 +1,4 @@
-"""Rounds quotients by a known scale as products, where that gives the same integers."""
+"""Quantizes by multiplication with a reciprocal instead of division, if integers stay equal."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 
 _NEIGHBOURS = 8
-"""So many floats on either side of where a quotient would be half a whole number are tried."""
+"""Number of floats that are tested on either side of each midpoint between two integers."""
 
 _SMALLEST, _GREATEST = 2.0**-60, 2.0**60
-"""Divisors in between leave room for products that neither vanish nor become infinite."""
+"""Divisors in this range cannot make the products underflow or overflow."""
 
 _MOST = 4096
-"""For more whole numbers than these it takes too long to try."""
+"""Maximum number of integers to test: a bound of compile time."""
 
 
 @dataclass(frozen=True)
 class Reciprocal:
     """
-    1 / divisor as a sum of two floats, neither of them negative.
+    1 / divisor as a sum of two non-negative floats.
 
-    Quotients x / divisor and fma (x, high, x * low) are rounded to the same whole numbers, as far
-    as these lie between two bounds, below and above which both lie for the same x. Both grow with
-    x, so that they are alike if they are at each step from one number to the next.
+    x / divisor and fma (x, high, x * low) round to the same integers between two bounds, and exceed
+    a bound for the same x. Both are monotonic in x, so it is enough to compare them around each
+    midpoint between two integers.
     """
 
     high: float
@@ -40,7 +40,7 @@ class Reciprocal:
 
     @staticmethod
     def of(divisor: float, first: int, last: int) -> Reciprocal | None:
-        """For whole numbers from the first to the last; None if some would be others."""
+        """The reciprocal for integers from `first` to `last`; None if one would differ."""
         if not _SMALLEST < divisor < _GREATEST or not 0 < last - first <= _MOST:
             return None
         near = np.float32(1 / divisor)
@@ -52,7 +52,7 @@ class Reciprocal:
         return found if found._agrees(np.float32(divisor), steps) else None
 
     def _agrees(self, divisor: np.float32, steps: Array) -> bool:
-        """Whether the floats around each step are rounded alike, and the step lies among them."""
+        """Whether floats around each midpoint round alike, and on both sides of the midpoint."""
         middle = (steps * float(divisor)).astype(np.float32)
         numbers, up, down = [middle], middle, middle
         for _ in range(_NEIGHBOURS):
@@ -69,7 +69,7 @@ class Reciprocal:
         return bool(enclosed and np.array_equal(wanted, found))
 
     def _products(self, tried: Array) -> Array | None:
-        """fma (x, high, x * low); None where f64 does not tell how it is rounded."""
+        """fma (x, high, x * low); None if double rounding through f64 could differ."""
         rest = tried * np.float32(self.low)
         exact = tried.astype(np.float64) * self.high
         total = exact + rest
@@ -87,7 +87,7 @@ class MultiplyByHalves(Rule[QuantizeOp]):
     quantize x, s, z  ->  quantize (fma x, high, x * low), 1, z
 
     Only when s and z are literals, and both formulas round alike near every midpoint between two
-    integers. A division takes longer than the rest of the operation.
+    integers. high + low is 1 / s. A division takes longer than the rest of the operation.
     """
 
     ROOTS = (QuantizeOp,)
@@ -110,16 +110,16 @@ class MultiplyByHalves(Rule[QuantizeOp]):
 @dataclass(frozen=True)
 class RoundCheaply(Pass):
     """
-    quantize by a literal scale multiplies by both halves of 1 / scale instead of dividing.
+    quantize x, s, z  ->  quantize (fma x, high, x * low), 1, z, where high + low = 1 / s.
 
-    Only when the pass finds, integer by integer, that quotients and products round alike.
+    Only when s is a literal, and tests around every integer show that both round alike.
     """
 
     name = "round-cheaply"
 
     @classmethod
     def of(cls, options: Options) -> RoundCheaply | None:
-        """Only where a machine rounds products and sums together."""
+        """The pass, if the machine has a fused multiply-add."""
         return cls() if options.target.machine.fuses_multiply_add else None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:

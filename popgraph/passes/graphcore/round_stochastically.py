@@ -1,4 +1,4 @@
-"""Rounds what is computed in half precision at random, as IPUs do, so that errors cancel out."""
+"""Stochastic rounding of half-precision results, as on IPUs: rounding errors average out."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ EXACT = (
     gc.WhereOp,
     RoundStochasticallyOp,
 )
-"""What gives halves of halves without rounding."""
+"""Operations whose half-precision results need no rounding."""
 
-HINT = "unroll them, or let them compute in single precision"
+HINT = "unroll these loops and branches, or compute in single precision inside them"
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class RoundStochastically(Pass):
     """
     y: f16 = op(x)  ->  y = round_stochastically(op(cast f32 x)).
 
-    Only what rounds at all: elements that change places, or are chosen, stay as they are. All
-    draw from the program's seed, which counts a step in every run, each from a stream of its own.
+    Only operations that round: moved or selected elements are unchanged. Each operation has a
+    random stream of its own, derived from the program's seed, which counts the runs.
     """
 
     name = "round-stochastically"
@@ -82,14 +82,15 @@ class RoundStochastically(Pass):
             bodies = (region for op in graph.block.ops for region in op.regions)
             if any(True for body in bodies for _ in _rounding(body.walk())):
                 compilation.warn(
-                    "halves in loops and branches are rounded to the nearest, not at random",
+                    "half-precision results in loops and branches are rounded to the nearest, "
+                    "not stochastically",
                     HINT,
                     PopgraphWarning,
                 )
 
 
 def _rounding(ops: Iterable[Operation]) -> Iterator[GraphcoreOp]:
-    """The operations that round to halves; what runs in bodies is none of them."""
+    """Operations without bodies that round to half precision."""
     for op in ops:
         if not isinstance(op, GraphcoreOp) or isinstance(op, EXACT) or op.regions:
             continue
@@ -102,12 +103,12 @@ def _is_half(value: SSAValue) -> bool:
 
 
 def _state(graph: GraphOp, weights: WeightStore) -> SSAValue:
-    """The seed and the step, of which the next run has the next one."""
+    """The variable with seed and step; each run increments the step."""
     first = graph.block.first_op
     assert first is not None, "a graph returns something"
     for op in graph.variables():
         if op.variable.text == SEED:
-            if op is not first:  # which rounds, maybe, before anything is drawn
+            if op is not first:  # operations before it may round
                 op.detach()
                 Rewriter.insert_op(op, InsertPoint.before(first))
             return op.result
@@ -120,7 +121,7 @@ def _state(graph: GraphOp, weights: WeightStore) -> SSAValue:
 
 
 def _round(op: GraphcoreOp, state: SSAValue, stream: int) -> None:
-    """Lets an operation compute in single precision, and rounds what comes of it."""
+    """Replaces an operation by its single-precision form followed by stochastic rounding."""
     with made_for(op):
         if isinstance(op, gc.CastOp):
             is_single = tensor_of(op.x).element_type == f32
@@ -136,7 +137,7 @@ def _round(op: GraphcoreOp, state: SSAValue, stream: int) -> None:
 
 
 def _widened(op: GraphcoreOp) -> GraphcoreOp:
-    """The same operation on single precision, where it was on halves."""
+    """A copy of an operation in single precision."""
     wide = {
         value: gc.CastOp(value, to=f32).result
         for value in dict.fromkeys(op.operands)

@@ -1,4 +1,4 @@
-"""Multiplies weights of few bits as they are stored, and scales the sums."""
+"""Multiplies quantized weights as stored, and scales the sums of each block."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from popgraph.support.words import NIBBLE, NIBBLES_A_WORD
 
 MOVEMENTS = (TransposeOp, ReshapeOp, SliceOp)
 BYTE = Interval(-128, 127)
-"""What weights may be to be stored in an i8."""
+"""Weights in this range are stored as i8."""
 
 
 @dataclass(frozen=True)
 class Scaled:
-    """Weights `(numbers - zero) * scale`, then moved; each difference fits into a byte."""
+    """Weights movements((numbers - zero) * scale), where each difference fits into an i8."""
 
     numbers: SSAValue
     zero: SSAValue | None
@@ -53,7 +53,7 @@ class Scaled:
     movements: Sequence[Movement]
     ends: Interval
     """The range of the multiplied numbers."""
-    is_apart: bool = False
+    zero_last: bool = False
     """Whether the zero is subtracted from the sums, not from the numbers."""
 
     @property
@@ -62,17 +62,17 @@ class Scaled:
 
     @property
     def first(self) -> int:
-        """What the least number is multiplied as: around zero, where a zero is taken off later."""
-        return -(1 << NIBBLE - 1) if self.is_apart else self.ends.low
+        """The smallest number as multiplied: centred on 0 if the zero is subtracted later."""
+        return -(1 << NIBBLE - 1) if self.zero_last else self.ends.low
 
     @property
     def offset(self) -> int:
-        """By how much numbers are more than what is multiplied for them."""
+        """The difference of a number and the value that is multiplied for it."""
         return self.ends.low - self.first
 
     def bytes(self) -> SSAValue:
         value, op = self.numbers, self.numbers.owner
-        if self.zero is not None and not self.is_apart:
+        if self.zero is not None and not self.zero_last:
             value = SubOp(in_type(value, f32), in_type(self.zero, f32)).result
         elif isinstance(op, CastOp) and dtype_of(op.x).is_integer:
             value = op.x
@@ -81,11 +81,12 @@ class Scaled:
 
 class ScaleAfterwards(Rule[MatMulOp]):
     """
-    y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s)
+    y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s).
 
-    A block of rows of w has one row of scales; it may be all of w. Only when w are literals of few
-    bits that come from memory, and few rows of x share them: then they are read as they are stored.
-    Those of four bits are however many do, where vectors choose from sixteen numbers.
+    Only when w is a literal of few bits, too large for L2, that few rows of x read: the matmul is
+    bound by memory then. A block of rows of w, or all of w, has one row of scales. 4-bit weights
+    are rewritten for any number of rows if a vector has 16 lanes of f32, from which it looks them
+    up.
     """
 
     ROOTS = (MatMulOp,)
@@ -100,13 +101,14 @@ class ScaleAfterwards(Rule[MatMulOp]):
             return None
         if tensor_of(op.result).element_type != f32:
             return None
+        # Matmuls with weights that stay in L2 are not bound by memory.
         if bytes_of(op.rhs) < self._target.l2(tuning.streamed_l2):
             return None
         found = self._scaled(op.rhs)
         if found is None:
             return None
-        apart = self._apart(found)
-        made = None if apart is None else self._rewritten(op, apart, rows)
+        late = self._with_zero_last(found)
+        made = None if late is None else self._rewritten(op, late, rows)
         return self._rewritten(op, found, rows) if made is None else made
 
     def _scaled(self, value: SSAValue) -> Scaled | None:
@@ -132,7 +134,7 @@ class ScaleAfterwards(Rule[MatMulOp]):
         scale: SSAValue,
         movements: Sequence[Movement],
     ) -> Scaled | None:
-        """The weights, if all three are literals and bytes hold the differences."""
+        """The weights, if all three operands are literals and an i8 holds the differences."""
         ends = self._intervals.of(numbers)
         if zero is not None and ends is not None:
             taken = self._intervals.of(zero)
@@ -142,21 +144,23 @@ class ScaleAfterwards(Rule[MatMulOp]):
             return None
         return Scaled(numbers, zero, scale, movements, ends)
 
-    def _apart(self, found: Scaled) -> Scaled | None:
-        """The same with its zero apart, where four bits hold the numbers before it is taken off."""
+    def _with_zero_last(self, found: Scaled) -> Scaled | None:
+        """The same with the zero subtracted from sums, if the numbers then fit into 4 bits."""
         if found.zero is None or found.span < 1 << NIBBLE:
             return None
         before, zeros = (self._intervals.of(one) for one in (found.numbers, found.zero))
         if before is None or zeros is None:
             return None
-        made = replace(found, ends=before, is_apart=True)
+        made = replace(found, ends=before, zero_last=True)
         moved_zeros = Interval(zeros.low - made.offset, zeros.high - made.offset)
         return made if made.span < 1 << NIBBLE and moved_zeros.lies_in(BYTE) else None
 
     def _rewritten(self, op: MatMulOp, found: Scaled, rows: int) -> Operand | None:
-        """The sums of each block of rows, scaled and added up."""
+        """The scaled sum over blocks; None if blocks are too small or too many rows read w."""
         scale = self._table(found, found.scale)
-        zero = self._table(found, found.zero) if found.is_apart and found.zero is not None else None
+        zero = None
+        if found.zero_last and found.zero is not None:
+            zero = self._table(found, found.zero)
         tables = [table for table in (scale, zero) if table is not None]
         terms, columns = scale.shape
         block = gcd(terms, *(at for table in tables for at in _changes(table)))
@@ -179,12 +183,12 @@ class ScaleAfterwards(Rule[MatMulOp]):
         return ReshapeOp(ReduceSumOp(scaled, axes=[0], keepdims=False), shape=shape_of(op.result))
 
     def _packs(self, found: Scaled, block: int) -> bool:
-        """Whether weights are of four bits, and a vector has a lane for each such number."""
+        """Whether weights have 4 bits, and a vector has a lane for each of their 16 values."""
         lanes = self._target.machine.vector_bytes // np.dtype(np.float32).itemsize
         return found.span < 1 << NIBBLE == lanes and block % NIBBLES_A_WORD == 0
 
     def _table(self, found: Scaled, value: SSAValue) -> Array:
-        """What stands beside every weight: its scale, or its zero."""
+        """The scale, or zero, of every weight."""
         array = computed_array(value, self.weights)
         assert array is not None, "it comes of literals"
         table: Array = np.broadcast_to(array, shape_of(found.numbers))
@@ -194,13 +198,13 @@ class ScaleAfterwards(Rule[MatMulOp]):
 
 
 def _changes(table: Array) -> list[int]:
-    """The rows of a table that are not as the one before."""
+    """Indices of rows that differ from the row before."""
     changes: list[int] = (np.flatnonzero(np.any(table[1:] != table[:-1], axis=1)) + 1).tolist()
     return changes
 
 
 def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Operand:
-    """Weights as floats of what is stored: of bytes, or of eight numbers in a word."""
+    """Weights cast to floats from their stored form: bytes, or words of eight 4-bit numbers."""
     whole = ReshapeOp(found.bytes(), shape=shape)
     if not packs:
         return CastOp(whole, to=f32)
@@ -213,7 +217,11 @@ def _floats(found: Scaled, shape: tuple[int, int, int], *, packs: bool) -> Opera
 
 @dataclass(frozen=True)
 class ScaleSums(Pass):
-    """Products with weights of few bits that have scales become scaled products with the bits."""
+    """
+    y = mat_mul x, (w * s)  ->  y = reduce_sum ((mat_mul blocks of x, blocks of w) * s).
+
+    Only when w are literals of few bits, such as int4 or int8, that are too large for L2.
+    """
 
     name = "scale-sums"
     TOLERANCE = 1e-5

@@ -1,4 +1,4 @@
-"""Leaves out the products of convolutions that only multiply padding."""
+"""Skips multiplications of convolutions with padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from popgraph.support.tuning import Tuning
 
 @dataclass(frozen=True)
 class Piece:
-    """Neighbouring results along one axis, and all taps that meet more than padding for them."""
+    """Results `start` to `stop` along one axis, and the taps that meet any of their inputs."""
 
     start: int
     stop: int
@@ -44,7 +44,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Axis:
-    """What a convolution does along one axis of space."""
+    """A spatial axis of a convolution."""
 
     size: int
     taps: int
@@ -52,20 +52,20 @@ class Axis:
     stride: int
     dilation: int
     pad: int
-    """In front."""
+    """Padding before the first element."""
 
     def place(self, result: int, tap: int) -> int:
-        """Which element meets a tap."""
+        """The index of the element that a tap multiplies for a result."""
         return result * self.stride + tap * self.dilation - self.pad
 
     def piece(self, start: int, stop: int) -> Piece:
-        """The taps from the first one that meets an element to the last one."""
+        """The piece with the taps from the first to the last that multiply an element."""
         first = -(self.place(stop - 1, 0) // self.dilation)
         last = (self.size - 1 - self.place(start, 0)) // self.dilation
         return Piece(start, stop, max(0, first), min(last, self.taps - 1))
 
     def cuts(self) -> set[int]:
-        """The results at which a tap begins or ceases to meet elements."""
+        """The results at which a tap enters or leaves the elements."""
         found = set[int]()
         for tap in range(self.taps):
             first = -(self.place(0, tap) // self.stride)
@@ -74,7 +74,11 @@ class Axis:
         return found
 
     def pieces(self, least: int) -> Sequence[Piece]:
-        """All results, cut where that saves most products; no piece is shorter than `least`."""
+        """
+        All results, cut greedily where that saves most multiplications.
+
+        No piece is shorter than `least`.
+        """
         found = [self.piece(0, self.results)]
         while True:
             halves = [
@@ -95,9 +99,9 @@ class SumElements(Rule[ConvOp]):
     """
     y = conv x, w  ->  y = concat (conv part of x, part of w) ...
 
-    Taps that meet nothing but padding are left out: for all results, or for those of a piece where
-    this saves enough. Where no tap meets an element, the results are zeros. Only for literals
-    without infinities, which zeros do not cancel.
+    Only when a tap multiplies nothing but padding, for all results, or for a piece of them if that
+    saves enough. If no tap meets an element, the results are zeros. w must be a finite literal:
+    infinity * 0 is NaN.
     """
 
     ROOTS = (ConvOp,)
@@ -110,6 +114,7 @@ class SumElements(Rule[ConvOp]):
         axes = list(axes_of(op))
         pieces = [axis.pieces(self._tuning.least_piece) for axis in axes]
         whole: list[Sequence[Piece]] = [[axis.piece(0, axis.results)] for axis in axes]
+        # Each piece is a kernel call with its own borders: small savings do not pay.
         if products_of(pieces) > (1 - self._tuning.least_skipped) * products_of(whole):
             pieces = whole
             if all(own.taps == axis.taps for (own,), axis in zip(whole, axes, strict=True)):
@@ -137,12 +142,12 @@ def axes_of(op: ConvOp) -> Iterator[Axis]:
 
 
 def products_of(pieces: Sequence[Sequence[Piece]]) -> int:
-    """For one channel of results and one of the input."""
+    """The number of multiplications for one output and one input channel."""
     return prod(sum(piece.products for piece in along) for along in pieces)
 
 
 def part(op: ConvOp, axes: Sequence[Axis], place: Sequence[Piece]) -> SSAValue:
-    """The results of a piece along each axis."""
+    """The convolution of one piece along each axis."""
     x, w = [(0, size) for size in shape_of(op.x)[:2]], [(0, size) for size in shape_of(op.w)[:2]]
     low, high = [], []
     for axis, own in zip(axes, place, strict=True):
@@ -158,7 +163,7 @@ def part(op: ConvOp, axes: Sequence[Axis], place: Sequence[Piece]) -> SSAValue:
 
 
 def cut(value: SSAValue, bounds: Sequence[tuple[int, int]]) -> SSAValue:
-    """The elements between bounds along each axis."""
+    """The slice of a value between bounds along each axis."""
     sizes = [stop - start for start, stop in bounds]
     if tuple(sizes) == tuple(shape_of(value)):
         return value
@@ -167,7 +172,7 @@ def cut(value: SSAValue, bounds: Sequence[tuple[int, int]]) -> SSAValue:
 
 
 def joined(made: dict[tuple[Piece, ...], SSAValue], pieces: Sequence[Sequence[Piece]]) -> SSAValue:
-    """The results of all pieces in their places."""
+    """Concatenates the results of all pieces, axis by axis."""
     for axis in reversed(range(len(pieces))):
         rows: dict[tuple[Piece, ...], list[SSAValue]] = {}
         for place, value in made.items():
@@ -182,9 +187,10 @@ def joined(made: dict[tuple[Piece, ...], SSAValue], pieces: Sequence[Sequence[Pi
 @dataclass(frozen=True)
 class SkipPadding(Pass):
     """
-    y = conv x, w  ->  y = concat (conv part of x, part of w) ...
+    y = conv x, w  ->  y = concat (conv part of x, part of w) ..., without taps that meet padding.
 
-    For each part of the results, the taps are left out that meet nothing but padding.
+    Only when that skips enough multiplications: each part omits taps that meet none of its
+    elements.
     """
 
     name = "skip-padding"

@@ -1,8 +1,8 @@
-"""Writes a program of one replica out for all of them, with what they tell each other."""
+"""Replicates the program of one replica for all replicas, in one process and over ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,32 +10,47 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from popgraph.dialects.graphcore.arithmetic import AddOp
-from popgraph.dialects.graphcore.collectives import Collective
+from popgraph.dialects.graphcore.arithmetic import AddOp, DivOp, MulOp
+from popgraph.dialects.graphcore.base import Operand, shape_of, tensor_of
+from popgraph.dialects.graphcore.broadcasting import reshaped, scalar
+from popgraph.dialects.graphcore.collectives import (
+    COMBINED_BY,
+    LOCAL,
+    MEAN,
+    AllGatherOp,
+    AllReduceOp,
+    Collective,
+    ReduceScatterOp,
+)
+from popgraph.dialects.graphcore.exchanges import ExchangeOp
+from popgraph.dialects.graphcore.functions import CastOp
+from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.dialects.graphcore.movement import ConcatOp, SliceOp
 from popgraph.dialects.graphcore.random import REPLICA_STREAMS, SEED
 from popgraph.dialects.locations import origin
 from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp, graphs_of
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.collectives_of_ranks import Between
 from popgraph.passes.options import GRADIENT, Options
 from popgraph.passes.replication import Replication
 from popgraph.support.errors import PassError
+from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from popgraph.support.replicas import grouped
+from popgraph.support.shapes import prod
 
 GROUPS = "groups"
-"""The attribute of a variable that holds the first values of groups, if they differ."""
+"""Attribute of a variable with the initial value of each group, if they differ."""
 
 
 @dataclass(frozen=True)
 class SpreadReplicas(Pass):
     """
-    Write the program of one replica out for all of them: collectives become sums and copies.
+    y = all_reduce x  ->  y = x + x@replica1 + ...; other operations are copied for each replica.
 
-    `replicas` is the one line form of a `Replication`. Inputs and outputs of replica 1 are named
-    `x@replica1`, variables that not all replicas share `w@group1`. Of a variable that is trained,
-    the gradients of those that share it are added up, as an output of its own (or of those that
-    `added` says).
+    Only when `replicas`, the text form of a `Replication`, has several replicas; otherwise
+    collectives become identities. Inputs and outputs of replica 1 are named `x@replica1`, variables
+    that not all replicas share `w@group1`. The gradients of a variable are summed over the replicas
+    that share it, or that `added` lists, as one output for each copy.
     """
 
     name = "spread-replicas"
@@ -60,7 +75,7 @@ class SpreadReplicas(Pass):
 
 
 def _alone(graph: GraphOp) -> None:
-    """A replica on its own is told what it has."""
+    """Replaces collectives by their result for a single replica."""
     for op in list(graph.walk()):
         if isinstance(op, Collective):
             with made_for(op):
@@ -73,25 +88,25 @@ def _check_bodies(graph: GraphOp) -> None:
     for op in graph.walk():
         if isinstance(op, Collective) and op.parent is not graph.block:
             raise PassError(
-                "replicas cannot wait for each other inside a loop or a branch",
+                "collectives of replicas are not supported inside a loop or a branch",
                 origin(op) or op.name,
-                "take the collective out of the body",
+                "move the collective out of the body",
             )
 
 
 @dataclass
 class _Spread:
     """
-    The graph of all replicas, while it is written.
+    The graph of all replicas under construction.
 
-    What comes of nothing but what replicas have in common is computed once.
+    Operations whose operands are shared by all replicas are computed once.
     """
 
     source: GraphOp
     replicas: Replication
     graph: GraphOp = field(init=False)
     values: list[dict[SSAValue, SSAValue]] = field(init=False)
-    """For each replica, what values of the source are now."""
+    """For each replica, the new values of the source's values."""
 
     def __post_init__(self) -> None:
         self.values = [{} for _ in range(self.replicas.count)]
@@ -119,7 +134,7 @@ class _Spread:
             values[old] = copy
 
     def _of(self, value: SSAValue) -> list[SSAValue]:
-        """What a value is on each replica."""
+        """A value's copies on all replicas."""
         return [values[value] for values in self.values]
 
     def write(self) -> None:
@@ -155,6 +170,7 @@ class _Spread:
         self._know(op.result, [made[name].result for name in names])
 
     def _copy(self, op: Operation) -> None:
+        # Replicas must draw different numbers, even from the same operands.
         shared = not any(_draws(inner) for inner in op.walk()) and all(
             len(set(self._of(value))) == 1 for value in op.operands
         )
@@ -178,38 +194,38 @@ class _Spread:
         between = self._between(op)
         if between is not None:
             with made_for(op, InsertPoint.at_end(self.block)):
-                values = [SSAValue.get(one) for one in between.told(have)]
+                values = [SSAValue.get(one) for one in between.received(have)]
             self._know(op.result, values)
             return
         for group in self.replicas.groups_of(**op.groups):
             with made_for(op, InsertPoint.at_end(self.block)):
-                told = op.together([have[replica] for replica in group])
+                received = op.together([have[replica] for replica in group])
             get |= {
-                replica: SSAValue.get(value) for replica, value in zip(group, told, strict=True)
+                replica: SSAValue.get(value) for replica, value in zip(group, received, strict=True)
             }
         self._know(op.result, [get[replica] for replica in range(self.replicas.count)])
 
-    def _between(self, op: Collective) -> Between | None:
-        """The form of a collective whose groups have members in several processes."""
+    def _between(self, op: Collective) -> RankCollective | None:
+        """The collective between ranks, if its groups have members in several processes."""
         count, ranks, total = self.replicas.count, self.replicas.ranks, self.replicas.total
         stride, size = op.groups["stride"], op.groups["size"]
         if total % (stride * size):
             raise PassError(
-                f"{total} replicas cannot be taken in groups of {size} that are {stride} apart"
+                f"{total} replicas cannot be taken in groups of {size} at stride {stride}"
             )
         if ranks == 1 or count % (stride * size) == 0:
             return None
         if size == total:
-            return Between(op, 1, ranks, self.replicas.rank)
+            return RankCollective(op, 1, ranks, self.replicas.rank)
         if count > 1:
             raise PassError(
-                f"groups of {size} replicas that are {stride} apart have members in several "
-                f"processes, of which each has {count} replicas",
+                f"groups of {size} replicas at stride {stride} have members in several processes, "
+                f"but each process has {count} replicas",
                 origin(op) or op.name,
-                "one replica per process; or groups of all replicas, or of those of a process",
+                "use one replica per process, or groups of all replicas or of one process",
             )
         members = next(one for one in grouped(ranks, stride, size) if self.replicas.rank in one)
-        return Between(op, stride, size, members.index(self.replicas.rank))
+        return RankCollective(op, stride, size, members.index(self.replicas.rank))
 
     def _end(self, op: ReturnOp) -> None:
         outputs: dict[str, SSAValue] = {}
@@ -220,11 +236,11 @@ class _Spread:
             if name.startswith(GRADIENT) and name.removeprefix(GRADIENT) in trained:
                 outputs |= self._added_up(name.removeprefix(GRADIENT), value)
         if op.index_checks:
-            raise PassError("checks of indices come after replicas", "spread-replicas")
+            raise PassError("check-indices must run after spread-replicas", "spread-replicas")
         self.block.add_op(ReturnOp(list(outputs.values()), list(outputs)))
 
     def _added_up(self, name: str, gradient: SSAValue) -> Iterator[tuple[str, SSAValue]]:
-        """The gradient of each copy of a variable."""
+        """The summed gradient of each copy of a variable."""
         copies, values = self.replicas.variables(name), self._of(gradient)
         for group in self.replicas.adding(name):
             total = values[group[0]]
@@ -237,5 +253,97 @@ class _Spread:
 
 
 def _draws(op: Operation) -> bool:
-    """Whether an operation draws random numbers: replicas have streams of their own."""
+    """Whether an operation draws random numbers; each replica has its own streams."""
     return "stream" in op.properties
+
+
+# Collectives between replicas of several processes
+
+
+def _truth(value: Operand) -> Operand:
+    is_true = CompareOp(value, scalar(0, value), predicate="ne")
+    return CastOp(is_true, to=tensor_of(value).element_type)
+
+
+@dataclass(frozen=True)
+class _Combination:
+    """A reduction of replicas in terms of one that exchanges of ranks support."""
+
+    combine: str
+    before: Callable[[Operand], Operand] = lambda value: value
+    is_mean: bool = False
+
+
+_COMBINATIONS: Mapping[str, _Combination] = {
+    **{name: _Combination(name) for name in ("Add", "Mul", "Min", "Max")},
+    MEAN: _Combination("Add", is_mean=True),
+    "LogicalAnd": _Combination("Min", _truth),
+    "LogicalOr": _Combination("Max", _truth),
+    "SquareAdd": _Combination("Add", lambda value: MulOp(value, value)),
+}
+
+
+@dataclass(frozen=True)
+class RankCollective:
+    """A collective between replicas of several ranks."""
+
+    op: Collective
+    stride: int
+    size: int
+    """A group has `size` ranks at distance `stride`."""
+    rank: int
+    """The index of this rank in its group."""
+
+    def received(self, values: Sequence[SSAValue]) -> list[Operand]:
+        """The results of this rank's replicas for their values (implicit builder)."""
+        match self.op:
+            case AllGatherOp():
+                rows = [_row(one) for one in values]
+                row = ConcatOp(rows, axis=0) if len(rows) > 1 else rows[0]
+                return [self._exchanged(ALL_GATHER, row)] * len(values)
+            case AllReduceOp() if self.op.combine.data == LOCAL:
+                return list(values)
+            case AllReduceOp():
+                total = self._exchanged(ALL_REDUCE, _row(self._combined(values)), self._combination)
+                return [self._divided(reshaped(total, shape_of(values[0])))] * len(values)
+            case ReduceScatterOp():
+                return self._shares(self.op, values)
+        raise AssertionError(f"{self.op.name} is between replicas")
+
+    @property
+    def _combination(self) -> _Combination:
+        assert isinstance(self.op, AllReduceOp | ReduceScatterOp)
+        return _COMBINATIONS[self.op.combine.data]
+
+    def _combined(self, values: Sequence[SSAValue]) -> Operand:
+        """The reduction of this process's values, before a mean is divided."""
+        made = [SSAValue.get(self._combination.before(one)) for one in values]
+        return made[0] if len(made) == 1 else COMBINED_BY[self._combination.combine](made)
+
+    def _divided(self, value: Operand) -> Operand:
+        count = self.op.groups["size"]
+        return DivOp(value, scalar(count, value)) if self._combination.is_mean else value
+
+    def _exchanged(self, kind: str, row: Operand, way: _Combination | None = None) -> Operand:
+        combine = "Add" if way is None else way.combine
+        return ExchangeOp(row, kind=kind, size=self.size, stride=self.stride, combine=combine)
+
+    def _shares(self, op: ReduceScatterOp, values: Sequence[SSAValue]) -> list[Operand]:
+        (share,), count = shape_of(op.result), len(values)
+        if op.combine.data == LOCAL:
+            first = self.rank * count
+            return [
+                _part(op.padded(one), (first + at) * share, share) for at, one in enumerate(values)
+            ]
+        row = self._exchanged(REDUCE_SCATTER, op.padded(self._combined(values)), self._combination)
+        return [self._divided(_part(row, at * share, share)) for at in range(count)]
+
+
+def _row(value: Operand) -> Operand:
+    return reshaped(value, (prod(shape_of(value)),))
+
+
+def _part(row: Operand, start: int, count: int) -> Operand:
+    if shape_of(row) == (count,):
+        return row
+    return SliceOp(row, starts=[start], sizes=[count], steps=[1])

@@ -1,4 +1,4 @@
-"""How large sums of products of integers may become."""
+"""Bounds of integer matmuls and convolutions."""
 
 from __future__ import annotations
 
@@ -21,39 +21,38 @@ AnyContraction: TypeAlias = MatMulOp | ConvOp
 
 
 def summed_axes(op: AnyContraction) -> tuple[int, int]:
-    """Of each factor, the axis along which products are summed."""
+    """The contracted axis of each operand."""
     if isinstance(op, ConvOp):
         return 1, 1
     return len(shape_of(op.lhs)) - 1, len(shape_of(op.rhs)) - 2
 
 
 def terms_of(op: AnyContraction) -> int:
-    """How many terms stand along the summed axis: channels of a window, not its places."""
+    """The length of the contracted axis: k of a matmul, input channels of a convolution's group."""
     return shape_of(op.operands[1])[summed_axes(op)[1]]
 
 
 def pays(op: AnyContraction, words: Words, tuning: Tuning) -> bool:
-    """Whether words are faster: one instruction for a whole word makes up for free places in it."""
+    """Whether packed words pay: long sums, or half-filled words with a single instruction."""
     terms = terms_of(op)
     filled = 2 * terms > words.count
     return terms >= tuning.least_word_terms or (filled and words.instructions == 1)
 
 
-class WholeSums:
-    """What is known of the sums of contractions before they are computed."""
+class IntegerSums:
+    """Compile-time bounds of the sums of contractions."""
 
     def __init__(self, weights: WeightStore) -> None:
         self._weights, self._intervals = weights, Intervals(weights)
 
     def interval(self, value: SSAValue) -> Interval | None:
-        """Between which numbers the elements of a factor lie."""
         return self._intervals.of(value)
 
     def limits(self, op: AnyContraction) -> Array | None:
         """
-        By how much each place of the summed axis may move a sum, in a row for each place.
+        The maximum absolute contribution of each index of the contracted axis to a sum, as rows.
 
-        Where the second factor is known, each result has its own column; else one stands for all.
+        A constant second operand has one column for each result, else one column bounds all.
         """
         found = [self.interval(operand) for operand in op.operands]
         first, second = (one and float(one.magnitude) for one in found)

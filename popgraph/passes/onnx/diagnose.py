@@ -1,4 +1,4 @@
-"""Diagnosis of a model without compiling it: which nodes compile, and why the others do not."""
+"""Diagnosis of a model without compiling it: nodes that do not compile, with reasons."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from popgraph.support.errors import PopgraphError, UnsupportedError
 
 @dataclass
 class Diagnosis:
-    """What becomes of the nodes of a model."""
+    """The nodes of a model: compiled, computed by Python, or refused."""
 
     nodes: int = 0
-    """Of the main graph; constants do not count."""
+    """Number of nodes of the main graph, without constants."""
     hosted: list[tuple[str, str, str]] = field(default_factory=list)
-    """Operator, place and reason of what Python computes."""
+    """Operator, place and reason of each node that Python computes."""
     refused: list[PopgraphError] = field(default_factory=list)
     is_open: bool = False
-    """Whether shapes or structures are not known, so that only operators were looked at."""
+    """Whether shapes or structures are unknown, so that only operators were checked."""
 
     @property
     def compiled(self) -> int:
@@ -57,9 +57,9 @@ class Diagnosis:
 
 def diagnose(module: ModuleOp, store: WeightStore) -> Diagnosis:
     """
-    Looks at every node of a model, as far as its shapes are known; the module stays as it is.
+    Checks every node of a model, as far as shapes are known, without changing the module.
 
-    What Python computes is told apart first, then each of the segments between is lowered.
+    Nodes that Python computes are separated first, then each segment between them is lowered.
     """
     copy, store = module.clone(), WeightStore(store)
     enclose_gradients(copy)
@@ -76,7 +76,7 @@ def diagnose(module: ModuleOp, store: WeightStore) -> Diagnosis:
 
 
 def _look_at(module: ModuleOp, store: WeightStore, found: Diagnosis) -> None:
-    """Adds what is to say about the nodes of a model of which Python computes none."""
+    """Adds findings about a model without nodes that Python computes."""
     model = model_of(module)
     if _is_open(module, store):
         found.is_open = True
@@ -107,14 +107,14 @@ def _is_open(module: ModuleOp, store: WeightStore) -> bool:
 def _unknown(
     model: Model, body: Graph | Function, store: WeightStore
 ) -> Iterator[UnsupportedError]:
-    """The nodes for whose operators there is nothing."""
+    """Errors for nodes whose operators have no implementation."""
     for op in body.walk():
         if isinstance(op, OnnxOp) and not _is_known(model, op, store):
             yield _unknown_node(op)
 
 
 def _is_known(model: Model, op: OnnxOp, store: WeightStore) -> bool:
-    """Whether an operator has a lowering, or a definition made of such."""
+    """Whether an operator has a lowering, or a definition by operators that have one."""
     if not is_unknown(op) or is_literal(op):
         return True
     if isinstance(op, Custom):
@@ -127,7 +127,7 @@ def _is_known(model: Model, op: OnnxOp, store: WeightStore) -> bool:
 
 
 def unknown_operators(module: ModuleOp, store: WeightStore) -> list[PopgraphError]:
-    """The nodes of the main graph that hold no graphs and for whose operators there is nothing."""
+    """Errors for nodes of the main graph, without graphs inside, that have no implementation."""
     model, hosted = model_of(module), set(host_nodes(module))
     return [
         _unknown_node(op)
@@ -142,7 +142,7 @@ def _unknown_node(op: OnnxOp) -> UnsupportedError:
 
 
 def kinds(hosted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str], list[str]]:
-    """The places of what Python computes, by operator and reason."""
+    """The places of nodes that Python computes, grouped by operator and reason."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, place, reason in hosted:
         found.setdefault((name, reason), []).append(place)

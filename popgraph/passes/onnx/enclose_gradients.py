@@ -1,4 +1,4 @@
-"""Gives every Gradient the function that it differentiates, as a graph inside the node."""
+"""Gives every Gradient node the function that it differentiates, as a graph inside the node."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def enclose_gradients(module: ModuleOp) -> None:
     """
     `d = Gradient(a) {xs = ["x"], y = "y"}`  ->  the same, with the graph `x => { ... y }`
 
-    A Gradient names tensors: whatever moves, renames or leaves out nodes must see what it needs.
-    The graph holds copies of the nodes between; what does not depend on `xs` and `zs` stays
-    outside.
+    A Gradient refers to tensors by name. With the graph, passes that move, rename or drop nodes see
+    its dependencies. The graph has copies of the nodes from `xs` to `y`. Nodes that do not
+    depend on `xs` and `zs` stay outside.
     """
     for op in list(model_of(module).walk()):
         if _is_open(op) and op.parent is not None:
@@ -39,7 +39,7 @@ def _is_open(op: Operation) -> bool:
 
 
 def _enclose(op: SchemaOp, around: Sequence[Operation]) -> None:
-    """One node, and before it those on the way to its `y`; `around` are those that wait for it."""
+    """Encloses a node after other Gradients on the path to its `y`; `around` depend on it."""
     sources, target = _names(op)
     while waiting := next(filter(_is_open, _between(target, sources)), None):
         if waiting is op or waiting in around:
@@ -67,14 +67,14 @@ def _enclose(op: SchemaOp, around: Sequence[Operation]) -> None:
 
 
 def _names(op: SchemaOp) -> tuple[list[SSAValue], SSAValue]:
-    """The tensors that a node differentiates by or holds, and the one that it differentiates."""
+    """The tensors `xs` and `zs` of a node, and its `y`."""
     names = op.attribute_values()
     independent = [*cast(list[str], names["xs"]), *cast(list[str], names.get("zs", []))]
     return [_named(op, str(name)) for name in independent], _named(op, str(names["y"]))
 
 
 def _named(op: SchemaOp, name: str) -> SSAValue:
-    """The tensor of a name that a node can see: of its graph, or of one around it."""
+    """The tensor with a name in the node's graph or one around it."""
     block = op.parent
     while block is not None:
         body = block.parent_op()
@@ -85,14 +85,14 @@ def _named(op: SchemaOp, name: str) -> SSAValue:
                 return value
         block = None if isinstance(body, Function) else _around(body)
     raise ModelError(
-        f"Gradient-1 names {name!r}, and there is no such tensor",
+        f"Gradient-1 names {name!r}, but the graph has no such tensor",
         op.where(),
-        "`xs`, `zs` and `y` are inputs, initializers or outputs of nodes of the same graph",
+        "`xs`, `zs` and `y` must be inputs, initializers or outputs of nodes of the same graph",
     )
 
 
 def _around(graph: Graph) -> Block | None:
-    """The block of the node that holds a graph."""
+    """The block that contains the node of a graph."""
     holder = graph.parent_op()
     return holder.parent if isinstance(holder, OnnxOp) else None
 
@@ -104,7 +104,7 @@ def _values(block: Block) -> Iterator[SSAValue]:
 
 
 def _between(target: SSAValue, sources: Iterable[SSAValue]) -> list[Operation]:
-    """The operations that a value is computed by, as far as the sources, in their order."""
+    """Operations that compute a value from the sources, in their order."""
     found, seen, pending = set[Operation](), set(sources), [target]
     home = _home(target)
     while pending:
@@ -132,12 +132,12 @@ def _function(op: SchemaOp, sources: Sequence[SSAValue], target: SSAValue) -> Gr
         raise _circular(op)
     block = Block(arg_types=[value.type for value in sources])
     values: dict[SSAValue, SSAValue] = dict(zip(sources, block.args, strict=True))
-    behind = False
+    follows = False  # Nodes after the Gradient are not visible to it, so they are copied, too.
     for one in _home(target).ops:
-        behind |= one is place
+        follows |= one is place
         if one not in between or isinstance(one, Initializer):
             continue
-        if behind or any(value in values for value in read_by(one)):
+        if follows or any(value in values for value in read_by(one)):
             _check_compiled(op, one)
             block.add_op(one.clone(values))
     given = values.get(target, target)
@@ -146,7 +146,7 @@ def _function(op: SchemaOp, sources: Sequence[SSAValue], target: SSAValue) -> Gr
 
 
 def _place(op: Operation, block: Block) -> Operation:
-    """The operation of a block that another one is, or is in."""
+    """The operation of a block that is, or contains, another operation."""
     while op.parent is not block:
         holder = op.parent_op()
         assert holder is not None, "names are looked up in the graphs around a node"
@@ -159,7 +159,7 @@ def _check_compiled(op: SchemaOp, inner: Operation) -> None:
         raise DifferentiationError(
             f"Gradient-1 leads through {inner.where()}, which only Python computes",
             op.where(),
-            "there is no gradient through it: name what it gives in `zs`",
+            "it has no gradient: name its outputs in `zs`",
         )
 
 
@@ -169,7 +169,7 @@ def _infos(values: Iterable[SSAValue]) -> list[ValueInfoAttr]:
 
 def _circular(op: SchemaOp) -> ModelError:
     return ModelError(
-        "Gradient-1 differentiates what is computed from its own result",
+        "the `y` of Gradient-1 depends on the node's own result",
         op.where(),
-        "name a `y` that does not depend on the node, or what lies between in `zs`",
+        "name a `y` that does not depend on the node, or tensors in between in `zs`",
     )

@@ -1,4 +1,4 @@
-"""Evaluation of nodes of which all inputs are constants and for which there are no kernels."""
+"""Evaluates nodes with constant inputs that no kernel computes."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
 MOST_ELEMENTS = 1 << 20
-"""Of every tensor on the way, since a reference computes it and the text of the model holds it."""
+"""Maximum size of each tensor: Python computes it, and the model's text contains it."""
 
 
 @dataclass(frozen=True)
 class EvaluateConstants(Pass):
     """
-    Nodes of constants that only Python computes become constants.
-
     `y = NonZero(Constant {a})`  ->  `y = Constant {nonzero(a)}`
 
-    Only of nodes that have no kernel and draw no random numbers; fold-constants folds others, where
-    that pays. If weights are `trained`, only initializers of integers and booleans are constants.
+    Only for pure nodes that have no kernel; fold-constants folds others, if that pays. If weights
+
+    are `trained`, only integer and boolean initializers are constants.
     """
 
     name = "evaluate-constants"
@@ -53,12 +52,12 @@ class EvaluateConstants(Pass):
         return cls(options.weights == VARIABLE)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        enclose_gradients(module)  # Each Gradient names nodes, of which some go.
+        enclose_gradients(module)  # Gradients name tensors, which evaluation may remove.
         evaluate_constants(module, compilation.weights, trained=self.trained)
 
 
 def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
-    """As the pass."""
+    """The pass as a function."""
     model = model_of(module)
     constants = Constants(model, store, trained)
     for op in list(model.graph.nodes):
@@ -69,7 +68,7 @@ def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -
 
 
 def _replace(op: OnnxOp, constants: Constants) -> None:
-    """Constants in place of all results of a node, if they are known and tensors of numbers."""
+    """Replaces a node by constants if all its results are known tensors of numbers."""
     found = [constants.of(result) for result in op.results]
     if not found or any(array is None or array.dtype.kind in "OUS" for array in found):
         return
@@ -87,26 +86,26 @@ def _replace(op: OnnxOp, constants: Constants) -> None:
 
 
 def _named(op: OnnxOp) -> list[tuple[SSAValue, str]]:
-    """The results that a node has, with their names."""
+    """The present results of a node, with their names."""
     pairs = zip(op.output_values(), op.output_names, strict=False)
     return [(value, name) for value, name in pairs if value is not None]
 
 
 class Constants:
-    """The values of a graph that are made of constants alone, computed when they are asked for."""
+    """Values of a graph that depend on constants only, computed on request."""
 
     def __init__(self, model: Model, store: WeightStore, trained: bool) -> None:
         self.model, self.store, self.trained = model, store, trained
         self._known: dict[SSAValue, Array | None] = {}
 
     def of(self, value: SSAValue) -> Array | None:
-        """The elements; None if they are not known, or too many."""
+        """The elements of a value; None if unknown or larger than `MOST_ELEMENTS`."""
         if value not in self._known:
             self._visit(value)
         return self._known[value]
 
     def _visit(self, value: SSAValue) -> None:
-        """From the first constants on, as far as they lead: chains may be long."""
+        """Evaluates a value after its operands, without recursion: chains may be long."""
         pending = [value]
         while pending:
             owner = pending[-1].owner
@@ -134,7 +133,7 @@ class Constants:
         return op.array(self.store) if is_fixed and not _is_large(op.result) else None
 
     def _evaluated(self, op: SchemaOp, given: dict[SSAValue, Any]) -> list[Array | None]:
-        """The results of a node on constants; None for each if it refuses them, as NumPy may."""
+        """The results of a node on constants; None for each if evaluation fails, as NumPy may."""
         nothing: list[Array | None] = [None] * len(op.results)
         try:
             found = evaluate_node(op, given, self.store, self.model.opset_versions)
@@ -151,14 +150,14 @@ class Constants:
 
 
 def _operands(owner: object) -> Sequence[SSAValue]:
-    """What must be known first; nothing of what is not evaluated anyway."""
+    """Operands to evaluate first; none for nodes that are not evaluated."""
     if isinstance(owner, SchemaOp) and _may_be_evaluated(owner):
         return owner.operands
     return ()
 
 
 def _may_be_evaluated(op: SchemaOp) -> bool:
-    """Nodes that always give the same, and small tensors as far as their sizes are known."""
+    """Whether a node is pure, has no graphs, and no result known to be large."""
     return op.has_trait(Pure) and not op.regions and not any(map(_is_large, op.results))
 
 

@@ -1,4 +1,4 @@
-"""Evaluates a node of ONNX by the graphcore operations that it lowers to."""
+"""Evaluates an ONNX node by the graphcore operations that it lowers to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import KNOWN_ELEMENTS
 
 _programs: dict[Hashable, Program] = {}
-"""Lowered nodes: equal ones, of a loop's iterations or of layers, lower once."""
+"""Cache of lowered nodes: equal nodes of layers or of a loop's iterations are lowered once."""
 
 
 def evaluate_lowered(
@@ -34,7 +34,7 @@ def evaluate_lowered(
     """
     The outputs of a node for these operands; None if its operator has no lowering.
 
-    Indices out of bounds are errors. A node that draws random numbers draws those of a first step.
+    Indices out of bounds are errors. Random numbers are drawn as in the first step.
     """
     if not is_lowered(op) or op.regions:
         return None
@@ -74,11 +74,11 @@ def _program(
 
 @dataclass(frozen=True)
 class Program:
-    """Operations that compute the outputs of a node."""
+    """The operations that compute the outputs of a node."""
 
     block: Block
     given: Sequence[int]
-    """The operands that are its arguments; the others are constants in it."""
+    """Indices of the operands that are arguments; the others are constants."""
     outputs: Sequence[SSAValue | None]
     weights: WeightStore
 
@@ -91,7 +91,7 @@ class Program:
         weights: WeightStore,
         opsets: Mapping[str, int],
     ) -> Program:
-        """Lowers a copy of the node; of structural operands, it is for these values alone."""
+        """Lowers a copy of the node, specialized to these values of structural operands."""
         block = Block()
         with building_nothing():
             graph, node = alone(op, arrays)

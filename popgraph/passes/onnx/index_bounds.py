@@ -16,7 +16,7 @@ from popgraph.passes.analysis.replace import insert_made_for
 
 
 def bounds_of(op: OnnxOp, store: WeightStore) -> list[Bounds]:
-    """The bounds of all indices that a node gets, as far as the shapes are known."""
+    """The bounds of all index inputs of a node whose shapes are known."""
     record = record_of(op.domain, op.op_type)
     if record is None or record.bounds is None:
         return []
@@ -25,7 +25,7 @@ def bounds_of(op: OnnxOp, store: WeightStore) -> list[Bounds]:
 
 
 def insert_checks(op: OnnxOp, inference: Inference) -> bool:
-    """Lets a node get its indices from nodes that know their bounds; whether it has indices."""
+    """Inserts nodes that check a node's indices; returns whether it has index inputs."""
     found = bounds_of(op, inference.store)
     for bounds in found:
         value = op.input_values()[bounds.input]
@@ -36,7 +36,7 @@ def insert_checks(op: OnnxOp, inference: Inference) -> bool:
 
 
 def _holds_integers(value: SSAValue) -> bool:
-    """Whether these can be indices: of others, the operator itself says what is wrong."""
+    """Whether a value can hold indices; the operator itself reports other types."""
     return isinstance(value.type, TensorType) and isinstance(value.type.element_type, IntegerType)
 
 

@@ -36,12 +36,12 @@ from popgraph.support.shapes import Shape
 @dataclass(frozen=True)
 class InferShapes(Pass):
     """
-    Every ONNX value gets the type that its operator's schema infers.
+    y = Add(x: f32[2, 3], b: f32[3])  ->  y: f32[2, 3], and so on for every value.
 
-    Small constants are followed on the way, so that a shape that the model computes from other
-    shapes is known. Graphs inside nodes are inferred with what flows into them.
+    Small constants are evaluated, so that shapes computed from other shapes are known. Graphs
+    inside nodes are inferred with the types of their inputs. `weights`: float initializers are
 
-    `weights`: initializers of floats are "constant", or "variable" and decide no branch.
+    "constant", or "variable" and decide no branch.
     """
 
     name = "infer-shapes"
@@ -59,7 +59,7 @@ class InferShapes(Pass):
 def infer_shapes(
     module: ModuleOp, store: WeightStore | None = None, weights: str = CONSTANT
 ) -> Inference:
-    """Infers all types anew; the inference, with the constants that it knows."""
+    """Infers all types anew; returns the inference with its known constants."""
     model = model_of(module)
     store = store if store is not None else WeightStore()
     inference = Inference(model.opset_versions, store, model.functions)
@@ -71,7 +71,7 @@ def infer_shapes(
 
 
 def _declare(graph: Graph) -> None:
-    """What the graph declares of its outputs becomes what they are."""
+    """Refines the declared types of outputs by the inferred ones."""
     infos = [
         ValueInfoAttr.of(info.text, refined(value.type, info.type), info.exact.data)
         for info, value in zip(graph.outputs, graph.yielded, strict=True)
@@ -86,11 +86,10 @@ def specialise(
     values: Mapping[str, Array] | None = None,
 ) -> None:
     """
-    Gives inputs these shapes (or types, see `tensor_type`) and infers all others from them.
+    Sets the shapes (or types, see `tensor_type`) of inputs and infers all other types.
 
-    A symbol that stands for a dimension of one input becomes the same number everywhere. Inputs
-    that have `values` become constants. Raises `TypeMismatchError` where a shape does not fit
-    what the model says of the input.
+    A symbolic dimension gets the same size everywhere. Inputs in `values` become constants. Raises
+    a `TypeMismatchError` if a shape contradicts the declaration of the input.
     """
     graph = model_of(module).graph
     arguments: dict[str, SSAValue] = dict(zip(graph.input_names, graph.block.args, strict=True))
@@ -117,7 +116,7 @@ def specialise(
 
 
 def _settle(module: ModuleOp, name: str, value: Array, store: WeightStore) -> None:
-    """Puts a Constant in place of an input; an initializer is what training may change."""
+    """Replaces an input by a Constant; an initializer would be a weight that training changes."""
     model = model_of(module)
     graph, versions = model.graph, model.opset_versions
     argument = graph.block.args[graph.input_names.index(name)]
@@ -148,13 +147,13 @@ def _with_shape(name: str, wanted: Attribute, shape: Shape) -> Attribute:
     element = getattr(wanted, "element_type", None)
     if element is None:
         raise TypeMismatchError(
-            f"input {name!r} is {describe(wanted)}, which has no shape", f"input {name!r}"
+            f"input {name!r} has the type {describe(wanted)}, which has no shape", f"input {name!r}"
         )
     return tensor_type(element, shape)
 
 
 def check_case(name: str, wanted: Attribute, given: Attribute, symbols: dict[str, int]) -> None:
-    """`TypeMismatchError` unless `given` is a case of `wanted`; learns symbols from it."""
+    """Raises a `TypeMismatchError` unless `given` is a case of `wanted`; binds its symbols."""
 
     def wrong(hint: str) -> TypeMismatchError:
         return TypeMismatchError(
@@ -170,9 +169,9 @@ def check_case(name: str, wanted: Attribute, given: Attribute, symbols: dict[str
     if mine is None or theirs is None:
         return
     if len(mine) != len(theirs):
-        raise wrong(f"the model wants {len(mine)} dimensions, {len(theirs)} are given")
+        raise wrong(f"the model requires {len(mine)} dimensions, not {len(theirs)}")
     for place, (dim, size) in enumerate(zip(mine, theirs, strict=True)):
         if isinstance(dim, int) and dim != size:
             raise wrong(f"dimension {place} must be {dim}")
         if isinstance(dim, str) and isinstance(size, int) and symbols.setdefault(dim, size) != size:
-            raise wrong(f"{dim!r} is {symbols[dim]} in another input, and {size} here")
+            raise wrong(f"{dim!r} is {symbols[dim]} in another input, but {size} here")

@@ -36,15 +36,14 @@ Keep = Callable[[OnnxOp], bool]
 @dataclass(frozen=True)
 class Normalize(Pass):
     """
-    Functions of the model and operators that ONNX defines by others become those others.
+    y = Softsign(x)  ->  y = Div(x, Add(1, Abs(x))); the same for functions of the model.
 
-    Operators that lowering knows stay whole. An If whose condition is known becomes the branch
-    that it takes. Values keep their names; what is new inside an operator is named after it. The
-    result is for lowering: it may hold operators of later versions than the model imports.
+    Only for operators without a lowering of their own. An If with a constant condition becomes the
+    branch that it takes. Values keep their names; new values are named after their operator. The
+    result may contain operators of later versions than the model imports. `indices`: run-time
 
-    `indices`: those that data brings are checked ("error") or taken as they are ("nearest").
-    `weights`: initializers of floats are "constant", or "variable" and decide no If.
-    `exact`: gradients are to pass what it makes, so nothing is rounded that need not be.
+    indices are checked ("error") or clamped ("nearest"). `weights`: float initializers are
+    "constant", or "variable" and decide no If. `exact`: bodies avoid rounding, for gradients.
     """
 
     name = "normalize"
@@ -77,7 +76,7 @@ def normalize(
     weights: str = CONSTANT,
     exact: bool = False,
 ) -> None:
-    """As the pass; `keep` tells which operators stay though their schema defines them."""
+    """The pass as a function; `keep` selects operators that are not expanded."""
     enclose_gradients(module)
     model = model_of(module)
     inference = infer_shapes(module, store, weights)
@@ -89,28 +88,26 @@ def normalize(
 
 @dataclass
 class _Expansion:
-    """The state of one normalisation."""
-
     model: Model
     keep: Keep
     store: WeightStore
     inference: Inference
     checked: bool
-    """Whether indices that data brings are."""
+    """Whether to check run-time indices."""
     exact: bool
     trusted: set[Operation] = field(default_factory=set)
-    """What came of operators whose indices are checked: theirs are computed from these."""
+    """Bodies of operators whose indices are checked: their own indices derive from these."""
 
     def expand(self, block: Block) -> None:
-        """Expands what stands in a block, in the graphs inside it, and in what comes of it."""
+        """Expands a block, graphs inside its nodes, and the bodies that replace nodes."""
         pending = list(reversed(list(block.ops)))
         while pending:
             op = pending.pop()
             if not isinstance(op, OnnxOp):
                 continue
             is_constant = op.op_type == "Constant" and op.domain == ""
-            # An initializer is a weight that training changes, a constant is not: lowering, which
-            # knows Constant, must still see the difference.
+            # Lowering handles Constant itself and must see the difference: training changes
+            # initializers, but not constants.
             if is_constant and isinstance(op, SchemaOp) and not self.keep(op):
                 constant_to_initializer(op, self.store, self.inference)
                 continue
@@ -127,6 +124,7 @@ class _Expansion:
                 pending.extend(reversed(made))
                 continue
             outside = self.inference.lenient, self.exact
+            # A branch that is never taken may have contradicting types.
             self.inference.lenient |= op.op_type == "If"
             self.exact |= (op.domain, op.op_type) == GRADIENT
             for graphs in op.graphs().values():
@@ -135,13 +133,13 @@ class _Expansion:
             self.inference.lenient, self.exact = outside
 
     def check_indices(self, op: OnnxOp) -> bool:
-        """Checks the indices that a node gets; whether that is done for what comes of it."""
+        """Checks a node's indices; returns whether its body needs no more checks."""
         if not self.checked or op in self.trusted:
             return op in self.trusted
         return insert_checks(op, self.inference)
 
     def meaning(self, op: OnnxOp) -> Function | None:
-        """The body that stands for a node; None for what stays."""
+        """The function that replaces a node; None if the node stays."""
         if isinstance(op, Custom):
             return function_of(op, self.model.functions, exact=self.exact)
         if self.keep(op):
@@ -164,7 +162,7 @@ def constant_to_initializer(op: SchemaOp, store: WeightStore, inference: Inferen
     """
     `y = Constant() {value}`  ->  `y = Initializer value`
 
-    Whichever of its attributes holds the value.
+    The value may be in any of the attributes of Constant.
     """
     ((key, held),) = op.onnx_attributes().items()
     if not isinstance(held, TensorAttr | SparseTensorAttr):

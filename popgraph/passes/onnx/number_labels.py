@@ -1,4 +1,4 @@
-"""Numbered labels: a classifier counts its classes, a LabelEncoder behind it has their names."""
+"""Splits classifiers with string labels into a numeric classifier and a LabelEncoder."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NUMBERS = {
     "SVMClassifier": "classlabels_ints",
     "TreeEnsembleClassifier": "classlabels_int64s",
 }
-"""The classifiers, and which of their attributes holds labels that are numbers."""
+"""Classifiers, and the attribute of each that holds integer labels."""
 
 
 def number_labels(module: ModuleOp) -> None:
     """
     `label, score = Classifier(x)`  ->  `n, score = Classifier(x); label = LabelEncoder(n)`
 
-    So only the names are for the host, and the classifier is compiled. Only where its labels are
-    names and somebody may want them.
+    Only for string labels that are an output of the node. The classifier is then compiled, and the
+    host computes strings only.
     """
     model = model_of(module)
     for op in list(model.graph.walk()):

@@ -1,4 +1,4 @@
-"""The way in which each operator of ONNX, PopART and onnxruntime is computed, by versions."""
+"""The implementation of each operator of ONNX, PopART and onnxruntime, by versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from popgraph.support.extensions import bringer
 
 
 class Way(StrEnum):
-    """How an operator is computed."""
+    """The implementation of an operator."""
 
     LOWERING = "own lowering"
     FUNCTION = "ONNX's function"
@@ -39,7 +39,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """Versions of an operator, one after the other, that are the same to us."""
+    """Consecutive versions of an operator with the same implementation."""
 
     domain: str
     name: str
@@ -47,12 +47,11 @@ class Row:
     way: Way
     types: tuple[str, ...]
     """
-    The element types of its first input, or of what it makes of nothing; () without a schema.
-
-    They are those of its latest version, which older ones take as well.
+    Element types of the first input, or of the output without inputs; () without a schema. The
+    latest version has all types of older ones.
     """
     bringer: str = ""
-    """The distribution or the module from outside that brings it."""
+    """The distribution or module of the extension that provides it."""
 
     @property
     def title(self) -> str:
@@ -60,7 +59,7 @@ class Row:
 
 
 def rows() -> list[Row]:
-    """All operators that there are, by domain and name."""
+    """All known operators, sorted by domain and name."""
     found: list[Row] = []
     for schema in SCHEMAS:
         way, types = way_of(schema), types_of(latest(schema))
@@ -92,7 +91,7 @@ def _without_versions(row: Row) -> tuple[object, ...]:
 
 @cache
 def way_of(schema: Schema) -> Way:
-    """How one version of an operator of ONNX is computed."""
+    """The implementation of one version of an ONNX operator."""
     key = (schema.domain, schema.name)
     if is_removed(schema):
         return Way.REMOVED
@@ -108,7 +107,7 @@ def way_of(schema: Schema) -> Way:
 
 
 def _has_body(schema: Schema) -> bool:
-    """Whether ONNX says what it is made of, and that can be computed, in some form at least."""
+    """Whether ONNX defines an operator by bodies, and at least one of them can be computed."""
     return any(all(map(_is_computed, body)) for body in bodies(schema))
 
 

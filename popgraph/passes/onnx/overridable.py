@@ -1,4 +1,4 @@
-"""Overridable initializers: a model lists them among its inputs, so callers may give others."""
+"""Overridable initializers, which a model lists among its inputs: defaults that callers replace."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 
 
 def overridable(module: ModuleOp) -> tuple[str, ...]:
-    """The names of the initializers that a caller may give other values."""
+    """The names of initializers that a caller may override."""
     graph = model_of(module).graph
     return tuple(one.value_name.text for one in graph.initializers if one.input is not None)
 
 
 def demand(module: ModuleOp, names: Iterable[str]) -> None:
     """
-    Makes inputs like all others of these initializers: a call has to bring them.
+    Turns these initializers into required inputs.
 
-    Those of graphs inside nodes are called as `weights_by_name` calls them.
+    Initializers of graphs inside nodes have the names of `weights_by_name`.
     """
     graph, known = model_of(module).graph, weights_by_name(model_of(module).graph)
     infos = list(graph.inputs)

@@ -1,4 +1,4 @@
-"""Partition of a model into segments that are compiled and nodes that the host computes."""
+"""Partitions a model into compiled segments and nodes that the host computes."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ from popgraph.support import dtypes
 DATA_DECIDE_SIZES = frozenset(
     {"NonZero", "Compress", "Unique", "NonMaxSuppression", "ImageDecoder"}
 )
-"""ONNX's operators whose results have as many elements as the data say."""
+"""ONNX operators whose result sizes depend on data."""
 
 BOUNDED = frozenset({"NonZero", "Compress", "Unique", "NonMaxSuppression"})
-"""Operators of these that programs compute up to a bound, with the actual shape."""
+"""Operators whose results programs write to a buffer with a static bound, with the actual shape."""
 
 
 @dataclass(frozen=True)
 class HostStep:
-    """A node of the model that is computed in Python, on arrays, sequences and strings."""
+    """A node that Python computes, on arrays, sequences and strings."""
 
     op: OnnxOp
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A part of the model as a model of its own."""
+    """A part of the model as a separate model."""
 
     module: ModuleOp
     inputs: dict[str, SSAValue]
-    """The values of the whole model that it takes, by the names of its inputs."""
+    """Values of the whole model that are its inputs, by name."""
     outputs: dict[str, SSAValue]
-    """And those that it gives."""
+    """Values of the whole model that are its outputs, by name."""
     shapes: dict[str, str]
-    """For outputs that are given up to a bound, the outputs that hold their shapes."""
+    """For bounded outputs, the names of the outputs with their shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +66,13 @@ class Segment(Piece):
     """Nodes that are compiled together."""
 
     nodes: Sequence[OnnxOp]
-    """These nodes, as they stand in the whole model."""
+    """The original nodes in the whole model."""
     deciding: tuple[OnnxOp, ...] = ()
-    """Those of which something that comes from before the segment decides the structure."""
+    """Nodes whose structure depends on values from before the segment."""
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The inputs that must be known although their types do not tell: conditions."""
+        """Inputs whose values must be known although their types do not show it: conditions."""
         conditions = {op.operands[0] for op in self.deciding if is_branch(op)}
         return tuple(name for name, value in self.inputs.items() if value in conditions)
 
@@ -85,7 +85,7 @@ def is_branch(op: OnnxOp) -> bool:
 
 
 def host_node(op: OnnxOp) -> bool:
-    """Whether no program of static sizes computes a node."""
+    """Whether no program with static sizes can compute a node."""
     if compares_strings(op):
         return False
     values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
@@ -101,14 +101,14 @@ def _is_of_python(op: Operation) -> bool:
 
 
 def is_bounded(op: Operation) -> bool:
-    """Whether a program computes a node up to a bound, and says how much of it there is."""
+    """Whether a program can compute a node into a bounded buffer, with the actual shape."""
     if not isinstance(op, SchemaOp) or op.domain != "" or op.op_type not in BOUNDED:
         return False
     return not any(_is_container(value.type) for value in (*op.operands, *op.results))
 
 
 def why_hosted(op: OnnxOp) -> str:
-    """Why the host computes a node."""
+    """The reason why the host computes a node."""
     for inner in op.walk():
         if _is_of_python(inner):
             assert isinstance(inner, OnnxOp)
@@ -123,7 +123,7 @@ def why_hosted(op: OnnxOp) -> str:
 
 
 def _is_container(type_: Attribute) -> bool:
-    """Whether a value is something else than dense tensors of numbers, or a sequence of them."""
+    """Whether a value is not a dense tensor of numbers, nor a sequence or optional of these."""
     if isinstance(type_, SeqType | OptType):
         return _is_container(type_.element)
     is_other = isinstance(type_, MapType | SparseType)
@@ -131,24 +131,24 @@ def _is_container(type_: Attribute) -> bool:
 
 
 def python_nodes(module: ModuleOp, *, in_python: bool = False) -> list[OnnxOp]:
-    """The nodes of a model that Python computes; if sequences are `in_python`, with theirs."""
+    """Nodes that Python computes; with `in_python`, also nodes with sequences and optionals."""
     hosted = [op for op in host_nodes(module) if not is_bounded(op)]
     held = [op for op in model_of(module).graph.nodes if in_python and any(_containers(op))]
     return [*dict.fromkeys([*hosted, *held])]
 
 
 def _containers(op: OnnxOp) -> Iterator[SSAValue]:
-    """The sequences and optionals that a node takes or gives, or that are inside it."""
+    """Sequences and optionals among a node's inputs and outputs, or inside it."""
     values = (one for inner in op.walk() for one in (*inner.operands, *inner.results))
     return (one for one in values if isinstance(one.type, SeqType | OptType))
 
 
 def host_nodes(module: ModuleOp, *, trained: bool = False) -> list[OnnxOp]:
     """
-    The nodes that cut a model into several programs.
+    Nodes at which a model is cut into several programs, also inside functions.
 
-    Python computes them, or has to cut what a program gives; functions are looked into. A step of
-    a model that is `trained` is one program, which computes with what is given up to a bound.
+    Python computes them, or cuts a program's bounded result to its actual shape. A model that is
+    `trained` is one program and computes with bounded results.
     """
     model = model_of(module)
     functions = _host_functions(model, trained)
@@ -160,7 +160,7 @@ def _key(op: Operation) -> tuple[str, str, str] | None:
 
 
 def _host_functions(model: Model, trained: bool = False) -> set[tuple[str, str, str]]:
-    """The functions in which something, or a function that they call, is for the host."""
+    """Functions that contain, directly or through calls, nodes for the host."""
     functions, found = _called(model), set[tuple[str, str, str]]()
     while True:
         more = {
@@ -174,7 +174,7 @@ def _host_functions(model: Model, trained: bool = False) -> set[tuple[str, str, 
 
 
 def _called(model: Model) -> dict[tuple[str, str, str], Function]:
-    """The functions of a model, and those that are known of other domains."""
+    """Functions of a model, and known functions of other domains that it calls."""
     called = {op.key: op for op in model.walk() if isinstance(op, Custom)}
     found = {key: function_of(op, model.functions) for key, op in called.items()}
     known = {key: function for key, function in found.items() if function is not None}
@@ -188,9 +188,9 @@ def _is_host(op: OnnxOp, functions: set[tuple[str, str, str]], trained: bool) ->
 
 def partition(module: ModuleOp, store: WeightStore, *, in_python: bool = False) -> list[Step]:
     """
-    What runs in order: as few segments as there can be, and the nodes between them.
+    The steps of a model in order: as few segments as possible, and host nodes between them.
 
-    Functions in which something is for the host are inlined first.
+    Functions that contain host nodes are inlined first.
     """
     inline_functions(module, store, _host_functions(model_of(module)))
     model = model_of(module)
@@ -205,14 +205,15 @@ def steps_of(
     deciding: Container[OnnxOp] = (),
 ) -> list[Step]:
     """
-    The steps for some nodes of a model's graph, in their order.
+    The steps for some nodes of a model's graph, in order.
 
-    The `hosted` ones are steps of their own; a segment begins before one that is `deciding`: its
-    operands, which decide its structure, are known by then. Another one begins after results that
-    a program gives up to a bound: they are cut between both. No sequence goes from step to step:
-    Python computes all nodes that have a part in one that would.
+    Each `hosted` node is a step. A new segment begins before a `deciding` node, so that the
+    operands that decide its structure are known. A new segment also begins after bounded results,
+    which are cut to their shapes in between. Sequences never cross steps: Python computes all
+    nodes that use such a sequence.
     """
     levels = _levels(nodes, hosted, deciding)
+    # Hosting a node moves others to later levels, where they may share sequences across steps.
     while more := _sharing(nodes, hosted, levels) - hosted:
         hosted = hosted | more
         levels = _levels(nodes, hosted, deciding)
@@ -230,7 +231,7 @@ def steps_of(
 def _sharing(
     nodes: Sequence[OnnxOp], hosted: Set[OnnxOp], levels: Mapping[Operation, int]
 ) -> set[OnnxOp]:
-    """The nodes that take or give sequences which do not stay within one segment."""
+    """Nodes with sequences that cross segments."""
     shared: dict[SSAValue, list[OnnxOp]] = {}
     for op in nodes:
         for value in _containers(op):
@@ -247,23 +248,23 @@ def inline_functions(
     module: ModuleOp, store: WeightStore, functions: Container[tuple[str, str, str]]
 ) -> None:
     """
-    Puts bodies in the place of calls of these functions, in graphs inside nodes, too.
+    Inlines calls of these functions, also in graphs inside nodes.
 
-    What Python computes has types then; a function's values have none of their own.
+    Nodes that Python computes then have types: values of a function have none.
     """
     model = model_of(module)
     while calls := [op for op in model.graph.walk() if _key(op) in functions]:
         inference = infer_shapes(module, store)
-        inference.lenient = True  # Some stand in branches that these inputs never take.
+        inference.lenient = True  # Some calls are in branches that these inputs never take.
         for call in calls:
             assert isinstance(call, Custom)
             function = function_of(call, model.functions)
-            assert function is not None, "it was known when it was looked through"
+            assert function is not None, "its key is from `_host_functions`"
             inline(call, function, inference)
 
 
 def is_literal(op: Operation) -> bool:
-    """Whether an operation is a value that every step can have for itself: no caller changes it."""
+    """Whether an operation is a constant that can be copied into every step: no caller sets it."""
     if isinstance(op, Initializer):
         return op.input is None
     return isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "Constant")
@@ -272,7 +273,7 @@ def is_literal(op: Operation) -> bool:
 def _levels(
     nodes: Sequence[OnnxOp], hosted: Container[OnnxOp], deciding: Container[OnnxOp]
 ) -> dict[Operation, int]:
-    """For how many steps of the host, and known values, each node has to wait, itself included."""
+    """The number of host steps, decisions and bounded results on the longest path to each node."""
     levels: dict[Operation, int] = {}
     for op in nodes:
         waits = op in hosted or op in deciding
@@ -286,7 +287,7 @@ def _levels(
 
 
 def read_by(op: Operation) -> Iterator[SSAValue]:
-    """The values that an operation, or a graph inside it, takes from outside."""
+    """Outer values that an operation, or a graph inside it, reads."""
     inside = set(op.walk())
     for inner in op.walk():
         for value in inner.operands:
@@ -302,7 +303,6 @@ def _segment(
     deciding: Container[OnnxOp],
     bounded: Container[OnnxOp],
 ) -> Segment:
-    """A model of these nodes."""
     own = set(nodes)
     outputs = [value for op in nodes for value in op.results if _leaves(value, own)]
     made = _piece(model, nodes, [], outputs, bounded)
@@ -311,7 +311,7 @@ def _segment(
 
 
 def piece_of(model: Model, graph: Graph) -> Piece:
-    """The model of a graph inside a node: what it sees of the values around it are inputs."""
+    """A graph inside a node as a model; outer values that it reads become inputs."""
     nodes = [op for op in graph.block.ops if isinstance(op, OnnxOp | Initializer)]
     made = {value for op in nodes for value in op.results}
     outputs = [value for value in dict.fromkeys(graph.yielded) if value in made]
@@ -344,10 +344,11 @@ def _piece(
             block.add_op(copy)
         else:
             block.add_op(op.clone(values))
-    told = {value: shapes[value] for value in outputs if value in shapes}
-    block.add_op(Yield([*(values[value] for value in outputs), *told.values()]))
+    sized = {value: shapes[value] for value in outputs if value in shapes}
+    block.add_op(Yield([*(values[value] for value in outputs), *sized.values()]))
     infos = [
-        ValueInfoAttr.of(shape_name(value_name(value)), shape.type) for value, shape in told.items()
+        ValueInfoAttr.of(shape_name(value_name(value)), shape.type)
+        for value, shape in sized.items()
     ]
     graph = Graph("segment", _infos(inputs), [*_infos(outputs), *infos], Region(block))
     made = Model(
@@ -357,15 +358,15 @@ def _piece(
         graph,
     )
     taken, given = ({value_name(value): value for value in group} for group in (inputs, outputs))
-    names = {name: shape_name(name) for name in map(value_name, told)}
+    names = {name: shape_name(name) for name in map(value_name, sized)}
     return Piece(ModuleOp([made]), taken, given, names)
 
 
 def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:
     """
-    A node that gives its results up to a bound, perhaps as lists, followed by the shape of each.
-
     y = NonZero(x)  ->  y, shape of y = ai.popgraph::NonZero(x)
+
+    The results are bounded, perhaps flattened to lists, and followed by the shape of each.
     """
     results = op.output_values()
     names = ["" if value is None else value_name(value) for value in results]
@@ -385,12 +386,12 @@ def with_shapes(op: SchemaOp, values: Mapping[SSAValue, SSAValue]) -> Custom:
 
 
 def shape_name(name: str) -> str:
-    """The name of the shape of a result that is given up to a bound."""
+    """The name of the shape of a bounded result."""
     return f"shape of {name}"
 
 
 def alone(model: Model, op: OnnxOp, types: Mapping[SSAValue, Attribute]) -> Piece:
-    """A piece of one node, wherever in the model it stands; some inputs have these types."""
+    """A piece of one node anywhere in the model; `types` replaces the types of some inputs."""
     made = _piece(model, [op], [], [one for one in op.results if one.first_use is not None])
     graph = model_of(made.module).graph
     for argument, value in zip(graph.block.args, made.inputs.values(), strict=True):
@@ -403,21 +404,21 @@ def alone(model: Model, op: OnnxOp, types: Mapping[SSAValue, Attribute]) -> Piec
 
 
 def is_literal_value(value: SSAValue) -> bool:
-    """Whether a value is that of a literal."""
+    """Whether a value is a constant, see `is_literal`."""
     return isinstance(value.owner, Operation) and is_literal(value.owner)
 
 
 def _leaves(value: SSAValue, nodes: set[OnnxOp]) -> bool:
-    """Whether something but these nodes reads a value."""
+    """Whether a value is read outside these nodes."""
     return any(_node_of(use.operation) not in nodes for use in value.uses)
 
 
 def _node_of(op: Operation) -> Operation:
-    """The node of the main graph that an operation is, or is in."""
+    """The node of the main graph that is, or contains, an operation."""
     while not isinstance(holder := op.parent_op(), Graph | Function) or not isinstance(
         holder.parent_op(), Model
     ):
-        assert holder is not None, "nodes stand in the graph of a model"
+        assert holder is not None, "nodes are in the graph of a model"
         op = holder
     return op
 
@@ -428,10 +429,10 @@ def _infos(values: Iterable[SSAValue]) -> list[ValueInfoAttr]:
 
 def maker_of(node: OnnxOp, nodes: Sequence[OnnxOp]) -> OnnxOp | None:
     """
-    Which of these nodes one comes of, in a model that has been inlined and normalized since.
+    The original of a node, among `nodes`, in a model that has since been inlined and normalized.
 
-    What they give, and what is computed in their graphs, keeps its name through that. What is new
-    inside flows to what they give.
+    Outputs of the originals, and values in their graphs, keep their names. New nodes are found
+    through the named outputs that depend on them.
     """
     makers = {name: op for op in nodes for inner in op.walk() for name in _names(inner)}
     makers |= {name: op for op in nodes for name in _names(op)}

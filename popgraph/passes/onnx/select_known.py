@@ -1,4 +1,4 @@
-"""Selections of which it is known what they select: lookups, which are compiled and trained."""
+"""Turns selections with constant conditions into lookups, which compile and train."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from popgraph.support.shapes import prod
 @dataclass(frozen=True)
 class SelectKnown(Pass):
     """
-    Selections by constant conditions become lookups, which compile and have gradients.
-
     `y = Compress(x, Constant {[0, 1, 1]})`  ->  `y = Gather(x, Constant {[1, 2]})`
 
-    Without an axis, of `Reshape(x, [-1])`. Only of numbers that kernels compute, and of indices
-    that are in range. `trained` as in evaluate-constants.
+    Without an axis, x becomes `Reshape(x, [-1])`. Only for element types that kernels support and
+
+    indices in range. Lookups compile and have gradients. `trained` as in evaluate-constants.
     """
 
     name = "select-known"
@@ -48,7 +47,7 @@ class SelectKnown(Pass):
 
 
 def select_known(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
-    """As the pass."""
+    """The pass as a function."""
     model = model_of(module)
     constants = Constants(model, store, trained)
     known = [
@@ -71,7 +70,7 @@ def _is_compress(op: object) -> bool:
 
 
 def _is_computed(op: SchemaOp, places: Array) -> bool:
-    """Whether kernels look it up; Python computes, or refuses, what they do not."""
+    """Whether kernels can look up these indices; otherwise Python computes or refuses the node."""
     type_ = op.operands[0].type
     element, sizes = getattr(type_, "element_type", None), dims(type_)
     if element is None or sizes is None or not element_types.is_number(element):
@@ -81,7 +80,7 @@ def _is_computed(op: SchemaOp, places: Array) -> bool:
     axis = _axis(op)
     chosen = sizes if axis is None else (sizes[axis],)
     known = [size for size in chosen if isinstance(size, int)]
-    # Of a size that a call brings, Python says whether there are so many places.
+    # For a size known at run time only, Python checks the range.
     return len(known) == len(chosen) and bool((places < prod(known)).all())
 
 
@@ -91,7 +90,6 @@ def _axis(op: SchemaOp) -> int | None:
 
 
 def _replace(op: SchemaOp, places: Array, version: int, store: WeightStore) -> None:
-    """A lookup in place of a selection."""
     name, source, given = value_name(op.results[0]), op.operands[0], dict(op.onnx_attributes())
 
     def constant(array: Array, what: str) -> SSAValue:
@@ -118,7 +116,7 @@ def _node(
     type_: Attribute,
     **attributes: Attribute,
 ) -> SSAValue:
-    """The result of a new node."""
+    """Inserts a new node before `made_for`; returns its result."""
     made = op_class(kind, version).make(inputs, attributes, {}, [output], [type_], {})
     insert_made_for(made_for, made)
     return made.results[0]

@@ -1,4 +1,4 @@
-"""Common subexpressions of ONNX graphs: equal nodes are followed once."""
+"""Common subexpression elimination of ONNX graphs, once for all programs of a model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 
 NAMES = frozenset({"name", "outputs", "doc"})
-"""Attributes that do not say what a node computes."""
+"""Attributes that do not affect the result of a node."""
 
 
 @dataclass(frozen=True)
 class ShareNodes(Pass):
     """
-    Equal nodes become one: `a = Neg(x); b = Neg(x)`  ->  `a = Neg(x)`.
+    `a = Neg(x); b = Neg(x)`  ->  `a = Neg(x)`.
 
-    Exporters write small constants, and what is computed of them, once for every use. Only nodes
-    of the main graph that are pure functions of tensors, and not its outputs; large tensors stay
-    separate. Not if the options name tensors of the model, whose nodes must exist.
+    Only for pure nodes of the main graph on tensors, without graph outputs and large tensors. Not
+    if options name tensors of the model, which must exist. Exporters repeat small constants, and
+    nodes that depend on them, for every use.
     """
 
     name = "share-nodes"
@@ -65,7 +65,7 @@ def _is_large(attribute: object) -> bool:
 
 
 def _meaning(op: OnnxOp) -> Hashable:
-    """Equal for nodes that compute the same, in the same place."""
+    """A key that is equal for nodes that compute the same with the same annotations."""
     noted = [item for item in op.attributes.items() if item[0] not in NAMES]
     listed = tuple(bool(name) for name in op.output_names)
     types = tuple(result.type for result in op.results)

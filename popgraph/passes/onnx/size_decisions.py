@@ -1,4 +1,4 @@
-"""Finds models that compare numbers of their shapes, and so may do something else at some sizes."""
+"""Finds models that compare their dimensions, and so may behave differently at some sizes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ DECIDES = frozenset(
         *("Min", "Max", "Clip", "Mod", "Sign", "Abs", "Relu"),
     }
 )
-"""Operators whose results may change at some number, and stay as they are around it."""
+"""Operators whose results may change at a threshold and are constant around it."""
 FILLS = frozenset({"Range", "ConstantOfShape"})
 REPEATS = frozenset({"Expand", "Tile"})
-"""Operators that make tensors as large as dimensions say, which are compared as constants."""
+"""Operators that create tensors with computed dimensions; these are compared as constants."""
 
 
 def sizes_decide(module: ModuleOp) -> bool:
     """
-    Whether an operator decides by a number that is made of dimensions alone.
+    Whether an operator decides by a number that depends on dimensions only.
 
-    Numbers are followed from Shape and Size through operators that have no other data.
+    Numbers are followed from Shape and Size through operators without other data.
     """
     made = set[SSAValue]()
     for op in module.walk():
@@ -36,7 +36,7 @@ def sizes_decide(module: ModuleOp) -> bool:
         if op.op_type in FILLS or (op.op_type in REPEATS and op.operands[0] not in made):
             continue
         if read and (op.op_type in DECIDES or not isinstance(op, SchemaOp)):
-            return True  # Functions are not looked into.
+            return True  # Functions are not analyzed, so they count as decisions.
         known = all(value in made or is_literal_value(value) for value in op.operands)
         if op.op_type in READS_SHAPES or (read and known):
             made |= {*op.results}

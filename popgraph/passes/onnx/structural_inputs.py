@@ -25,20 +25,20 @@ from popgraph.support.errors import DifferentiationError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 Sources: TypeAlias = frozenset[str] | None
-"""The inputs whose values a value is computed from; None: it is not known before a run."""
+"""The inputs that a value depends on; None: the value is unknown before a run."""
 
 CONSTANT: Sources = frozenset()
 SHAPES_ONLY = frozenset({"Shape", "Size", "EyeLike"})
-"""Operators that look at the shape of what they get, and not at its elements."""
+"""Operators that read the shape of their input, but not its elements."""
 
 
 def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
     """
-    The inputs of a model whose values its lowering must know, in the model's order.
+    Inputs whose values the lowering must know, in the model's order.
 
-    Found by following the values of nodes from the inputs to the structural operands of
-    operators (see `lowers`), through functions, and past whatever looks at shapes alone. What is
-    large, or has several axes, is followed no further: it is data.
+    Found by data flow from the inputs to structural operands of operators (see `lowers`), through
+    functions, but not through operators that read shapes only. Large inputs and inputs with
+    several axes are data, so they are not followed.
     """
     found = _walked(module, store).readers
     return tuple(name for name in model_of(module).graph.input_names if name in found)
@@ -46,9 +46,9 @@ def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
 
 def branching_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
     """
-    The inputs whose values are structural for some shapes of the inputs.
+    Inputs whose values are structural for some input shapes.
 
-    They choose between branches of an If of which it is not known whether they give one type.
+    They choose between branches of an If that may have different types.
     """
     walk = _walked(module, store)
     names = model_of(module).graph.input_names
@@ -57,10 +57,10 @@ def branching_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
 
 def check_gradients(module: ModuleOp, store: WeightStore, names: Iterable[str]) -> None:
     """
-    An error for a tensor of these whose values decide structure: it has no gradient.
+    Raises an error if the values of one of these tensors decide structure: it has no gradient.
 
-    An initializer may reach integers and booleans (through what rounds or compares): its gradient
-    along that path is 0.
+    An initializer may reach structural integers and booleans through rounding or comparison: its
+    gradient along that path is 0.
     """
     wanted = frozenset(names)
     if not wanted:
@@ -72,19 +72,19 @@ def check_gradients(module: ModuleOp, store: WeightStore, names: Iterable[str]) 
         if name in inputs or _is_float(operand):
             computed = "" if value_name(operand) == name else "a value computed from "
             raise DifferentiationError(
-                f"{computed}{name!r} decides the structure of {op.op_type}: each of its values has "
-                "a program, and there is no gradient by it",
+                f"{computed}{name!r} decides the structure of {op.op_type}: each value has its own "
+                "program, so it has no gradient",
                 op.where(),
                 f"leave {name!r} out of the gradients{_instead(op, operand)}",
             )
 
 
 def _instead(op: OnnxOp, operand: SSAValue) -> str:
-    """A hint at operators that have a gradient by an operand that is structural here."""
+    """A hint at operators with a gradient for an operand that is structural here."""
     regions = op.input_values()[1:2] if op.op_type == "Resize" and op.since_version > 10 else ()
     if operand not in regions:
         return ""
-    return "; GridSample and RoiAlign have gradients by the places that they read"
+    return "; GridSample and RoiAlign have gradients with respect to positions"
 
 
 def _is_float(value: SSAValue) -> bool:
@@ -108,24 +108,24 @@ def _walked(module: ModuleOp, store: WeightStore, weights: Container[str] = ()) 
 
 
 def _are_known(op: OnnxOp) -> bool:
-    """Whether the shapes of all that the graphs in a node give are known."""
+    """Whether the shapes of all outputs of a node's graphs are known."""
     yielded = [one for many in op.graphs().values() for graph in many for one in graph.yielded]
     return all(static_shape(value.type) is not None for value in yielded)
 
 
 def _may_decide(type_: Attribute) -> bool:
     """
-    Whether an input may decide structure: it is a number, or a short list of them.
+    Whether an input may decide structure: it is a number or a short list of numbers.
 
-    What has two axes or more are samples. Where a structure is computed from these, it is known
-    when it has been computed (see `popgraph.hosted`): no program is made for their values.
+    Inputs with two or more axes are samples. A structure computed from them is known only after
+    that step (see `popgraph.hosted`), so no program is specialized to their values.
     """
     axes = dims(type_)
     return _may_be_known(type_) and (axes is None or len(axes) < 2)
 
 
 def _may_be_known(type_: Attribute) -> bool:
-    """Whether a value can be a constant of a program: it is small, as far as its type says."""
+    """Whether a value can be a constant of a program: its type is not known to be large."""
     if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
         return False
     shape = static_shape(type_)
@@ -134,19 +134,19 @@ def _may_be_known(type_: Attribute) -> bool:
 
 @dataclass
 class _Walk:
-    """What values of nodes are computed from, in the order of the nodes."""
+    """The data-flow analysis: the sources of each value, in the order of nodes."""
 
     functions: Mapping[tuple[str, str, str], Function]
     opsets: Mapping[str, int]
     store: WeightStore
     weights: Container[str] = ()
-    """Initializers that are followed as inputs are."""
+    """Initializers that are followed like inputs."""
     readers: dict[str, tuple[OnnxOp, SSAValue]] = field(default_factory=dict)
-    """By what a value is computed from: the first node that must know it, and the value."""
+    """For each source, the first node with a structural operand that depends on it, and that."""
     branching: set[str] = field(default_factory=set)
 
     def follow(self, body: Body, sources: dict[SSAValue, Sources]) -> None:
-        """Adds the sources of all values in a body to `sources`, which has those of its inputs."""
+        """Adds the sources of all values in a body to `sources`, which contains its inputs."""
         for op in body.block.ops:
             if isinstance(op, Initializer):
                 name = op.value_name.text
@@ -172,7 +172,7 @@ class _Walk:
     def _results(
         self, op: OnnxOp, given: Sequence[Sources], sources: dict[SSAValue, Sources]
     ) -> list[Sources]:
-        """What each output is computed from."""
+        """The sources of each output."""
         count = len(op.output_names)
         if op.domain == "" and op.op_type in SHAPES_ONLY:
             return [CONSTANT] * count
@@ -185,7 +185,7 @@ class _Walk:
     def _of_graphs(
         self, op: OnnxOp, given: Sequence[Sources], sources: dict[SSAValue, Sources]
     ) -> list[Sources]:
-        """Of an If, all that its condition and its branches are; of others nothing is known."""
+        """The sources of an If: its condition and its branches; unknown for other nodes."""
         graphs = [graph for many in op.graphs().values() for graph in many]
         if isinstance(op, Custom) and op.is_gradient:
             sources.update(zip(graphs[0].block.args, given, strict=True))
@@ -197,7 +197,7 @@ class _Walk:
         return [_joined([*given, *(sources.get(one) for one in values)]) for values in yielded]
 
     def _of_function(self, op: OnnxOp, given: Sequence[Sources]) -> list[Sources]:
-        """What a function's body makes of its inputs; without a body, nothing is known."""
+        """The sources through a function's body; unknown without one."""
         function = self._function(op)
         if function is None:
             return [None] * len(op.output_names)
@@ -216,7 +216,7 @@ class _Walk:
 
 
 def _joined(given: Iterable[Sources]) -> Sources:
-    """The sources of what is computed from several values."""
+    """The union of sources; unknown if one is."""
     made: set[str] = set()
     for source in given:
         if source is None:

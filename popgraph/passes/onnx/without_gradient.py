@@ -1,4 +1,4 @@
-"""Operators without a gradient, and why each has none."""
+"""Operators without a gradient, with reasons."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Flow(StrEnum):
     ALL = "by all inputs that can have one"
     SOME = "by some of its inputs"
     ZERO = "zero"
-    """Nothing that training could follow: the result does not move with the input."""
+    """The result is locally constant, so training gets no information."""
     NONE = "none"
 
 
 MOVES = "yes"
-"""The slope of a result that moves with an input."""
+"""The measured slope of a result that changes with an input."""
 
 
 def flows(slopes: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Flow, str]]:
-    """Of every operator that is computed, the gradient and why it is no more; by its title."""
+    """The gradient of every supported operator, with the reason if it has none, by title."""
     latest = {row.title: row for row in rows()}
     return {
         title: (flow(row, slopes.get(title, {})), reason(row))
@@ -36,7 +36,7 @@ def flows(slopes: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Flow, str]
 
 
 def flow(row: Row, slopes: Mapping[str, str]) -> Flow:
-    """Whether an operator has a gradient, by what was measured of its inputs."""
+    """Whether an operator has a gradient, given measured slopes of its inputs."""
     if MOVES in slopes.values():
         return Flow.ALL if set(slopes.values()) == {MOVES} else Flow.SOME
     why = reason(row)
@@ -46,7 +46,7 @@ def flow(row: Row, slopes: Mapping[str, str]) -> Flow:
 
 
 def reason(row: Row) -> str:
-    """Why an operator has no gradient; nothing for one that has."""
+    """The reason why an operator has no gradient; "" if it has one."""
     record = record_of(row.domain, row.name)
     if record is not None and record.without_gradient:
         return record.without_gradient
@@ -67,7 +67,7 @@ FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 
 
 def _is_of_floats(row: Row) -> bool:
-    """Whether it takes floats and gives some, of sequences too, as its latest schema says."""
+    """Whether the latest schema has float inputs and outputs, sequences included."""
     known = [one for one in SCHEMAS if (one.domain, one.name) == (row.domain, row.name)]
     if not known or row.name == "If":
         return True

@@ -13,10 +13,8 @@ from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
     branches,
     caches,
-    lookups,
     loops,
     movement,
-    operand_scales,
     pieces,
     pools,
     powers,
@@ -32,11 +30,9 @@ RULES = (
     *arithmetic.RULES,
     *powers.RULES,
     *movement.RULES,
-    *lookups.RULES,
     *pieces.RULES,
     *pools.RULES,
     *scaling.RULES,
-    *operand_scales.RULES,
     *shuffles.RULES,
     *branches.RULES,
     *loops.RULES,
@@ -47,17 +43,17 @@ RULES = (
 )
 
 OF_NUMBERS = (arithmetic.MultiplyByReciprocal,)
-"""Rules that look at a number which may be a size of the call: programs of all sizes do without."""
+"""Rules that read a number which may be a size of the call; skipped in programs with such sizes."""
 
 
 @dataclass(frozen=True)
 class Canonicalize(Pass):
     """
-    Algebra: what changes nothing goes, chains become one, constant scales move into weights.
+    Algebra: x * 1  ->  x;  reshape (reshape x)  ->  reshape x;  conv(x, w) * c  ->  conv(x, w * c).
 
-    Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py`,
-    `operand_scales.py`, `powers.py`, `projections.py` and `caches.py`, which round differently, and
-    in `pieces.py`, which keep a -0.
+    Only when the result is equal to the bit, signs of zeros and NaN included. Exceptions are the
+    rules in `scaling.py`, `powers.py`, `projections.py` and `caches.py`, which round differently,
+    and in `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"

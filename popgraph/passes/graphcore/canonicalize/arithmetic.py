@@ -33,7 +33,7 @@ from popgraph.support.arrays import Array
 
 
 def in_shape_of(value: Operand, op: Elementwise) -> Operand:
-    """`value`, which holds the elements of the result of `op`, in its shape."""
+    """`value`, broadcast to the shape of the result of `op`."""
     shape = shape_of(op.result)
     return value if shape_of(value) == shape else BroadcastOp(value, shape=shape)
 
@@ -42,8 +42,8 @@ class DropNeutral(Rule[Elementwise]):
     """
     x + -0, x - 0, x * 1, x / 1, x ^ 1  ->  x
 
-    Only when the sum cannot change the sign of a zero: of floats x + 0 is 0 where x is -0, so
-    that only -0 may be added; of integers there is one zero.
+    Only when signs of zeros stay. -0.0 + 0.0 is 0.0, so of floats only -0.0 may be added.
+    Integers have one zero.
     """
 
     ROOTS = (AddOp, SubOp, MulOp, DivOp, PowOp)
@@ -87,8 +87,8 @@ class DropRoundTrip(Rule[CastOp]):
     """
     cast wide (cast narrow x)  ->  cast wide x
 
-    Only when x holds whole numbers that the narrow integers hold, too, and all readers want floats:
-    where one goes on with integers, the narrow ones are what is best stored, for all of them.
+    Only when x holds integers in the range of the narrow type and all readers cast to float. If
+    one reader computes with integers, the narrow type is the cheapest to store for all of them.
     """
 
     ROOTS = (CastOp,)
@@ -112,7 +112,7 @@ class DropRoundTrip(Rule[CastOp]):
 
 
 def _is_kept(narrow: CastOp) -> bool:
-    """Whether readers of a cast from floats go on with integers."""
+    """Whether a reader of a cast from floats computes with integers."""
     readers = [use.operation for use in narrow.result.uses]
     return dtype_of(narrow.x).is_float and any(
         not isinstance(reader, CastOp) or not dtype_of(reader.result).is_float for reader in readers
@@ -123,7 +123,7 @@ class MultiplyByReciprocal(Rule[DivOp]):
     """
     x / c  ->  x * (1 / c)
 
-    Only when c holds powers of two whose reciprocals are normal numbers: then both are exact.
+    Only when c holds powers of two with normal reciprocals: 1 / c and the product are then exact.
     """
 
     ROOTS = (DivOp,)
@@ -136,7 +136,7 @@ class MultiplyByReciprocal(Rule[DivOp]):
 
 
 def _halves(array: Array) -> bool:
-    """Whether all elements are powers of two that are far from the ends of the type."""
+    """Whether all elements are powers of two, and neither they nor their reciprocals subnormal."""
     if array.dtype.kind != "f" or array.size == 0:
         return False
     mantissa, exponent = np.frexp(array)
@@ -168,7 +168,7 @@ class MergeClamps(Rule[Elementwise]):
 
 
 def ends_of(value: SSAValue) -> tuple[Array, Array] | None:
-    """The least and the greatest number of a type of integers."""
+    """The smallest and the largest number of an integer type; None for other types."""
     dtype = dtype_of(value)
     if not dtype.is_integer:
         return None
@@ -180,7 +180,7 @@ class DropClamp(Rule[Elementwise]):
     """
     max(x, least) -> x, max(x, greatest) -> greatest, and the same for min
 
-    Only of integers: least and greatest are those of their type.
+    Only of integers, where least and greatest are the ends of the type.
     """
 
     ROOTS = (MaxOp, MinOp)
@@ -205,7 +205,7 @@ class CompareBeyondEnds(Rule[CompareOp]):
     """
     x < c  ->  false, x >= c  ->  true, and the like
 
-    Only when c is constant, and no integer of the type of x answers otherwise.
+    Only when c is constant and the result is the same for every integer of the type of x.
     """
 
     ROOTS = (CompareOp,)
@@ -229,7 +229,7 @@ class ChooseKnown(Rule[WhereOp]):
     """
     where(c, x, y)  ->  x or y;  where(c, x, x)  ->  x
 
-    Only when c is the same for all elements.
+    Only when all elements of the constant c are equal, or both values are the same.
     """
 
     ROOTS = (WhereOp,)
@@ -246,7 +246,7 @@ class DropOperandBroadcast(Rule[Elementwise]):
     """
     f(broadcast x, y)  ->  f(x, y)
 
-    Only when the result keeps its shape: elementwise operations broadcast by themselves.
+    Only when the result keeps its shape: elementwise operations broadcast their operands.
     """
 
     ROOTS = (Elementwise,)

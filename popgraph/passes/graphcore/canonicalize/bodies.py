@@ -1,4 +1,4 @@
-"""Changing what bodies take and yield: a loop or a branch is made anew around its operations."""
+"""Rebuilds loops and branches around the same operations with other arguments and results."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ ControlRoot = TypeVar("ControlRoot", bound=Control)
 
 class BodyRule(AnyRule[ControlRoot], Generic[ControlRoot]):
     """
-    A rule about an operation with bodies: gives other values for all of its results.
+    A rule for an operation with bodies: replaces all of its results.
 
-    What it constructs with `before` stands before the operation.
+    Operations constructed under `before` are inserted before the operation.
     """
 
     @abstractmethod
@@ -37,9 +37,9 @@ class BodyRule(AnyRule[ControlRoot], Generic[ControlRoot]):
         self, op: ControlRoot, rewriter: PatternRewriter
     ) -> Sequence[SSAValue | None] | None:
         """
-        The values to use instead, None for those that nobody uses.
+        Replacements of the results; None for a result without uses.
 
-        None when the rule does not apply; then nothing has been changed.
+        None in place of all if the rule does not apply. It has changed nothing then.
         """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
@@ -56,20 +56,20 @@ class BodyRule(AnyRule[ControlRoot], Generic[ControlRoot]):
         rewriter.replace(op, [], found)
 
     def zeros(self, like: SSAValue) -> SSAValue:
-        """A tensor of zeros, of the type of another."""
+        """Zeros with the type of `like`."""
         zero = self.literal(np.zeros((), dtype_of(like).numpy))
         return BroadcastOp(zero, shape=shape_of(like)).result
 
 
 @contextmanager
 def before(op: Operation) -> Iterator[None]:
-    """What is constructed under it is inserted before an operation."""
+    """Inserts operations that are constructed in this context before `op`."""
     with ImplicitBuilder(Builder(InsertPoint.before(op))):
         yield
 
 
 def inlined(block: Block, given: Sequence[SSAValue], op: Control) -> Sequence[SSAValue]:
-    """What a body yields of these arguments; its operations stand before `op` afterwards."""
+    """Moves the operations of a body before `op`; returns the values it yields for `given`."""
     for argument, value in zip(block.args, given, strict=True):
         argument.replace_all_uses_with(value)
     outer = op.parent_block()
@@ -88,9 +88,9 @@ def _reseated(
     rewriter: PatternRewriter,
 ) -> Region:
     """
-    A body of the same operations that takes these of its arguments, in this order.
+    A body with the operations of `block` and a selection of its arguments and yielded values.
 
-    Of what it yields, the values at these places stay.
+    `places` are the indices of the yielded values that are kept.
     """
     end = yield_of(block)
     values = [end.values[place] for place in places]
@@ -109,8 +109,8 @@ def _reseated(
 
 
 @dataclass
-class Passed:
-    """What a body sees of its surroundings: a value, whole or row by row."""
+class BodyOperand:
+    """An operand of a loop, captured or scanned, and its argument in the body."""
 
     operand: SSAValue
     argument: BlockArgument
@@ -118,27 +118,27 @@ class Passed:
 
 @dataclass
 class Carried:
-    """What one turn of a loop hands to the next."""
+    """A value carried from one iteration of a loop to the next."""
 
     initial: SSAValue
     argument: BlockArgument
     place: int
-    """Where it stands among what the body yields."""
+    """Index of its next value in the body's yield."""
     final: SSAValue
 
 
 @dataclass
 class Stacked:
-    """The rows of a result, one of each turn."""
+    """A result that stacks one row of each iteration."""
 
     place: int
-    """Where its row stands among what the body yields."""
+    """Index of its row in the body's yield."""
     result: SSAValue
 
 
 @dataclass
 class LoopDraft:
-    """A loop as lists that a rule changes, before it is made anew."""
+    """A loop as mutable lists that a rule changes before the loop is rebuilt."""
 
     op: LoopOp
     rewriter: PatternRewriter
@@ -146,11 +146,11 @@ class LoopDraft:
     go: SSAValue | None
     limit: SSAValue | None
     carried: list[Carried]
-    scanned: list[Passed]
-    captured: list[Passed]
+    scanned: list[BodyOperand]
+    captured: list[BodyOperand]
     stacked: list[Stacked]
     instead: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    """What takes the place of results that the loop has no longer."""
+    """Replacements of results that the new loop does not have."""
 
     @classmethod
     def of(cls, op: LoopOp, rewriter: PatternRewriter) -> LoopDraft:
@@ -165,26 +165,28 @@ class LoopDraft:
             op.go,
             op.limit,
             [Carried(*each) for each in zip(*carried, strict=True)],
-            [Passed(*each) for each in zip(op.scanned, op.scanned_arguments, strict=True)],
-            [Passed(*each) for each in zip(op.captured, op.captured_arguments, strict=True)],
+            [BodyOperand(*each) for each in zip(op.scanned, op.scanned_arguments, strict=True)],
+            [BodyOperand(*each) for each in zip(op.captured, op.captured_arguments, strict=True)],
             [Stacked(*each) for each in zip(*stacked, strict=True)],
         )
 
     def capture(self, operand: SSAValue) -> BlockArgument:
-        """What the body calls a value that it is to see."""
+        """Adds a captured operand; returns its argument in the body."""
         return self._argument(self.captured, operand, operand)
 
     def scan(self, operand: SSAValue, row: SSAValue) -> BlockArgument:
-        """What the body calls the row of a tensor that it is to scan; like `row`."""
+        """Adds a scanned operand; returns its argument in the body, with the type of `row`."""
         return self._argument(self.scanned, operand, row)
 
-    def _argument(self, group: list[Passed], operand: SSAValue, like: SSAValue) -> BlockArgument:
+    def _argument(
+        self, group: list[BodyOperand], operand: SSAValue, like: SSAValue
+    ) -> BlockArgument:
         argument = self.op.block.insert_arg(like.type, len(self.op.block.args))
-        group.append(Passed(operand, argument))
+        group.append(BodyOperand(operand, argument))
         return argument
 
     def build(self) -> list[SSAValue | None]:
-        """The loop anew, before the old one; values for the results of the old one."""
+        """Inserts the new loop before the old one; returns replacements of the old results."""
         op, kept = self.op, [self.op.index, *(each.argument for each in self.carried)]
         kept += [each.argument for each in (*self.scanned, *self.captured)]
         places = [] if self.go is None else [0]
@@ -209,8 +211,8 @@ class LoopDraft:
 
 
 @dataclass
-class Seen:
-    """What the bodies of a branch see: a value, and what each of them calls it."""
+class BranchCapture:
+    """A captured operand of a branch, and its argument in each body."""
 
     operand: SSAValue
     arguments: tuple[BlockArgument, ...]
@@ -218,22 +220,22 @@ class Seen:
 
 @dataclass
 class CondDraft:
-    """A branch as lists that a rule changes, before it is made anew."""
+    """A branch as mutable lists that a rule changes before the branch is rebuilt."""
 
     op: CondOp
     rewriter: PatternRewriter
-    captured: list[Seen]
+    captured: list[BranchCapture]
     outputs: list[int]
-    """Which of the results stay."""
+    """Indices of the results that are kept."""
 
     @classmethod
     def of(cls, op: CondOp, rewriter: PatternRewriter) -> CondDraft:
         arguments = zip(*(block.args for block in op.bodies()), strict=True)
-        captured = [Seen(*each) for each in zip(op.captured, arguments, strict=True)]
+        captured = [BranchCapture(*each) for each in zip(op.captured, arguments, strict=True)]
         return cls(op, rewriter, captured, list(range(len(op.outputs))))
 
     def build(self) -> list[SSAValue | None]:
-        """The branch anew, before the old one; values for the results of the old one."""
+        """Inserts the new branch before the old one; returns replacements of the old results."""
         bodies = [
             _reseated(
                 block,
@@ -252,7 +254,7 @@ class CondDraft:
 
 
 def literal_inside(block: Block, constant: ConstantOp, rewriter: PatternRewriter) -> SSAValue:
-    """The same literal, as the first operation of a body."""
+    """A copy of a literal as the first operation of a body."""
     made = ConstantOp(constant.literal)
     made.location = constant.location
     rewriter.insert(made, InsertPoint.at_start(block))
@@ -260,7 +262,7 @@ def literal_inside(block: Block, constant: ConstantOp, rewriter: PatternRewriter
 
 
 def first_of_equals(values: Iterable[SSAValue]) -> Iterator[int]:
-    """For each value the place where it is met first."""
+    """For each value, the index of its first occurrence."""
     met: dict[SSAValue, int] = {}
     for place, value in enumerate(values):
         yield met.setdefault(value, place)

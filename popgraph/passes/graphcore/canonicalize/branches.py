@@ -1,4 +1,4 @@
-"""Canonicalization of branches: those of known outcome, and what neither body needs."""
+"""Canonicalization of branches: constant predicates, equal bodies, unused captures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ChooseBranch(BodyRule[CondOp]):
 
 class MoveConstantsIntoBranches(BodyRule[CondOp]):
     """
-    cond captured (literal)  ->  the literal in both bodies
+    cond captured (literal) { f x } else { g x }  ->  cond { f literal } else { g literal }
     """
 
     ROOTS = (CondOp,)
@@ -56,7 +56,7 @@ class MoveConstantsIntoBranches(BodyRule[CondOp]):
         return draft.build()
 
 
-class MergeEqualOfBranches(BodyRule[CondOp]):
+class MergeEqualCaptures(BodyRule[CondOp]):
     """
     cond captured (x, x)  ->  cond captured (x)
     """
@@ -77,11 +77,11 @@ class MergeEqualOfBranches(BodyRule[CondOp]):
         return draft.build()
 
 
-class DropUnneededOfBranches(BodyRule[CondOp]):
+class DropUnusedOfBranches(BodyRule[CondOp]):
     """
-    cond captured (x, y) { f x } else { g x }  ->  cond captured (x) { f x } else { g x }
+    cond captured (x, y) { f x } else { g x }  ->  cond captured (x) { f x } else { g x }.
 
-    Results that nobody uses go, too.
+    Results without uses are dropped as well.
     """
 
     ROOTS = (CondOp,)
@@ -104,6 +104,6 @@ class DropUnneededOfBranches(BodyRule[CondOp]):
 RULES = (
     ChooseBranch,
     MoveConstantsIntoBranches,
-    MergeEqualOfBranches,
-    DropUnneededOfBranches,
+    MergeEqualCaptures,
+    DropUnusedOfBranches,
 )

@@ -1,4 +1,4 @@
-"""Canonicalizes products with a cache that grows: each part is multiplied where it is."""
+"""Canonicalizes matmuls with a growing cache: old and new rows are multiplied separately."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from popgraph.dialects.program import GraphOp
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
 from popgraph.support.shapes import prod
 
-Moved: TypeAlias = TransposeOp | BroadcastOp | ReshapeOp
+MovementOp: TypeAlias = TransposeOp | BroadcastOp | ReshapeOp
 MOVEMENTS = (TransposeOp, BroadcastOp, ReshapeOp)
 
 
 class MultiplyParts(Rule[MatMulOp]):
     """
     q @ concat(k, new)  ->  concat(q @ k, q @ new), along columns
-    p @ concat(v, new)  ->  p[.., :n] @ v + p[.., n:] @ new, along rows
+    p @ concat(v, new)  ->  p[.., :n] @ v + p[.., n:] @ new, along rows.
 
-    Only when k is an input of the program, moved or not: the cache of a decoder. Joined, all of
-    it would be copied for each token; the other operand and the product are small. Along rows,
-    only of f32 and f64: in halves, each product would be rounded.
+    Only when k is an input. It may be transposed, reshaped or broadcast: the cache of a decoder.
+    The concatenation would copy the whole cache for each token, while q and the product are small.
+    Along rows, only in f32 and f64: in f16 each partial sum would be rounded.
     """
 
     ROOTS = (MatMulOp,)
@@ -67,8 +67,12 @@ def _rows(op: MatMulOp, parts: Sequence[Operand]) -> Operand:
     return total
 
 
-def _chain(value: SSAValue, axis: int) -> Iterator[tuple[Moved | ConcatOp, int]]:
-    """The movements back to the concatenation along an axis, which is last; none without one."""
+def _chain(value: SSAValue, axis: int) -> Iterator[tuple[MovementOp | ConcatOp, int]]:
+    """
+    Movements from a value back to a concatenation, which is yielded last; nothing without one.
+
+    `axis` is the concatenated axis in `value`; each movement is yielded with its own.
+    """
     found = []
     while isinstance(op := value.owner, MOVEMENTS):
         found.append((op, axis))
@@ -80,8 +84,8 @@ def _chain(value: SSAValue, axis: int) -> Iterator[tuple[Moved | ConcatOp, int]]
         yield from [*found, (op, axis)]
 
 
-def _axis_before(op: Moved, axis: int) -> int | None:
-    """The axis of the operand whose elements are those along an axis of the result."""
+def _axis_before(op: MovementOp, axis: int) -> int | None:
+    """The axis of the operand that becomes an axis of the result; None if there is none."""
     before, after = shape_of(op.x), shape_of(op.results[0])
     match op:
         case TransposeOp():
@@ -95,8 +99,8 @@ def _axis_before(op: Moved, axis: int) -> int | None:
             return same[0] if len(same) == 1 and 0 not in before else None
 
 
-def _parts(chain: Sequence[tuple[Moved | ConcatOp, int]]) -> list[SSAValue]:
-    """The operands of the concatenation, each after the movements of all of it."""
+def _parts(chain: Sequence[tuple[MovementOp | ConcatOp, int]]) -> list[SSAValue]:
+    """The operands of the concatenation, each with the movements applied."""
     *movements, (joined, _) = chain
     assert isinstance(joined, ConcatOp)
     found = []
@@ -114,8 +118,8 @@ def _parts(chain: Sequence[tuple[Moved | ConcatOp, int]]) -> list[SSAValue]:
     return found
 
 
-def _holds_input(joined: Moved | ConcatOp) -> bool:
-    """Whether an operand is an input of the program, under movements."""
+def _holds_input(joined: MovementOp | ConcatOp) -> bool:
+    """Whether an operand is a moved input of the program."""
     return isinstance(joined, ConcatOp) and any(map(_is_input, joined.xs))
 
 

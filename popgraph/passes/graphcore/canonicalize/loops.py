@@ -1,4 +1,4 @@
-"""Canonicalization of loops: what turns do not change leaves the body, what nobody needs goes."""
+"""Canonicalization of loops: invariants are hoisted, unused values and known bounds dropped."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.control import NUMBER
 from popgraph.passes.analysis.invariants import hoist, invariants
 from popgraph.passes.graphcore.canonicalize.bodies import (
+    BodyOperand,
     BodyRule,
     Carried,
     LoopDraft,
-    Passed,
     before,
     first_of_equals,
     inlined,
@@ -39,7 +39,7 @@ class CaptureUnchanged(BodyRule[LoopOp]):
     """
     loop carried (x) { yield x }  ->  loop captured (x)
 
-    Only of what the body yields as it got it; at the end it is what it was at the beginning.
+    Only when the body yields its argument unchanged; the final value is then the initial one.
     """
 
     ROOTS = (LoopOp,)
@@ -52,14 +52,14 @@ class CaptureUnchanged(BodyRule[LoopOp]):
             return None
         for each in unchanged:
             draft.carried.remove(each)
-            draft.captured.append(Passed(each.initial, each.argument))
+            draft.captured.append(BodyOperand(each.initial, each.argument))
             draft.instead[each.final] = each.initial
         return draft.build()
 
 
 class MoveConstantsIn(BodyRule[LoopOp]):
     """
-    loop captured (literal)  ->  the literal in the body
+    loop captured (literal) { f x }  ->  loop { f literal }
     """
 
     ROOTS = (LoopOp,)
@@ -78,7 +78,7 @@ class MoveConstantsIn(BodyRule[LoopOp]):
 
 class MergeEqual(BodyRule[LoopOp]):
     """
-    loop captured (x, x)  ->  loop captured (x), and the same of what is scanned
+    loop captured (x, x)  ->  loop captured (x), and the same for scanned operands
     """
 
     ROOTS = (LoopOp,)
@@ -91,7 +91,7 @@ class MergeEqual(BodyRule[LoopOp]):
         return draft.build()
 
 
-def _merged(group: list[Passed]) -> list[Passed]:
+def _merged(group: list[BodyOperand]) -> list[BodyOperand]:
     kept = []
     for each, first in zip(group, first_of_equals(one.operand for one in group), strict=True):
         if group[first] is each:
@@ -105,8 +105,8 @@ class DropUnneeded(BodyRule[LoopOp]):
     """
     loop carried (x, y) { f x, g x y }  ->  loop carried (x) { f x }
 
-    Only of what reaches no result that is used: values that are carried, captured or scanned, and
-    stacked results.
+    Only for values that no used result depends on. They may be carried, captured, scanned or
+    stacked.
     """
 
     ROOTS = (LoopOp,)
@@ -128,9 +128,9 @@ class DropUnneeded(BodyRule[LoopOp]):
 
 def _needed(op: LoopOp) -> set[SSAValue]:
     """
-    The values of the body that some turn needs for a result that is used.
+    Values of the body that a used result depends on in any iteration.
 
-    The argument of what is carried is one of them if its final value is: it is yielded in between.
+    A carried argument is one of them if its final value is used: iterations pass it on.
     """
     following = dict(zip(op.carried_arguments, op.yielded_carried, strict=True))
     waiting = [] if op.yielded_go is None else [op.yielded_go]
@@ -157,8 +157,8 @@ class HoistInvariants(BodyRule[LoopOp]):
     """
     loop captured (x) { f x }  ->  y = f x; loop captured (y)
 
-    Only of what is the same in every turn: made of what is captured, and perhaps literals. What is
-    cheap and larger than what it is made of, such as a broadcast, is made again each time.
+    Only for loop invariants: operations of captured values and literals. Elementwise operations
+    and movements whose results are larger than their operands, such as broadcasts, are recomputed.
     """
 
     ROOTS = (LoopOp,)
@@ -184,12 +184,12 @@ def _may_move(op: Operation) -> bool:
 
 
 def _checks(op: Operation) -> bool:
-    """Whether it looks at indices, which it is to do only when the loop comes to it."""
+    """Whether an operation checks indices: hoisted, it would fail in loops without iterations."""
     return any(isinstance(inner, CheckIndicesOp) for inner in op.walk())
 
 
 def _is_cheap_to_repeat(op: GraphcoreOp) -> bool:
-    """Whether it takes longer to read what it makes than to make it from its operands."""
+    """Whether reading the results costs more than computing them: they have more bytes."""
     made, read = sum(map(bytes_of, op.results)), sum(map(bytes_of, op.operands))
     return isinstance(op, Elementwise | Movement | IotaOp) and made > read
 
@@ -198,7 +198,7 @@ class DropGo(BodyRule[LoopOp]):
     """
     loop while (true) { yield true }  ->  loop
 
-    Only when the loop has an end all the same; what the only turn yields does not matter.
+    Only when the trip count or the limit still ends the loop. A single iteration may yield any go.
     """
 
     ROOTS = (LoopOp,)
@@ -219,7 +219,7 @@ class DropLimit(BodyRule[LoopOp]):
     """
     loop trips 4 limit (9)  ->  loop trips 4;  loop trips 9 limit (4)  ->  loop trips 4
 
-    The latter only when there are no rows.
+    The latter only when nothing is scanned or stacked: trips count rows.
     """
 
     ROOTS = (LoopOp,)
@@ -237,7 +237,7 @@ class SkipLoop(BodyRule[LoopOp]):
     """
     loop trips 0 carried (x)  ->  x
 
-    The same when the condition or the limit lets no turn begin; rows are zeros then.
+    The same if the condition or the limit is constant and admits no iteration. Rows are zeros.
     """
 
     ROOTS = (LoopOp,)
@@ -251,11 +251,11 @@ class SkipLoop(BodyRule[LoopOp]):
             return [*op.carried, *map(self.zeros, op.stacked)]
 
 
-class InlineOneTurn(BodyRule[LoopOp]):
+class InlineSingleTrip(BodyRule[LoopOp]):
     """
     loop trips 1 { body }  ->  body
 
-    Only when nothing can end the loop before.
+    Only when no condition or limit can end the loop before its first iteration.
     """
 
     ROOTS = (LoopOp,)
@@ -279,9 +279,9 @@ class InlineOneTurn(BodyRule[LoopOp]):
 
 class CountByIndex(BodyRule[LoopOp]):
     """
-    loop carried (c) { yield c + 1 }  ->  the number of the turn + c, of which c is captured
+    loop carried (c) { f c; yield c + 1 }  ->  loop captured (c) { f (index + c) }
 
-    Only forward, and, if its end is used, only when the number of turns is known.
+    Only for forward loops. If the final value is used, the trip count must be exact.
     """
 
     ROOTS = (LoopOp,)
@@ -301,8 +301,8 @@ class CountByIndex(BodyRule[LoopOp]):
             each.argument.replace_all_uses_with(made.result)
             if each.final.first_use is not None:
                 with before(op):
-                    turns = self.literal(np.array(op.turns, np.int64))
-                    draft.instead[each.final] = AddOp(each.initial, turns).result
+                    trips = self.literal(np.array(op.turns, np.int64))
+                    draft.instead[each.final] = AddOp(each.initial, trips).result
         return draft.build()
 
     def _counts(self, each: Carried, following: SSAValue, op: LoopOp) -> bool:
@@ -317,7 +317,7 @@ class CountByIndex(BodyRule[LoopOp]):
 
 RULES = (
     SkipLoop,
-    InlineOneTurn,
+    InlineSingleTrip,
     CaptureUnchanged,
     MergeEqual,
     MoveConstantsIn,

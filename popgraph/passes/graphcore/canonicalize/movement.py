@@ -1,4 +1,4 @@
-"""Canonicalization of data movement: drops moves that change nothing, merges chains into one."""
+"""Canonicalization of data movement: drops identities, merges chains, slices for lookups."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from popgraph.dialects.graphcore import (
     AddOp,
     BroadcastOp,
     ConcatOp,
+    GatherOp,
     GraphcoreOp,
     PadOp,
     ReduceMaxOp,
@@ -21,7 +22,9 @@ from popgraph.dialects.graphcore import (
     SliceOp,
     TransposeOp,
 )
-from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of
+from popgraph.dialects.graphcore.lookup import positions
+from popgraph.dialects.graphcore.runs import in_pieces
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
 from popgraph.support.shapes import Shape, prod
 
@@ -79,7 +82,7 @@ class ReshapeUnits(Rule[TransposeOp]):
     """
     transpose x  ->  reshape x
 
-    Only when no two axes longer than 1 change places.
+    Only when axes longer than 1 keep their order.
     """
 
     ROOTS = (TransposeOp,)
@@ -92,7 +95,7 @@ class ReshapeUnits(Rule[TransposeOp]):
 
 
 def _moves_units(perm: Iterable[int], shape: Shape) -> bool:
-    """Whether no two axes longer than 1 change places."""
+    """Whether axes longer than 1 keep their order."""
     long = [axis for axis in perm if shape[axis] != 1]
     return long == sorted(long)
 
@@ -101,9 +104,8 @@ class SliceBeforeTranspose(Rule[SliceOp]):
     """
     slice(transpose x)  ->  transpose(slice x)
 
-    Only when nothing else reads the transpose, so that fewer elements move, or when no element
-    moves in the end. That is so if all readers transpose the slice back, or if the transpose moves
-    only axes of length 1.
+    Only when fewer elements move, or none. Fewer move if nothing else reads the transpose. None
+    moves if all readers transpose the slice back, or if only axes of length 1 are transposed.
     """
 
     ROOTS = (SliceOp,)
@@ -124,7 +126,7 @@ class SliceBeforeTranspose(Rule[SliceOp]):
 
 
 def _is_undone(op: SliceOp, perm: Sequence[int], shape: Shape) -> bool:
-    """Whether whatever reads a slice transposes it so that no element has moved."""
+    """Whether every reader of a slice transposes it back into the original order."""
     users = [use.operation for use in op.result.uses]
     return bool(users) and all(
         isinstance(user, TransposeOp) and _moves_units([perm[at] for at in user.perm], shape)
@@ -158,7 +160,7 @@ class MergeBroadcasts(Rule[BroadcastOp]):
 
 class DropSlice(Rule[SliceOp]):
     """
-    slice of all of x  ->  x
+    slice x at 0 with the shape of x  ->  x
     """
 
     ROOTS = (SliceOp,)
@@ -176,7 +178,7 @@ class DropSlice(Rule[SliceOp]):
 
 class DropPad(Rule[PadOp]):
     """
-    pad x by nothing  ->  x
+    pad x by 0 elements  ->  x
     """
 
     ROOTS = (PadOp,)
@@ -187,7 +189,7 @@ class DropPad(Rule[PadOp]):
 
 class DropConcat(Rule[ConcatOp]):
     """
-    concat of x alone (but for empty tensors)  ->  x
+    concat x, empty tensors  ->  x
     """
 
     ROOTS = (ConcatOp,)
@@ -203,7 +205,7 @@ class ReshapeReduction(Rule[GraphcoreOp]):
     """
     reduce x along axes of size 1  ->  reshape x;  sum and mean of floats  ->  reshape x + 0
 
-    Sums begin with 0, so that the sum of -0 alone is 0.
+    Only of axes of size 1. Sums start at 0.0, so the sum of a single -0.0 is 0.0.
     """
 
     ROOTS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
@@ -216,6 +218,26 @@ class ReshapeReduction(Rule[GraphcoreOp]):
         if isinstance(op, ReduceSumOp | ReduceMeanOp) and dtype_of(op.x).is_float:
             return AddOp(alone, self.literal(np.zeros((), dtype_of(op.x).numpy)))
         return alone
+
+
+class SliceLookup(Rule[GatherOp]):
+    """
+    gather x, [1, 3, 5]  ->  slice x
+
+    Only when the indices are constant with a constant step. Several slices would need a
+    concatenation, which does not fuse into readers as a lookup does.
+    """
+
+    ROOTS = (GatherOp,)
+
+    def rewrite(self, op: GatherOp) -> Operand | None:
+        indices, axis = self.array(op.indices), integer(op.axis)
+        shape = shape_of(op.result)
+        if indices is None or 0 in (*shape, *shape_of(op.data)):
+            return None
+        places = positions(indices, shape_of(op.data)[axis]).reshape(-1)
+        found = in_pieces(op.data, places, axis, 1)
+        return found if found is None or indices.ndim == 1 else ReshapeOp(found, shape=shape)
 
 
 RULES = (
@@ -231,4 +253,5 @@ RULES = (
     DropPad,
     DropConcat,
     ReshapeReduction,
+    SliceLookup,
 )

@@ -15,12 +15,12 @@ from popgraph.support.shapes import Shape
 
 
 def _is_inner(value: SSAValue, kind: type[AddOp | ConcatOp]) -> bool:
-    """Whether only an operation of this kind reads the value, and once."""
+    """Whether the only use of a value is in an operation of this kind."""
     return value.has_one_use() and all(isinstance(use.operation, kind) for use in value.uses)
 
 
 def _piece(value: SSAValue, shape: Shape) -> PadOp | None:
-    """What stands among zeros in a tensor of this shape."""
+    """The operation that pads a piece with zeros to this shape, if a value is one."""
     op = value.owner
     if not isinstance(op, PadOp) or shape_of(value) != shape or any(op.interior):
         return None
@@ -28,7 +28,7 @@ def _piece(value: SSAValue, shape: Shape) -> PadOp | None:
 
 
 def _sums(root: AddOp) -> list[AddOp]:
-    """A sum and the sums in it that nobody else reads, from the root up."""
+    """A sum and the nested sums without other uses, root first."""
     found, waiting = list[AddOp](), [root]
     while waiting:
         op = waiting.pop()
@@ -40,14 +40,19 @@ def _sums(root: AddOp) -> list[AddOp]:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Where pieces stand along one axis, in numbers that add up."""
+    """
+    Extents of pieces along one axis, summarized so that a sum of sums is checked in O(1).
+
+    Pieces [b, e) that tile [first, end) satisfy sum(e^3 - b^3) = end^3 - first^3. The converse does
+    not hold, so a match is only a candidate, which `_side_by_side` checks exactly.
+    """
 
     first: int
     end: int
     cubes: int
-    """The sum of end^3 - begin^3, which is that of the whole if each begins where one ends."""
+    """Sum of end^3 - begin^3 over the pieces."""
     same: bool = True
-    """Whether all are the same."""
+    """Whether all pieces have the same extent."""
 
     @staticmethod
     def of(low: int, size: int) -> Intervals:
@@ -65,7 +70,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Total:
-    """What a sum of pieces covers, axis by axis."""
+    """The extents of a sum of pieces on each axis."""
 
     axes: tuple[Intervals, ...]
 
@@ -78,7 +83,7 @@ class Total:
 
     @property
     def axis(self) -> int | None:
-        """The only axis along which pieces differ, if they may stand side by side there."""
+        """The only axis along which pieces differ, if they may be contiguous there."""
         differing = [axis for axis, intervals in enumerate(self.axes) if not intervals.same]
         if len(differing) != 1 or not self.axes[differing[0]].may_meet:
             return None
@@ -86,13 +91,13 @@ class Total:
 
 
 class Tree:
-    """A sum of sums that nobody else reads."""
+    """A sum of nested sums without other uses."""
 
     def __init__(self, root: AddOp) -> None:
         self.root = root
         self.shape = shape_of(root.result)
         self.totals: dict[SSAValue, Total | None] = {}
-        """What each sum and each addend covers; None of what holds anything but pieces."""
+        """Extents of each sum and addend; None unless it consists of pieces only."""
         for op in reversed(_sums(root)):
             for side in op.operands:
                 if side not in self.totals:
@@ -102,7 +107,7 @@ class Tree:
             self.totals[op.result] = lhs + rhs if lhs and rhs else None
 
     def joined(self) -> Operand | None:
-        """The sum with pieces joined where they meet; None if they meet nowhere."""
+        """The sum with contiguous pieces concatenated; None if no pieces are contiguous."""
         made: dict[SSAValue, Operand] = {}
         within: set[AddOp] = set()
         above: list[AddOp] = []
@@ -122,7 +127,7 @@ class Tree:
         return made.get(self.root.result)
 
     def _whole(self, op: AddOp) -> Operand | None:
-        """The pieces that a sum consists of, side by side."""
+        """The concatenation of all pieces of a sum; None if they are not contiguous."""
         total = self.totals[op.result]
         axis = total.axis if total else None
         if axis is None:
@@ -134,6 +139,7 @@ class Tree:
 
 
 def _side_by_side(pieces: list[PadOp], axis: int) -> Operand | None:
+    # Empty pieces sort before the piece that starts at the same position.
     pieces = sorted(pieces, key=lambda piece: (piece.low.data[axis], shape_of(piece.x)[axis]))
     ends = [piece.low.data[axis] + shape_of(piece.x)[axis] for piece in pieces]
     starts = [piece.low.data[axis] for piece in pieces]
@@ -149,9 +155,9 @@ class ConcatDisjointPieces(Rule[AddOp]):
     """
     pad a + pad b  ->  pad (concat a, b)
 
-    Only when the pads add zeros, and a ends where b begins. So sum up the gradients of the parts
-    that a tensor was split into. -0 stays -0, of which a sum with 0 would make 0. A sum of sums is
-    looked at as a whole, once.
+    Only when the pads add zeros and a ends where b begins. Gradients of a split tensor have this
+    form. A -0.0 stays -0.0, which the sum with 0.0 would make 0.0. A tree of sums is matched once,
+    at its root.
     """
 
     ROOTS = (AddOp,)
@@ -164,7 +170,7 @@ class MergeConcats(Rule[ConcatOp]):
     """
     concat (concat a, b), c  ->  concat a, b, c
 
-    Only when all go along the same axis. Nested ones are joined by the outermost, at once.
+    Only along the same axis. The outermost concatenation absorbs all nested ones at once.
     """
 
     ROOTS = (ConcatOp,)

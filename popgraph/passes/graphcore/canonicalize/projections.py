@@ -1,4 +1,4 @@
-"""Canonicalization of products in loops: of all rows at once, which may round differently."""
+"""Hoists matmuls of scanned rows out of loops, as one matmul of all rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from popgraph.dialects.graphcore import MatMulOp, ReshapeOp, TransposeOp
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.dialects.program import ConstantOp
-from popgraph.passes.graphcore.canonicalize.bodies import BodyRule, LoopDraft, Passed, before
+from popgraph.passes.graphcore.canonicalize.bodies import BodyOperand, BodyRule, LoopDraft, before
 from popgraph.support.shapes import prod
 
 
@@ -19,8 +19,9 @@ class ProjectRowsAtOnce(BodyRule[LoopOp]):
     """
     loop scanned (x) { x @ w }  ->  y = x @ w; loop scanned (y) { y }
 
-    Only when w is a matrix that is captured or a literal, perhaps transposed, and when the loop
-    does not end early: rows that it does not reach would be multiplied as well.
+    Only when w is a captured or literal matrix. It may be transposed. The loop must not end early:
+    rows that it does not reach would be multiplied as well. One GEMM replaces a GEMV for each
+    iteration, so sums may round differently.
     """
 
     ROOTS = (LoopOp,)
@@ -29,7 +30,7 @@ class ProjectRowsAtOnce(BodyRule[LoopOp]):
         if op.ends_early or not op.scanned:
             return None
         draft = LoopDraft.of(op, rewriter)
-        rows: dict[SSAValue, Passed] = {each.argument: each for each in draft.scanned}
+        rows: dict[SSAValue, BodyOperand] = {each.argument: each for each in draft.scanned}
         captured: dict[SSAValue, SSAValue] = {
             each.argument: each.operand for each in draft.captured
         }
@@ -48,12 +49,12 @@ class ProjectRowsAtOnce(BodyRule[LoopOp]):
 
 
 def _row(value: SSAValue) -> SSAValue:
-    """What a value is but for its shape."""
+    """The value before a reshape."""
     return value.owner.x if isinstance(value.owner, ReshapeOp) else value
 
 
 def _is_known(matrix: SSAValue, captured: dict[SSAValue, SSAValue]) -> bool:
-    """Whether a matrix can be had before the loop."""
+    """Whether a matrix is available before the loop."""
     if len(shape_of(matrix)) > 2:
         return False
     if isinstance(matrix.owner, TransposeOp):
@@ -69,8 +70,8 @@ def _outside(matrix: SSAValue, captured: dict[SSAValue, SSAValue]) -> SSAValue:
     return captured[matrix]
 
 
-def _whole(product: MatMulOp, passed: Passed, matrix: SSAValue) -> SSAValue:
-    """The products of all rows with a matrix, stacked."""
+def _whole(product: MatMulOp, passed: BodyOperand, matrix: SSAValue) -> SSAValue:
+    """The matmul of all rows with a matrix, stacked by iteration."""
     trips = shape_of(passed.operand)[0]
     *outer, count = shape_of(product.lhs)
     flat = ReshapeOp(passed.operand, shape=(trips * prod(outer), count))

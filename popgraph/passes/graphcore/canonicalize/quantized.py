@@ -19,7 +19,7 @@ class DequantizeLast(Rule[Movement]):
     """
     transpose (dequantize x, s, z)  ->  dequantize (transpose x), (transpose s), (transpose z)
 
-    The same for reshape, if s and z hold one number each, or one for each element.
+    The same for reshape, but only when s and z have one number each, or one for each element.
     """
 
     ROOTS = (TransposeOp, ReshapeOp)
@@ -28,12 +28,12 @@ class DequantizeLast(Rule[Movement]):
         inner = op.operands[0].owner
         if not isinstance(inner, DequantizeOp):
             return None
-        beside = (inner.scale, inner.zero)
+        parameters = (inner.scale, inner.zero)
         if isinstance(op, ReshapeOp):
             whole = (1, prod(shape_of(inner.x)))
-            if any(prod(shape_of(one)) not in whole for one in beside):
+            if any(prod(shape_of(one)) not in whole for one in parameters):
                 return None
-        scale, zero = (_moved_with(op, one) for one in beside)
+        scale, zero = (_moved_with(op, one) for one in parameters)
         return DequantizeOp(moved(inner.x, [op]), scale, zero, to=inner.to)
 
 
@@ -52,8 +52,8 @@ class KeepAsFloats(Rule[DequantizeOp]):
     """
     dequantize (quantize x, s, z), t, y  ->  dequantize (quantize x, s, z - y {to = f32}), t, 0
 
-    Only when all readers of the integers dequantize them. Otherwise the integers are stored, since
-    they take fewer bytes. Zero points that are not literals stay in place.
+    Only when all readers of the integers dequantize them. Otherwise integers are stored, since
+    they take fewer bytes. Zero points that are not literals are not merged.
     """
 
     ROOTS = (DequantizeOp,)
@@ -79,14 +79,14 @@ class KeepAsFloats(Rule[DequantizeOp]):
 
 SINGLE = np.dtype(np.float32)
 SMALLEST, GREATEST = 2.0**-100, 2.0**100
-"""With scales in between, (x - z) * s is a normal f32 for all integers of 16 bits."""
+"""With scales in this range, (x - z) * s is a normal f32 for all 16-bit integers."""
 
 
 class DropDequantized(Rule[QuantizeOp]):
     """
     quantize (dequantize x, s, z), s, z  ->  x
 
-    Only for integers of at most 16 bits: two f32 roundings err by less than half a step.
+    Only for integers of at most 16 bits: two roundings in f32 err by less than half a step.
     """
 
     ROOTS = (QuantizeOp,)
@@ -101,11 +101,11 @@ class DropDequantized(Rule[QuantizeOp]):
         scale = computed_array(op.scale, self.weights)
         if scale is None or not np.all((scale > SMALLEST) & (scale < GREATEST)):
             return None
-        beside = zip(op.operands[1:], inner.operands[1:], strict=True)
-        return inner.x if all(self._is_same(*pair) for pair in beside) else None
+        parameters = zip(op.operands[1:], inner.operands[1:], strict=True)
+        return inner.x if all(self._is_same(*pair) for pair in parameters) else None
 
     def _is_same(self, one: SSAValue, other: SSAValue) -> bool:
-        """Whether two operands are one value, or equal literals."""
+        """Whether two operands are the same value or equal constants."""
         if one is other:
             return True
         first, second = (computed_array(each, self.weights) for each in (one, other))

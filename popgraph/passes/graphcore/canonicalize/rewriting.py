@@ -1,4 +1,4 @@
-"""The frame of rewrite rules: their base class, and the worklist that applies them."""
+"""Rewrite rules: their base classes, and the worklist that applies them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.program import ConstantOp, WeightStore, constant_array
 from popgraph.dialects.program.interned import tensor_type
-from popgraph.passes.analysis.notes import noted, notes, taken_in
+from popgraph.passes.analysis.notes import absorbed, noted, notes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
 
@@ -33,21 +33,21 @@ Root = TypeVar("Root", bound=Operation)
 
 
 class AnyRule(RewritePattern, ABC, Generic[Root]):
-    """A rule about operations of some classes."""
+    """A rule for operations of the classes in `ROOTS`."""
 
     ROOTS: ClassVar[tuple[type[Operation], ...]]
 
     def __init__(self, weights: WeightStore) -> None:
         self.weights = weights
 
-    # What rules ask
+    # Queries about values
 
     def array(self, value: SSAValue) -> Array | None:
-        """The elements of a literal."""
+        """The elements of a literal; None for other values."""
         return constant_array(value, self.weights)
 
     def is_all(self, value: SSAValue, number: float) -> bool:
-        """Whether a literal holds this number only; zeros must have the same sign."""
+        """Whether all elements of a literal equal this number; zeros must have its sign."""
         array = self.array(value)
         if array is None or array.size == 0:
             return False
@@ -62,15 +62,15 @@ class AnyRule(RewritePattern, ABC, Generic[Root]):
 
 class Rule(AnyRule[Root]):
     """
-    A rule that gives another value for the one result of an operation.
+    A rule that replaces the one result of an operation.
 
-    What `rewrite` constructs is inserted before the operation; it must construct nothing if it
-    gives None.
+    Operations that `rewrite` constructs are inserted before the operation. It must construct none
+    if it returns None.
     """
 
     @abstractmethod
     def rewrite(self, op: Root) -> Operand | None:
-        """The value to use instead; None when the rule does not apply."""
+        """The replacement; None if the rule does not apply."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         self.first_of([self], op, rewriter)
@@ -79,7 +79,7 @@ class Rule(AnyRule[Root]):
     def first_of(
         rules: Sequence[Rule[Any]], op: Operation, rewriter: PatternRewriter
     ) -> Rule[Any] | None:
-        """The first of these rules that applies, which it is then; None if none does."""
+        """Applies the first of these rules that matches, and returns it; None if none does."""
         before = op.prev_op
         with ImplicitBuilder(rewriter):
             for rule in rules:
@@ -95,7 +95,7 @@ class Rule(AnyRule[Root]):
     def replace(
         self, op: Operation, found: Operand, before: Operation | None, rewriter: PatternRewriter
     ) -> None:
-        """Puts what was found, and is built behind `before`, in the place of an operation."""
+        """Replaces an operation by `found`; new operations, after `before`, get its location."""
         value = SSAValue.get(found)
         assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
         made: list[Operation] = []
@@ -106,13 +106,13 @@ class Rule(AnyRule[Root]):
         operands = list(op.operands)
         rewriter.replace(op, [], [value])
         if made and any(notes(made[0].location)):
-            further = [text for one in taken_in(operands) for text in notes(one.location)]
+            further = [text for one in absorbed(operands) for text in notes(one.location)]
             for one in made:
                 one.location = noted(one.location, further)
 
 
 def moved(value: Operand, movements: Sequence[Movement]) -> SSAValue:
-    """A value after the movements of another one of its shape, whatever its elements are."""
+    """Applies copies of movements to a value of the same shape and any element type."""
     made = SSAValue.get(value)
     for op in movements:
         type_ = tensor_type(tensor_of(made).element_type, shape_of(op.results[0]))
@@ -125,9 +125,9 @@ def moved(value: Operand, movements: Sequence[Movement]) -> SSAValue:
 
 def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
     """
-    The same operation of other operands, with which its result has the same type.
+    A copy of an operation with other operands, for which its result types are the same.
 
-    Place by place, not value by value: of two operands that are one value, each may become another.
+    Operands are given by position, not by a mapping of values: in x + x, only one may be replaced.
     """
     return type(op).create(
         operands=operands,
@@ -138,27 +138,27 @@ def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
 
 
 REWRITES = 64
-"""Of each operation that a module begins with, there are not more rewrites than this."""
+"""Maximum number of rewrites for each operation of the initial module."""
 ALWAYS = 1000
-"""And these, so that small modules have room, too."""
+"""Additional rewrites, so that small modules have room, too."""
 
 
 class _PatternsByRoot(RewritePattern):
-    """Offers each operation to the rules that are about its class, in their order."""
+    """Offers each operation to the rules for its class, in their order."""
 
     def __init__(self, rules: Sequence[AnyRule[Any]], limit: int) -> None:
         self.rules = rules
         self.limit = limit
         self.of_class: dict[type[Operation], list[list[AnyRule[Any]]]] = {}
         self.applied: Counter[str] = Counter()
-        """How often each rule changed something."""
+        """The number of rewrites of each rule."""
 
     @property
     def exhausted(self) -> bool:
         return self.applied.total() >= self.limit
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if is_trivially_dead(op):
+        if is_trivially_dead(op):  # not counted: erasing always terminates
             rewriter.erase(op)
             return
         if self.exhausted:
@@ -170,7 +170,7 @@ class _PatternsByRoot(RewritePattern):
                 return
 
     def _about(self, kind: type[Operation]) -> list[list[AnyRule[Any]]]:
-        """The rules about a class, in order; those that are built for side by side together."""
+        """The rules for a class in order, grouped into runs of `Rule` and of other rules."""
         if kind not in self.of_class:
             about = (rule for rule in self.rules if issubclass(kind, rule.ROOTS))
             groups = groupby(about, lambda rule: isinstance(rule, Rule))
@@ -181,9 +181,9 @@ class _PatternsByRoot(RewritePattern):
 def _first_of(
     rules: Sequence[AnyRule[Any]], op: Operation, rewriter: PatternRewriter
 ) -> AnyRule[Any] | None:
-    """The first rule that changes something, once it has."""
+    """Applies the first rule that matches, and returns it."""
     if isinstance(rules[0], Rule):
-        # One builder for all: to begin and end one costs more than most rules do.
+        # One builder for all rules: entering and leaving one costs more than most rules do.
         return Rule.first_of(cast(Sequence[Rule[Any]], rules), op, rewriter)
     for rule in rules:
         rule.match_and_rewrite(op, rewriter)
@@ -194,21 +194,20 @@ def _first_of(
 
 def apply_rules(module: ModuleOp, rules: Sequence[AnyRule[Any]]) -> None:
     """
-    Applies the rules until none changes anything; what nobody uses any more goes.
+    Applies rules until none matches, and erases dead operations.
 
-    Rules that undo each other, or one that repeats itself, would never end: what no sensible set of
-    rules needs is too much.
+    The number of rewrites is limited: two rules that undo their rewrites would never end.
     """
     by_root = _PatternsByRoot(rules, ALWAYS + REWRITES * sum(1 for _ in module.walk()))
     PatternRewriteWalker(by_root, walk_reverse=False).rewrite_module(module)
     if by_root.exhausted:
         raise PassError(
-            f"rewriting does not come to an end: after {by_root.limit:,} rewrites there is still "
-            f"one to do; applied were {_counted(by_root.applied)}",
-            hint="this is a mistake of PopGraph, please report it with the model; until it is "
-            "mended, compile with the pass left out (`Options(disabled=...)`)",
+            f"rewriting does not terminate: rules still match after {by_root.limit:,} rewrites; "
+            f"applied: {_listed(by_root.applied)}",
+            hint="this is a bug in PopGraph; please report it with the model, and until it is "
+            "fixed, disable the pass (`Options(disabled=...)`)",
         )
 
 
-def _counted(applied: Counter[str]) -> str:
+def _listed(applied: Counter[str]) -> str:
     return ", ".join(f"{rule} ({count:,} times)" for rule, count in applied.most_common())

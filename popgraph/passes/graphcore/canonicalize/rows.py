@@ -1,4 +1,4 @@
-"""Sinks reshapes that merge axes into rows, so that sizes are followed through the axes."""
+"""Sinks reshapes that merge axes into rows, so that sizes stay visible as axes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.support.shapes import Shape, prod
 
 
 def merged(*values: SSAValue) -> Shape | None:
-    """The axes that the first of some matrices to be a reshape has merged into its rows."""
+    """The axes merged into the rows of the first matrix that is a reshape; None without one."""
     for value in values:
         reshape, shape = value.owner, shape_of(value)
         if not isinstance(reshape, ReshapeOp) or len(shape) != 2 or not has_sizes(reshape):
@@ -27,19 +27,20 @@ def merged(*values: SSAValue) -> Shape | None:
     return None
 
 
-def apart(value: SSAValue, rows: int, outer: Shape) -> SSAValue:
-    """A matrix with this number of rows, split into their axes; other operands are unchanged."""
+def split_rows(value: SSAValue, rows: int, outer: Shape) -> SSAValue:
+    """Splits the rows of a matrix into axes; operands with another number of rows are unchanged."""
     shape = shape_of(value)
     if len(shape) != 2 or shape[0] != rows:
         return value
     return ReshapeOp(value, shape=(*outer, shape[1])).result
 
 
-class MultiplyRowsApart(Rule[MatMulOp]):
+class SinkReshapeBelowMatMul(Rule[MatMulOp]):
     """
     (reshape x to [rows, k]) @ w  ->  reshape((reshape x to [a, b, k]) @ w)
 
-    Only in modules with sizes. If b is one, the rows of a call are not the first of all rows.
+    Only in modules with sizes of the call. If b is a size, the rows in use are not contiguous
+    in the merged rows, so a loop over them could not just end early.
     """
 
     ROOTS = (MatMulOp,)
@@ -48,15 +49,15 @@ class MultiplyRowsApart(Rule[MatMulOp]):
         outer = merged(op.lhs)
         if outer is None or len(shape_of(op.rhs)) != 2:
             return None
-        product = MatMulOp(apart(op.lhs, shape_of(op.lhs)[0], outer), op.rhs)
+        product = MatMulOp(split_rows(op.lhs, shape_of(op.lhs)[0], outer), op.rhs)
         return ReshapeOp(product, shape=shape_of(op.result))
 
 
-class ComputeRowsApart(Rule[Elementwise]):
+class SinkReshapeBelowElementwise(Rule[Elementwise]):
     """
     f(reshape x to [rows, k], y)  ->  reshape f(reshape x to [a, b, k], y)
 
-    Only in modules with sizes.
+    Only in modules with sizes of the call.
     """
 
     ROOTS = (Elementwise,)
@@ -67,7 +68,7 @@ class ComputeRowsApart(Rule[Elementwise]):
             return None
         type_ = tensor_type(tensor_of(op.result).element_type, (*outer, shape[1]))
         made = type(op).create(
-            operands=[apart(operand, shape[0], outer) for operand in op.operands],
+            operands=[split_rows(operand, shape[0], outer) for operand in op.operands],
             result_types=[type_],
             properties=dict(op.properties),
             attributes=dict(op.attributes),
@@ -75,11 +76,11 @@ class ComputeRowsApart(Rule[Elementwise]):
         return ReshapeOp(made, shape=shape)
 
 
-class ReduceRowsApart(Rule[AxesReduction]):
+class SinkReshapeBelowReduction(Rule[AxesReduction]):
     """
     reduce (reshape x to [rows, k]) along 1  ->  reshape(reduce (reshape x to [a, b, k]) along 2)
 
-    Only in modules with sizes.
+    Only in modules with sizes of the call.
     """
 
     ROOTS = (AxesReduction,)
@@ -88,9 +89,9 @@ class ReduceRowsApart(Rule[AxesReduction]):
         outer = merged(op.x)
         if outer is None or tuple(op.axes) != (1,):
             return None
-        rows = apart(op.x, shape_of(op.x)[0], outer)
+        rows = split_rows(op.x, shape_of(op.x)[0], outer)
         made = type(op)(rows, axes=(len(outer),), keepdims=False)
         return ReshapeOp(made, shape=shape_of(op.result))
 
 
-RULES = (MultiplyRowsApart, ComputeRowsApart, ReduceRowsApart)
+RULES = (SinkReshapeBelowMatMul, SinkReshapeBelowElementwise, SinkReshapeBelowReduction)

@@ -1,1 +1,1 @@
-"""Pipelines: which stage computes what, and the graph of each stage."""
+"""Pipeline parallelism: assigns operations to stages, and cuts the graph into stages."""

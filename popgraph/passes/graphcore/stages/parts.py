@@ -1,4 +1,4 @@
-"""Cutting a graph into the parts that the stages of a pipeline are, each a graph of its own."""
+"""Cuts a graph into parts, one graph for each stage of a pipeline."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from popgraph.passes.graphcore.stages.places import (
     Place,
     Places,
     UncutError,
-    variables_behind,
+    variables_read,
 )
 from popgraph.passes.graphcore.training.autodiff import DELAYED
 
 EDGE = "Edge___"
-"""Names what one part computes and another one reads."""
+"""Prefix of values that one part computes and another one reads."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a stage computes of a batch."""
+    """The graph that one stage computes for each batch."""
 
     place: Place
     module: ModuleOp
@@ -44,26 +44,30 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """A graph in parts, in the order in which a batch goes through them."""
+    """The parts of a graph, in the order in which a batch passes them."""
 
     parts: tuple[Part, ...]
     updates: Mapping[str, Place]
-    """Where variables are updated."""
+    """The place of each variable's update."""
 
 
 def cut(module: ModuleOp, pipeline: Pipeline, settled: Mapping[str, Place] | None = None) -> Parts:
     """
-    The parts of a module whose operations have stages noted.
+    The parts of a module whose operations have stage notes.
 
-    A batch that went through all of them has gone through the graph. Variables in `settled` change
-    only when no other batch is under way, at these places.
+    All parts in sequence equal the graph. Variables in `settled` change only at these places, and
+    only when no other batch is in flight.
     """
     made = Cut(only_graph(module), pipeline, settled or {})
     return Parts(tuple(made.parts()), made.places.updates)
 
 
 def cut_turns(others: ModuleOp, last: ModuleOp, pipeline: Pipeline) -> tuple[Parts, Parts]:
-    """The parts of two modules that take turns: what only the last one updates is settled."""
+    """
+    The parts of a program for micro-batches and of the program for the last one.
+
+    Variables that only the latter updates are settled: no other batch is in flight then.
+    """
     _drop_still(others)
     moving = {op.variable.text for op in only_graph(others).updates()}
     updates = Places(only_graph(last), pipeline).updates
@@ -72,7 +76,7 @@ def cut_turns(others: ModuleOp, last: ModuleOp, pipeline: Pipeline) -> tuple[Par
 
 
 def _drop_still(module: ModuleOp) -> None:
-    """Erases updates that give variables the values that they have."""
+    """Erases updates of variables to their current values."""
     for op in list(only_graph(module).updates()):
         owner = op.value.owner
         if isinstance(owner, VariableOp) and owner.variable == op.variable:
@@ -81,7 +85,7 @@ def _drop_still(module: ModuleOp) -> None:
 
 @dataclass
 class _Growing:
-    """A part that is being made."""
+    """A part under construction."""
 
     block: Block
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -93,7 +97,7 @@ class _Growing:
         Builder(InsertPoint.at_end(self.block)).insert(op)
 
     def variable(self, name: str, like: VariableOp) -> SSAValue:
-        """A part reads a variable once."""
+        """The one read of a variable in this part."""
         if name not in self.variables:
             made = VariableOp(name, like.literal)
             made.location = like.location
@@ -115,7 +119,7 @@ class _Growing:
 
 
 class Cut:
-    """Follows the operations of a graph to their parts."""
+    """Copies the operations of a graph into parts."""
 
     def __init__(self, graph: GraphOp, pipeline: Pipeline, settled: Mapping[str, Place]) -> None:
         self._graph, self._pipeline, self._settled = graph, pipeline, settled
@@ -150,7 +154,7 @@ class Cut:
         part.values.update(zip(op.results, copy.results, strict=True))
 
     def _value(self, value: SSAValue, place: Place) -> SSAValue:
-        """A value of the graph, in a part."""
+        """A part's copy of a value: an input, a variable, an edge or a recomputation."""
         part, owner = self._part(place), value.owner
         if value in part.values:
             return part.values[value]
@@ -169,9 +173,9 @@ class Cut:
         return found
 
     def _passed_on(self, value: SSAValue, source: Place, place: Place) -> SSAValue:
-        """What another part gives to this one."""
+        """The input of this part for a value that another part computes."""
         if source.stage >= place.stage:
-            raise UncutError(f"stage {place.stage} of the pipeline reads what is computed later")
+            raise UncutError(f"stage {place.stage} of the pipeline reads a value of a later stage")
         if value not in self._edges:
             self._edges[value] = name = next(self._fresh)
             self._part(source).outputs[name] = self._value(value, source)
@@ -187,7 +191,7 @@ class Cut:
         return self._part(place).variable(name, op)
 
     def is_direct(self, name: str, place: Place) -> bool:
-        """Whether a part that reads a variable finds the value that the batch is to meet."""
+        """Whether a part reads the value of a variable that its batch requires."""
         settled = self._settled.get(name)
         if settled is not None:
             return settled.device == place.device and place.stage <= settled.stage
@@ -200,7 +204,7 @@ class Cut:
             raise UncutError(f"variable {name!r} is updated later than a stage can wait")
 
     def _home(self, value: SSAValue) -> Place:
-        """Where an output is given that depends on variables alone."""
+        """The place of an output that depends on variables only."""
         updates = {**self.places.updates, **self._settled}
-        moved = (updates[name] for name in variables_behind([value]) if name in updates)
+        moved = (updates[name] for name in variables_read([value]) if name in updates)
         return next(moved, Place(0, self._pipeline.homes[0]))

@@ -1,4 +1,4 @@
-"""Places in a pipeline: the stage that computes each operation, and the device that has it."""
+"""Assigns each operation of a pipeline to a stage and a device."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from popgraph.support.errors import PopgraphError
 
 
 class UncutError(PopgraphError):
-    """A graph has no form as stages that run side by side."""
+    """A graph cannot be cut into stages that run in parallel."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The stages of a pipeline, in the order in which a batch goes through them."""
+    """The stages of a pipeline, in the order in which a batch passes them."""
 
     homes: Mapping[int, int]
-    """The device of each stage, those of gradients among them."""
+    """The device of each stage, forward and backward."""
     back: Mapping[int, int] = field(default_factory=dict)
-    """For each stage on the way to the loss: where gradients of what it computes are computed."""
+    """For each forward stage, the stage that computes its gradients."""
     delays: Mapping[str, int] = field(default_factory=dict)
-    """How many batches are begun between the reading of a weight and its update."""
+    """For each weight, the number of batches that start between its read and its update."""
 
     @property
     def count(self) -> int:
@@ -40,7 +40,7 @@ class Pipeline:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """A stage on a device. Behind the last stage each device has further ones, for updates."""
+    """A stage on a device. After the last stage, each device has further stages for updates."""
 
     stage: int
     device: int
@@ -48,11 +48,11 @@ class Place:
 
 class Places:
     """
-    Where a graph's operations are computed.
+    The place of each operation of a graph.
 
-    What depends on neither an input nor a place has no place: it is computed wherever it is read.
-    What is not noted, such as an update rule, is computed behind what it reads, and on the device
-    of the variables that it reads.
+    Operations that depend on no input and no placed value have no place: each reader recomputes
+    them. Operations without a stage note, such as update rules, follow their operands, on the
+    device of the variables that they read.
     """
 
     def __init__(self, graph: GraphOp, pipeline: Pipeline) -> None:
@@ -73,7 +73,7 @@ class Places:
         self.updates = {op.variable.text: self._found[op] for op in graph.updates()}
 
     def of(self, value: SSAValue) -> Place | None:
-        """Where a value is computed; inputs are there from the beginning."""
+        """The place of a value; inputs belong to the first stage."""
         owner = value.owner
         return self._first if isinstance(owner, Block) else self._found.get(owner)
 
@@ -85,14 +85,14 @@ class Places:
         return Place(0, self._pipeline.homes[0])
 
     def _reader(self, variable: VariableOp) -> Place | None:
-        """The first of the stages that are noted on what reads a variable."""
+        """The first forward stage that reads a variable, according to stage notes."""
         readers = [staged(use.operation.location) for use in variable.result.uses]
         ahead = (one.stage for one in readers if one is not None and not one.is_gradient)
         first = min(ahead, default=None)
         return None if first is None else Place(first, self._pipeline.homes[first])
 
     def _begin(self, graph: GraphOp) -> None:
-        """Places what goes with the batches: delayed weights, and variables that count them."""
+        """Places delayed weights and variables that do not depend on inputs, such as counters."""
         moving = set[SSAValue](graph.block.args)
         for op in graph.block.ops:
             if isinstance(op, VariableOp) and op.variable.text.startswith(DELAYED):
@@ -113,37 +113,37 @@ class Places:
         return home
 
     def _place(self, op: Operation) -> Place | None:
-        behind = [place for place in map(self.of, op.operands) if place is not None]
-        if not behind:
+        before = [place for place in map(self.of, op.operands) if place is not None]
+        if not before:
             return None
-        last = max(behind).stage
+        last = max(before).stage
         note = staged(op.location)
         if note is not None and last < self._pipeline.count:
             back = self._pipeline.back if note.is_gradient else {}
             return self._stage(max(back.get(note.stage, note.stage), last))
         reads = op.variable.text if isinstance(op, UpdateOp) else self._read(op)
         home = None if reads is None else self._homes.get(reads)
-        return self._after(behind, (home or max(behind)).device)
+        return self._after(before, (home or max(before)).device)
 
     def _stage(self, number: int) -> Place:
         return Place(number, self._pipeline.homes[number])
 
     def _read(self, op: Operation) -> str | None:
-        """A variable that an operation reads, by way of nothing that has a place."""
+        """A variable that an operation reads, directly or through operations without a place."""
         floating = [value for value in op.operands if self.of(value) is None]
-        return next((name for name in variables_behind(floating) if self._homes[name]), None)
+        return next((name for name in variables_read(floating) if self._homes[name]), None)
 
-    def _after(self, behind: Sequence[Place], device: int) -> Place:
-        """The first place of a device where all these have been."""
-        last, count = max(behind).stage, self._pipeline.count
+    def _after(self, before: Sequence[Place], device: int) -> Place:
+        """The first place of a device that follows all these places."""
+        last, count = max(before).stage, self._pipeline.count
         if last < count:
             same = self._pipeline.homes[last] == device
             return Place(last if same else count, device)
-        return Place(max(one.stage + (one.device != device) for one in behind), device)
+        return Place(max(one.stage + (one.device != device) for one in before), device)
 
 
-def variables_behind(values: Iterable[SSAValue]) -> Iterator[str]:
-    """The variables that values are computed from, the nearest first."""
+def variables_read(values: Iterable[SSAValue]) -> Iterator[str]:
+    """The variables that values depend on, nearest first."""
     waiting, seen = deque(value.owner for value in values), set[Operation | Block]()
     while waiting:
         owner = waiting.popleft()

@@ -70,23 +70,21 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ExchangeOp: exchange.lower_exchange,
     gc.RandomUniformOp: random.lower_random_uniform,
 }
-"""How each operation, or each operation of a kind, is lowered (under an implicit builder)."""
+"""The lowering of each operation or kind of operations (under an implicit builder)."""
 
 TUNED: Mapping[type, Callable[[Any, Tuning], SSAValue]] = {
     gc.ConvInputGradOp: phases.lower_by_phases,
 }
-"""Those of which there are several forms."""
+"""Lowerings that choose between several forms by `Tuning`."""
 
 
 @dataclass(frozen=True)
 class GraphcoreToStructured(Pass):
     """
-    Turn every graphcore operation but composites into structured tile operations.
+    graphcore.add, mat_mul, conv, ...  ->  tile.map, tile.reduce, tile.scatter, tile.assemble, ...
 
-    graphcore.add, mat_mul, conv ...  ->  tile.map, tile.reduce, tile.scatter,
-    tile.assemble, tile.view
-
-    Bodies of branches and loops become graphs of the module, which are called.
+    Only composites that expand kept stay unchanged. Bodies of branches and loops become graphs of
+    the module, which are called.
     """
 
     name = "graphcore-to-structured"
@@ -109,7 +107,7 @@ class GraphcoreToStructured(Pass):
 
 
 def lower(op: GraphcoreOp, tuning: Tuning) -> None:
-    """Puts the tile operations for `op` in its place."""
+    """Replaces `op` by tile operations."""
     with made_for(op) as made:
         value = lowered(op, tuning)
     for new in made:

@@ -1,4 +1,4 @@
-"""Lowers matrix products, convolutions and their gradients to sums of products."""
+"""Lowers matmuls, convolutions and their gradients to contractions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.product import type_of_sums
-from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
+from popgraph.passes.graphcore.to_structured.elements import (
+    body,
+    computing_type,
+    to_computing,
+    to_element,
+)
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
 from popgraph.passes.graphcore.to_structured.movement import viewed
 from popgraph.passes.graphcore.to_structured.sliding import (
@@ -38,11 +43,11 @@ from popgraph.support.shapes import Shape
 
 
 def factor(value: SSAValue) -> SSAValue:
-    """Elements as products are made of them: halves as f32, unsigned integers as signless ones."""
+    """An operand in its computing type: f16 and bf16 as f32, unsigned integers as signless ones."""
     source = element(value)
-    if computing(source) == source:
+    if computing_type(source) == source:
         return value
-    return each(value, computing(source), lambda x: entered(x, source))
+    return each(value, computing_type(source), lambda x: to_computing(x, source))
 
 
 def contract(
@@ -54,10 +59,10 @@ def contract(
     result: Attribute,
     words: StringAttr | None = None,
 ) -> SSAValue:
-    """The sum of products of what stands at `places` in both factors."""
+    """The contraction of both operands, indexed by `places`; loops after `parallel` are summed."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    epilogue = body([type_of_sums(element(lhs), words)], lambda total: left(total, result))
+    epilogue = body([type_of_sums(element(lhs), words)], lambda total: to_element(total, result))
     return tile.contraction(
         lhs, rhs, maps, domain, parallel, epilogue, [result], words=words
     ).outputs[0]
@@ -71,7 +76,7 @@ def lower_mat_mul(op: MatMulOp | DotMatMulOp) -> SSAValue:
     batch, (i, j, k) = dimensions(len(result) - 2, 3)
 
     def stretched(shape: Shape) -> list[AffineExpr]:
-        """The batch axes of a factor: those of size 1 stay at 0."""
+        """Index expressions of an operand's batch axes; axes of size 1 broadcast."""
         own = shape[:-2]
         aligned = zip(own, batch[len(batch) - len(own) :], strict=True)
         return [AffineExpr.constant(0) if size == 1 else at for size, at in aligned]
@@ -99,7 +104,7 @@ def lower_parts(op: PartsOp) -> SSAValue:
 
 
 def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
-    """`value` with the groups of an axis as an axis of their own before it, if there are any."""
+    """`value` with an axis split into [groups, size / groups], if there are several groups."""
     shape = shape_of(value)
     if groups == 1:
         return value
@@ -124,9 +129,9 @@ def lower_conv(op: ConvOp | DotConvOp) -> SSAValue:
 
 def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     """
-    conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
+    conv_input_grad(dy, w)  ->  sum of spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k].
 
-    dy stands apart by the strides, and the kernel is read backwards.
+    dy is dilated by the strides, with zeros in between, and the kernel is flipped.
     """
     groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
     geometry, space = op.geometry(weight), result[2:]

@@ -15,7 +15,7 @@ from popgraph.dialects.program.control import row_type
 
 
 class Outliner:
-    """Makes graphs of bodies, and calls of these graphs of the operations that hold them."""
+    """Moves bodies into graphs, and replaces branches and loops by calls of these graphs."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._module = module
@@ -57,7 +57,7 @@ class Outliner:
         )
 
     def _graph(self, body: Block, word: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
-        """Moves what stands in a body into a new graph; its name."""
+        """Moves the operations of a body into a new graph; returns its name."""
         name = self._name(word)
         graph = GraphOp(name, inputs, [argument.type for argument in body.args])
         for old, new in zip(body.args, graph.block.args, strict=True):

@@ -1,4 +1,4 @@
-"""The type that an element is computed in, and the conversions there and back."""
+"""Computing types of elements, and conversions to and from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Operand: TypeAlias = SSAValue | Operation
 
 @lru_cache(maxsize=1 << 6)
 def kind_of(element: Attribute) -> Kind:
-    """Asked about every scalar that is written; there are few types of them."""
+    """The kind of an element type. Cached: each scalar operation asks, and there are few types."""
     if isinstance(element, ComplexType):
         return Kind.COMPLEX
     dtype = element_types.from_ir(element)
@@ -50,12 +50,12 @@ def width_of(element: Attribute) -> int:
 
 
 @lru_cache(maxsize=1 << 6)
-def computing(element: Attribute) -> Attribute:
+def computing_type(element: Attribute) -> Attribute:
     """
-    The type that elements are computed in.
+    The type in which elements are computed.
 
-    f32 for floats that are narrower, i8 for integers that are; signless for unsigned integers, as
-    `arith` wants it: its operations know by themselves where the sign matters.
+    Floats have at least 32 bits, integers at least 8. Integers are signless, as `arith` requires:
+    its operations imply the sign where it matters.
     """
     match kind_of(element):
         case Kind.FLOAT:
@@ -67,13 +67,13 @@ def computing(element: Attribute) -> Attribute:
 
 
 def signless(element: Attribute) -> IntegerType:
-    """An integer type as `arith` wants it."""
+    """The signless form of an integer type, as `arith` requires."""
     return IntegerType(width_of(element))
 
 
-def entered(value: Operand, element: Attribute) -> SSAValue:
-    """`value`, an `element` (or one already entered), in the type that computes."""
-    value, target = SSAValue.get(value), computing(element)
+def to_computing(value: Operand, element: Attribute) -> SSAValue:
+    """Converts an element, unless it is converted already, to its computing type."""
+    value, target = SSAValue.get(value), computing_type(element)
     if value.type == target:
         return value
     if kind_of(element) is Kind.FLOAT:
@@ -83,19 +83,19 @@ def entered(value: Operand, element: Attribute) -> SSAValue:
 
 
 def extended(value: SSAValue, kind: Kind, target: Attribute) -> SSAValue:
-    """An integer of more bits, by its sign if it has one."""
+    """Extends an integer: by its sign if it is signed, else with zeros."""
     assert isinstance(target, IntegerType)
     extend = arith.ExtSIOp if kind is Kind.SIGNED else arith.ExtUIOp
     return extend(value, target).result
 
 
 def bits_as(value: SSAValue, element: Attribute) -> SSAValue:
-    """The same bits as an element of a type that is as wide."""
+    """Reinterprets the bits of a value as another type of the same width."""
     return value if value.type == element else arith.BitcastOp(value, element).result
 
 
-def left(value: Operand, element: Attribute) -> SSAValue:
-    """`value`, in the type that computes `element` (or already left), as an `element`."""
+def to_element(value: Operand, element: Attribute) -> SSAValue:
+    """Converts a value from the computing type of `element`, unless done already, to `element`."""
     value = SSAValue.get(value)
     if value.type == element:
         return value
@@ -107,7 +107,7 @@ def left(value: Operand, element: Attribute) -> SSAValue:
 
 
 def attribute(number: Any, element: Attribute) -> Attribute:
-    """`number` as a literal of an element type; a complex one has two parts."""
+    """`number` as a literal of an element type; complex literals have two parts."""
     if isinstance(element, ComplexType):
         part, parts = element.element_type, (complex(number).real, complex(number).imag)
         return ArrayAttr([attribute(one, part) for one in parts])
@@ -122,7 +122,7 @@ def attribute(number: Any, element: Attribute) -> Attribute:
 
 @lru_cache(maxsize=1 << 10)
 def _float(bits: bytes, element: Attribute) -> Attribute:
-    """Made once for the bits of a number, because zeros of both signs are equal."""
+    """A float literal, cached by bits: as numbers, 0.0 and -0.0 would share an entry."""
     assert isinstance(element, AnyFloat)
     (number,) = unpack("<d", bits)
     return FloatAttr(float(number), element)
@@ -130,20 +130,20 @@ def _float(bits: bytes, element: Attribute) -> Attribute:
 
 def number(value: Any, element: Attribute) -> SSAValue:
     """A constant in the type that computes `element`."""
-    kind = computing(element)
+    kind = computing_type(element)
     literal = attribute(value, kind)
     return arith.ConstantOp.create(properties={"value": literal}, result_types=[kind]).result
 
 
 def lowest(element: Attribute) -> float | int:
-    """What every maximum of an element type starts from."""
+    """The identity of max for an element type."""
     if kind_of(element) is Kind.FLOAT:
         return float("-inf")
     return 0 if element == i1 else int(np.iinfo(element_types.from_ir(element).numpy.name).min)
 
 
 def highest(element: Attribute) -> float | int:
-    """What every minimum of an element type starts from."""
+    """The identity of min for an element type."""
     if kind_of(element) is Kind.FLOAT:
         return float("inf")
     return 1 if element == i1 else int(np.iinfo(element_types.from_ir(element).numpy.name).max)
@@ -152,7 +152,7 @@ def highest(element: Attribute) -> float | int:
 def body(
     arguments: Sequence[Attribute], write: Callable[..., Operand | Sequence[Operand]]
 ) -> Region:
-    """A region that takes scalars of these types and yields what `write` makes of them."""
+    """A region that takes scalars of these types and yields the results of `write`."""
     block = Block(arg_types=arguments)
     with ImplicitBuilder(block):
         results = write(*block.args)
@@ -163,5 +163,5 @@ def body(
 
 
 def same(value: SSAValue) -> SSAValue:
-    """The body of whatever only moves elements, and the epilogue of whatever is done."""
+    """The identity: a body that only moves elements, or an empty epilogue."""
     return value

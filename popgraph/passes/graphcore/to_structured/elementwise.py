@@ -13,13 +13,19 @@ from popgraph.dialects.graphcore.base import shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.graphcore.to_structured.elements import Operand, body, kind_of, left, number
+from popgraph.passes.graphcore.to_structured.elements import (
+    Operand,
+    body,
+    kind_of,
+    number,
+    to_element,
+)
 from popgraph.passes.graphcore.to_structured.scalars import scalar
 from popgraph.support.shapes import prod
 
 
 def broadcast_map(shape: Sequence[int], domain: Sequence[int]) -> AffineMap:
-    """Where an element of `domain` comes from in a tensor of `shape`, by NumPy's rule."""
+    """The index map from `domain` to a tensor of `shape`, by NumPy's broadcasting rule."""
     new = len(domain) - len(shape)
     return AffineMap(
         len(domain),
@@ -32,7 +38,7 @@ def broadcast_map(shape: Sequence[int], domain: Sequence[int]) -> AffineMap:
 
 
 def literal(value: SSAValue) -> object | None:
-    """The number that a constant of one element holds; none in bodies is complex."""
+    """The number in a constant of one element; None for complex ones, which bodies cannot hold."""
     owner = value.owner
     if kind_of(element(value)) is Kind.COMPLEX:
         return None
@@ -50,10 +56,10 @@ def mapped(
     write: Callable[..., Operand],
 ) -> SSAValue:
     """
-    One tensor of elements that `write` makes of those of `values`.
+    A map: each element of the result is `write` of one element of each value.
 
-    What stands twice is read once; constants of one element become part of the body. `write`
-    takes and gives scalars as elements, or in the type that computes them.
+    Equal operands are read once, and constants of one element move into the body. `write` takes
+    and returns scalars as elements or in their computing type.
     """
     constants = {value: found for value in values if (found := literal(value)) is not None}
     operands = list(zip(values, maps, strict=True))
@@ -65,7 +71,7 @@ def mapped(
             number(constants[value], element(value)) if value in constants else read[value, map_]
             for value, map_ in operands
         ]
-        return left(write(*arguments), result)
+        return to_element(write(*arguments), result)
 
     inputs, input_maps = [value for value, _ in reads], [map_ for _, map_ in reads]
     region = body([element(value) for value in inputs], body_of)
@@ -73,7 +79,7 @@ def mapped(
 
 
 def each(value: SSAValue, result: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
-    """`write` of every element of a tensor."""
+    """Applies `write` to every element of a tensor."""
     shape = shape_of(value)
     return mapped([value], [AffineMap.identity(len(shape))], shape, result, write)
 

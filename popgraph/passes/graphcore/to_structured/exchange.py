@@ -1,4 +1,4 @@
-"""Lowers exchanges between ranks to a beginning and an end, as far apart as possible."""
+"""Lowers exchanges between ranks to a start and a finish, with as much work between as possible."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ def lower_exchange(op: ExchangeOp) -> SSAValue:
     """
     y = exchange(x)  ->  z = start_exchange(x); ...; y = finish_exchange(z)
 
-    The end stands in front of the first that reads the result.
+    The finish is inserted directly before the first reader of the result.
     """
     begun = tile.StartExchangeOp(op.x, op.when, op.exchange)
     finish = tile.FinishExchangeOp(begun.output, None if begun.is_in_place else op.x)
     block = op.parent
-    assert block is not None, "an exchange stands in a graph"
+    assert block is not None, "an exchange is in a graph"
+    # Everything in between overlaps with the message.
     reader = _first_reader(block, op)
     if reader is not None:
         finish.detach()

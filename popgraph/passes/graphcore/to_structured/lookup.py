@@ -19,18 +19,23 @@ from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     body,
-    computing,
-    entered,
+    computing_type,
     kind_of,
-    left,
     number,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
 from popgraph.passes.graphcore.to_structured.scalars import TABLES, cast
 
 
 def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
-    """The place that an index means: negative ones count from the end, all are kept in range."""
+    """
+    The position of an index: negative ones count from the end; all are clamped to the axis.
+
+    Unsigned indices are positions already, so one minimum clamps them. Clamping keeps reads inside
+    the tensor even before a run reports invalid indices.
+    """
     place = SSAValue.get(cast(index, source, i64))
     if kind_of(source) is Kind.UNSIGNED:
         last = number(max(0, size - 1), i64)
@@ -43,7 +48,7 @@ def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
 
 
 def index_map(first: int, count: int, rank: int) -> AffineMap:
-    """The map of a tensor that runs along `count` dimensions of a domain, from `first` on."""
+    """The map of a tensor indexed by `count` dimensions of a domain, starting at `first`."""
     return selection(range(first, first + count), rank)
 
 
@@ -76,15 +81,15 @@ def lower_gather_grad(op: GatherGradOp) -> SSAValue:
 
 def lower_scatter(op: ScatterOp) -> SSAValue:
     """
-    scatter(data, updates, indices)  ->  tile.scatter updates to [d0, place(indices[d1]), d2]
+    scatter(data, updates, indices)  ->  tile.scatter updates to [d0, place(indices[d1]), d2].
 
-    It starts as data, in the type in which elements are combined.
+    The result is initialized with data, in the computing type of a reduction.
     """
     source, reduction = element(op.data), op.reduction.data
-    inner = source if reduction == "none" else computing(source)
+    inner = source if reduction == "none" else computing_type(source)
     initial, combine = op.data, None
     if inner != source:
-        initial = each(initial, inner, lambda x: entered(x, source))
+        initial = each(initial, inner, lambda x: to_computing(x, source))
     if reduction != "add":
         combine = body([inner, inner], _combination(reduction, source))
     total = _scatter(
@@ -94,7 +99,7 @@ def lower_scatter(op: ScatterOp) -> SSAValue:
 
 
 def _combination(reduction: str, source: Attribute) -> Callable[..., Operand]:
-    """What becomes of what is at a place and what comes there."""
+    """The scalar function that combines the old and the new element."""
     return TABLES[kind_of(source)].get(reduction, lambda old, value: value)
 
 
@@ -107,15 +112,15 @@ def _scatter(
     initial: SSAValue | None = None,
     combine: Region | None = None,
 ) -> SSAValue:
-    """Slices of updates to computed places of a tensor of the `inner` type of elements."""
+    """Scatters slices of updates to indexed positions of a tensor with elements of type `inner`."""
     domain, count = shape_of(updates), len(shape_of(indices))
     source, index_source, shape = element(updates), element(indices), result.get_shape()
-    kind = computing(source) if inner is None else inner
+    kind = computing_type(source) if inner is None else inner
 
     def write(index: SSAValue, value: SSAValue) -> list[Operand]:
         place = place_of(index, index_source, shape[axis])
         after = indices_at(range(axis + count, len(domain)))
-        entering = value if kind == source else entered(value, source)
+        entering = value if kind == source else to_computing(value, source)
         return [*indices_at(range(axis)), place, *after, entering]
 
     return tile.ScatterOp(
@@ -131,9 +136,11 @@ def _scatter(
 
 
 def _narrowed(total: SSAValue, result: SSAValue) -> SSAValue:
-    """Totals, which are computed in a wider type, as elements of the result."""
+    """Converts totals from their wider computing type to the element type of the result."""
     target = element(result)
-    return total if element(total) == target else each(total, target, lambda x: left(x, target))
+    return (
+        total if element(total) == target else each(total, target, lambda x: to_element(x, target))
+    )
 
 
 def lower_iota(op: IotaOp) -> SSAValue:

@@ -26,12 +26,12 @@ from popgraph.support.shapes import Shape
 
 
 def viewed(value: SSAValue, shape: Sequence[int]) -> SSAValue:
-    """`value` under another shape; itself if it has that shape."""
+    """A view of `value` with another shape; `value` itself if it has that shape."""
     return value if shape_of(value) == tuple(shape) else tile.ViewOp(value, shape).output
 
 
 def moved(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> SSAValue:
-    """A tensor of `shape` whose elements are found in `value` through `map_`."""
+    """A tensor of `shape` with result[i] = value[map(i)]."""
     return mapped([value], [map_], shape, element(value), same)
 
 
@@ -42,7 +42,7 @@ def assembled(
     shape: Sequence[int],
     fill: object = 0,
 ) -> SSAValue:
-    """A tensor of `shape` out of pieces; `fill` is what no piece covers."""
+    """A tensor of `shape` assembled from pieces; elements outside all pieces are `fill`."""
     kind = element(pieces[0])
     return tile.AssembleOp(
         pieces, offsets, steps, attribute(fill, kind), tensor_type(kind, shape)

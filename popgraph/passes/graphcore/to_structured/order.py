@@ -1,4 +1,4 @@
-"""Lowers the order of elements along an axis to `tile.top_k` on rows."""
+"""Lowers top-k, compression, box suppression and segment reductions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
-    computing,
-    entered,
+    computing_type,
     extended,
     kind_of,
-    left,
     number,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.movement import moved, viewed
@@ -34,7 +34,7 @@ from popgraph.support.shapes import prod
 
 
 def lower_arg_top_k(op: ArgTopKOp) -> SSAValue:
-    """y = arg_top_k(x)  ->  y = tile.top_k of x's rows, in which `axis` is the last"""
+    """y = arg_top_k(x)  ->  y = tile.top_k of the rows of x along `axis`"""
     shape, axis, count = shape_of(op.x), integer(op.axis), integer(op.count)
     order = [*(at for at in range(len(shape)) if at != axis), axis]
     lead = [shape[at] for at in order[:-1]]
@@ -46,15 +46,15 @@ def lower_arg_top_k(op: ArgTopKOp) -> SSAValue:
 
 def _key(op: ArgTopKOp) -> Callable[[SSAValue], Operand]:
     """
-    An element as an unsigned number, by which the first is the largest.
+    Maps an element to an unsigned key; the largest key is selected first.
 
-    NaNs come first of the largest, else last; -0 is 0.
+    NaNs come first if the largest are selected, else last; -0.0 equals 0.0.
     """
     source = tensor_of(op.x).element_type
     kind = kind_of(source)
 
     def write(element: SSAValue) -> Operand:
-        x = entered(element, source)
+        x = to_computing(element, source)
         if kind is Kind.FLOAT:
             key = _bits_in_order(x)
         else:
@@ -66,7 +66,11 @@ def _key(op: ArgTopKOp) -> Callable[[SSAValue], Operand]:
 
 
 def _bits_in_order(x: SSAValue) -> SSAValue:
-    """A float as an unsigned number in the same order; a NaN is the largest."""
+    """
+    An unsigned integer in the order of floats; NaNs are the largest.
+
+    Negative floats have all other bits inverted, since their order by bits is descending.
+    """
     whole = i64 if x.type == f64 else i32
     bits = arith.BitcastOp(arith.AddfOp(x, number(0, x.type)), whole).result
     sign = arith.ShRSIOp(bits, number(whole.bitwidth - 1, whole)).result
@@ -75,7 +79,7 @@ def _bits_in_order(x: SSAValue) -> SSAValue:
 
 
 def _without_sign(x: SSAValue) -> SSAValue:
-    """A signed number as an unsigned one, the lowest as 0."""
+    """An unsigned integer in the order of signed ones: the smallest becomes 0."""
     assert isinstance(x.type, IntegerType)
     return arith.XOrIOp(x, number(-_most(x.type) - 1, x.type)).result
 
@@ -85,14 +89,13 @@ def _most(type_: IntegerType) -> int:
 
 
 def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
-    """A tensor with its axes in another order."""
     if order == sorted(order):
         return value
     return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])
 
 
 def lower_compress(op: CompressOp) -> SSAValue:
-    """y = compress(mask, data)  ->  tile.compress of data at the positions of the mask, counted"""
+    """y = compress(mask, data)  ->  p, n = tile.positions mask; y = tile.compress data, p, n"""
     found = tile.PositionsOp(op.mask)
     if op.data is None:
         return found.output
@@ -107,7 +110,7 @@ def lower_suppress(op: SuppressOp) -> SSAValue:
 
 
 def _sorted(*box: SSAValue) -> list[Operand]:
-    """Two corners as the low one and the high one."""
+    """Sorts two corners into the low and the high one."""
     return [
         join(box[axis], box[axis + 2])
         for join in (arith.MinimumfOp, arith.MaximumfOp)
@@ -116,7 +119,7 @@ def _sorted(*box: SSAValue) -> list[Operand]:
 
 
 def _centered(*box: SSAValue) -> list[Operand]:
-    """A center and a size as corners."""
+    """The corners of a box with a center and a size."""
     halves = [arith.MulfOp(size, number(0.5, f32)) for size in box[2:]]
     return [
         join(center, half)
@@ -126,7 +129,7 @@ def _centered(*box: SSAValue) -> list[Operand]:
 
 
 def _overlaps(*numbers: SSAValue) -> Operand:
-    """intersection / union > threshold, for two boxes (y0, x0, y1, x1) that have an area."""
+    """intersection / union > threshold for two boxes (y0, x0, y1, x1); false if one is empty."""
     *sides, threshold = numbers
     first, second = sides[:4], sides[4:]
     zero = number(0, f32)
@@ -155,19 +158,19 @@ def _both(one: Operand, other: Operand) -> Operand:
 
 
 def lower_reduce_segments(op: ReduceSegmentsOp) -> SSAValue:
-    """y = reduce_segments(rows, starts, ends)  ->  tile.segments with the function that combines"""
+    """y = reduce_segments(rows, starts, ends)  ->  tile.segments with the combining function"""
     kind, combine = tensor_of(op.rows).element_type, op.combine.data
-    join, inner = TABLES[kind_of(kind)][combine], computing(kind)
+    join, inner = TABLES[kind_of(kind)][combine], computing_type(kind)
     fold = body([inner, inner], lambda element, total: join(total, element))
     start = attribute(INITIAL[combine](kind), inner)
     rows = op.rows
     if inner != kind:
-        rows = _each(rows, inner, lambda x: entered(x, kind))
+        rows = _each(rows, inner, lambda x: to_computing(x, kind))
     made = tile.SegmentsOp([rows, op.starts, op.ends], start, fold).output
-    return made if inner == kind else _each(made, kind, lambda x: left(x, kind))
+    return made if inner == kind else _each(made, kind, lambda x: to_element(x, kind))
 
 
 def _each(value: SSAValue, kind: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
-    """A tensor with a function of each element, of another type."""
+    """Applies `write` to every element, with another element type."""
     shape = shape_of(value)
     return mapped([value], [AffineMap.identity(len(shape))], shape, kind, write)

@@ -1,4 +1,4 @@
-"""Lowers gradients of strided convolutions to convolutions with parts of the kernel, by phases."""
+"""Lowers gradients of strided convolutions to one convolution for each phase of the stride."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from popgraph.support.tuning import PIXEL_LANES, Tuning
 @dataclass(frozen=True)
 class Phase:
     """
-    Elements of an axis, `step` apart, that meet the same places of the kernel.
+    Every `step`th element of an axis, from `first`: they use the same positions of the kernel.
 
-    Element j of them meets, at tap t, place `tap + t * tap_step` of the kernel and window
+    At tap t, element j of the phase uses kernel position `tap + t * tap_step` and window
     `window + j - t * window_step`.
     """
 
@@ -46,12 +46,12 @@ class Phase:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The first and the last window that it asks for."""
+        """The first and the last window that the phase reads."""
         back = (self.taps - 1) * self.window_step
         return self.window - back, self.window + self.count - 1
 
     def window_at(self, place: AffineExpr, tap: AffineExpr, missing: int) -> AffineExpr:
-        """What element `place` meets at tap `tap` from the end, with `missing` windows before."""
+        """The padded window of element `place` at tap `tap` from the end; `missing` are padded."""
         return place + tap * self.window_step + (self.reach[0] + missing)
 
     def kernel_at(self, tap: AffineExpr) -> AffineExpr:
@@ -61,7 +61,7 @@ class Phase:
 
 
 def phases_of(kernel: int, stride: int, dilation: int, low: int, size: int) -> list[Phase]:
-    """The phases of an axis of so many elements that meet anything of the kernel."""
+    """The phases of an axis with `size` elements that use at least one kernel position."""
     common = math.gcd(stride, dilation)
     found = []
     for first in range(min(stride, size)):
@@ -91,27 +91,28 @@ def axes_of(geometry: Geometry, space: Shape) -> list[list[Phase]]:
 
 def lower_by_phases(op: ConvInputGradOp, tuning: Tuning) -> SSAValue:
     """
-    conv_input_grad(dy, w)  ->  tile.assemble of a contraction for each phase
+    conv_input_grad(dy, w)  ->  tile.assemble of a contraction for each phase.
 
-    Where channels are few or phases many, one contraction computes all phases side by side.
+    Without phases, dy would be dilated with zeros, and most products would be zero. With few
+    channels or many phases, one contraction computes all phases as channels.
     """
-    geometry = _apart_from_others(op.geometry(shape_of(op.w)), shape_of(op.dy)[2:])
+    geometry = _with_disjoint_windows(op.geometry(shape_of(op.w)), shape_of(op.dy)[2:])
     axes = axes_of(geometry, op.shape.data[2:])
     if prod(geometry.strides) == 1 or not all(axes):
         return lower_conv_input_grad(op)
-    if _is_together(op, axes, tuning):
-        return _together(op, geometry)
-    return _apart(op, geometry, axes)
+    if _is_interleaved(op, axes, tuning):
+        return _interleaved(op, geometry)
+    return _by_phase(op, geometry, axes)
 
 
-def _apart_from_others(geometry: Geometry, windows: Shape) -> Geometry:
-    """With a stride as long as the window, where there is only one: each element meets one tap."""
+def _with_disjoint_windows(geometry: Geometry, windows: Shape) -> Geometry:
+    """Sets the stride of a single window to at least its extent: each element meets one tap."""
     rows = zip(geometry.strides, geometry.extents, windows, strict=True)
     strides = tuple(max(stride, extent) if count == 1 else stride for stride, extent, count in rows)
     return replace(geometry, strides=strides)
 
 
-def _apart(op: ConvInputGradOp, geometry: Geometry, axes: Sequence[Sequence[Phase]]) -> SSAValue:
+def _by_phase(op: ConvInputGradOp, geometry: Geometry, axes: Sequence[Sequence[Phase]]) -> SSAValue:
     groups = integer(op.groups)
     ends = [
         (min(phase.reach[0] for phase in phases), max(phase.reach[1] for phase in phases))
@@ -145,7 +146,7 @@ def _phase(
 
 
 def _with_missing(dy: SSAValue, ends: Sequence[tuple[int, int]]) -> tuple[SSAValue, Shape]:
-    """Zeros where windows are missing that are asked for, and how many there are before."""
+    """dy padded with zeros to all windows that are read, and the number of windows added before."""
     shape = shape_of(dy)
     before = tuple(max(0, -first) for first, _ in ends)
     rows = zip(before, ends, shape[2:], strict=True)
@@ -156,12 +157,12 @@ def _with_missing(dy: SSAValue, ends: Sequence[tuple[int, int]]) -> tuple[SSAVal
     return assembled(*pieces, (*shape[:2], *wide)), before
 
 
-# All phases as one convolution
+# All phases in one convolution
 
 
 @dataclass(frozen=True)
-class Beside:
-    """An axis whose phases are computed beside each other, with as many taps each."""
+class InterleavedAxis:
+    """An axis whose phases are computed as channels of one convolution, with equally many taps."""
 
     stride: int
     taps: int
@@ -170,7 +171,7 @@ class Beside:
 
     @property
     def first(self) -> int:
-        """The last window that the first element meets."""
+        """The last window of the first element."""
         return self.low // self.stride
 
     @property
@@ -179,17 +180,20 @@ class Beside:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The first and the last window that is read."""
+        """The first and the last window read."""
         return self.first - (self.taps - 1), self.first + self.count - 1
 
 
-def _beside(geometry: Geometry, space: Shape) -> list[Beside]:
+def _interleaved_axes(geometry: Geometry, space: Shape) -> list[InterleavedAxis]:
     rows = zip(geometry.strides, geometry.kernel, geometry.low, space, strict=True)
-    return [Beside(stride, -(-kernel // stride), low, size) for stride, kernel, low, size in rows]
+    return [
+        InterleavedAxis(stride, -(-kernel // stride), low, size)
+        for stride, kernel, low, size in rows
+    ]
 
 
-def _is_together(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
-    """Whether one convolution for all phases is worth the taps that some of them do not have."""
+def _is_interleaved(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
+    """Whether one convolution of all phases pays in spite of its zero taps."""
     if prod(op.dilations.data) != 1:
         return False
     phases, channels = prod(map(len, axes)), shape_of(op.w)[1]
@@ -200,24 +204,25 @@ def _is_together(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: T
 
 def _fill_rows(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
     """
-    Whether rows of a phase fill vectors, and the channels of all phases side by side do not.
+    Whether rows of a phase fill vectors, while the channels of all phases together do not.
 
-    One channel alone would read as much as it computes, and halves would be widened for each phase.
+    Not for a single channel, which reads as much as it computes, nor for f16, which would be
+    widened once for each phase.
     """
     if tensor_of(op.result).element_type not in (f32, f64):
         return False
     channels, lanes = shape_of(op.w)[1], PIXEL_LANES
-    beside = channels * prod(map(len, axes))
-    filled = beside / (-(-beside // lanes) * lanes)
+    together = channels * prod(map(len, axes))
+    filled = together / (-(-together // lanes) * lanes)
     is_long = all(tuning.fills_vectors(phase.count) for phase in axes[-1])
     few = 1 < channels * integer(op.groups) < tuning.least_channels
     return is_long and few and filled < tuning.least_filled
 
 
-def _together(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:
-    """One convolution with a channel for each phase of a channel, then the elements in order."""
+def _interleaved(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:
+    """One convolution with a channel for each phase of each channel, interleaved afterwards."""
     groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
-    axes = _beside(geometry, result[2:])
+    axes = _interleaved_axes(geometry, result[2:])
     wide, missing = _with_missing(op.dy, [axis.ends for axis in axes])
     dy, w = split(wide, 1, groups), split(_kernels(op.w, axes), 0, groups)
     grouped = [groups] if groups > 1 else []
@@ -235,21 +240,21 @@ def _together(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:
     return _in_order(viewed(y, (*result[:2], *geometry.strides, *counts)), axes, result)
 
 
-def _kernels(w: SSAValue, axes: Sequence[Beside]) -> SSAValue:
-    """The parts of a kernel that each phase meets, as kernels of their own, filled with zeros."""
+def _kernels(w: SSAValue, axes: Sequence[InterleavedAxis]) -> SSAValue:
+    """The kernel positions of each phase as separate kernels, padded with zeros."""
     shape, rank = shape_of(w), len(axes)
     full = (*shape[:2], *(axis.taps * axis.stride for axis in axes))
     if full != shape:
         w = assembled([w], [[0] * len(shape)], [[1] * len(shape)], full)
-    apart = [one for axis in axes for one in (axis.taps, axis.stride)]
+    halves = [one for axis in axes for one in (axis.taps, axis.stride)]
     order = [0, 1, *(3 + 2 * at for at in range(rank)), *(2 + 2 * at for at in range(rank))]
-    parts = _transposed(viewed(w, (*shape[:2], *apart)), order)
+    parts = _transposed(viewed(w, (*shape[:2], *halves)), order)
     phases = prod(axis.stride for axis in axes)
     return viewed(parts, (shape[0], shape[1] * phases, *(axis.taps for axis in axes)))
 
 
-def _in_order(y: SSAValue, axes: Sequence[Beside], result: Shape) -> SSAValue:
-    """[n, c, phases, places]  ->  [n, c, places and phases in turn], from the first element on."""
+def _in_order(y: SSAValue, axes: Sequence[InterleavedAxis], result: Shape) -> SSAValue:
+    """[n, c, phases, positions]  ->  [n, c, positions * phases], cut to the result's elements."""
     rank = len(axes)
     order = [0, 1, *(one for at in range(rank) for one in (2 + rank + at, 2 + at))]
     flat = (*result[:2], *(axis.count * axis.stride for axis in axes))

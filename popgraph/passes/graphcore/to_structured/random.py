@@ -1,4 +1,4 @@
-"""Random numbers as scalar arithmetic, bit for bit as NumPy computes them."""
+"""Lowers random numbers to scalar arithmetic, equal to the NumPy reference bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.support.shapes import Shape
 
 
 def element_number(shape: Shape) -> Operand:
-    """In a body over `shape`: the row-major number of the current element."""
+    """The row-major index of the current element, in a body over `shape`."""
     flat: Operand = number(0, i64)
     for dim, size in enumerate(shape):
         index = arith.IndexCastOp(tile.IndexOp(dim), i64)
@@ -27,7 +27,7 @@ def element_number(shape: Shape) -> Operand:
 
 
 def leading(key: Operand, place: Operand, element: Attribute) -> Operand:
-    """As many random bits as are exact as a float, and divided by a power of two."""
+    """A random integer as a float, with as many bits as the float type represents exactly."""
     bits = kept_bits(element)
     if element == f64:
         words = tile.ThreefryOp(key, place, to=i64)
@@ -42,7 +42,7 @@ def lower_random_uniform(op: RandomUniformOp) -> SSAValue:
     """
     random_uniform(state)  ->  tile.map leading bits of threefry(key of the stream, element)
 
-    The stream is read, and no part of the body: what differs in nothing else is one kernel.
+    The stream is an operand, not a literal of the body, so that all streams share one kernel.
     """
     shape, element = op.shape.data, tensor_of(op.result).element_type
     stream = ConstantOp(DataAttr.of(np.array([integer(op.stream)], np.int64)))

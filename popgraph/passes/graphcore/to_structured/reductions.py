@@ -26,12 +26,12 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
-    computing,
-    entered,
+    computing_type,
     highest,
     kind_of,
-    left,
     lowest,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.movement import viewed
 from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
@@ -43,7 +43,7 @@ INITIAL: dict[str, Callable[[Attribute], float]] = {
     "max": lowest,
     "min": highest,
 }
-"""What changes nothing when combined, by the name of the scalar function that combines."""
+"""The identity element of each combining function."""
 
 
 def reduce(
@@ -58,12 +58,12 @@ def reduce(
     result: Attribute | None = None,
 ) -> SSAValue:
     """
-    Elements of `value` combined over all but the `parallel` leading loops.
+    Combines elements of `value` over all but the `parallel` leading loops.
 
-    Accumulators are of the computing type; `epilogue` sees them, and the epilogue_inputs, in it.
+    Accumulators have the computing type; `epilogue` takes them and the elements of its inputs.
     """
     source = element(value)
-    inner, result = computing(source), result or source
+    inner, result = computing_type(source), result or source
     write = TABLES[kind_of(source)][combine]
     return tile.ReduceOp(
         [value],
@@ -71,9 +71,10 @@ def reduce(
         domain,
         parallel,
         [attribute(INITIAL[combine](source), inner)],
-        body([source, inner], lambda x, total: write(total, entered(x, source))),
+        body([source, inner], lambda x, total: write(total, to_computing(x, source))),
         body(
-            [inner, *map(element, epilogue_inputs)], lambda *values: left(epilogue(*values), result)
+            [inner, *map(element, epilogue_inputs)],
+            lambda *values: to_element(epilogue(*values), result),
         ),
         [result],
         epilogue_inputs,
@@ -98,10 +99,9 @@ def lower_reduction(op: ReduceSumOp | ReduceMaxOp | ReduceMinOp | ReduceProdOp) 
 
 def is_better(kind: Kind, predicate: str, x: SSAValue, best: SSAValue) -> Operand:
     """
-    Whether x takes the place of the best one so far.
+    Whether x replaces the best element so far.
 
-    A NaN is better than any number; `predicate` decides between numbers, and between NaNs by
-    whether equals win.
+    A NaN beats every number. `predicate` compares numbers; among NaNs, the last wins if equals do.
     """
     if kind is not Kind.FLOAT:
         return compare(kind, predicate, x, best)
@@ -113,14 +113,14 @@ def is_better(kind: Kind, predicate: str, x: SSAValue, best: SSAValue) -> Operan
 
 
 def lower_position(op: ArgMaxOp | ArgMinOp) -> SSAValue:
-    """y = arg_max(x)  ->  y = view(tile.reduce x), which carries the best and where it stood"""
+    """y = arg_max(x)  ->  y = view(tile.reduce x), with (best, index) as accumulators"""
     domain, parallel, map_ = axes_last(shape_of(op.x), [integer(op.axis)])
     source = tensor_of(op.x).element_type
-    kind, inner = kind_of(source), computing(source)
+    kind, inner = kind_of(source), computing_type(source)
     predicate = ("g" if op.SCALAR == "max" else "l") + ("e" if flag(op.last) else "t")
 
     def write(x: SSAValue, best: SSAValue, place: SSAValue) -> list[Operand]:
-        x = entered(x, source)
+        x = to_computing(x, source)
         here = arith.IndexCastOp(tile.IndexOp(parallel), i64)
         better = is_better(kind, predicate, x, best)
         return [arith.SelectOp(better, x, best), arith.SelectOp(better, here, place)]

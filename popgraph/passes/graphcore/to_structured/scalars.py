@@ -1,4 +1,4 @@
-"""The lowering of scalar functions to operations, for each kind of element."""
+"""Lowers scalar functions for each kind of element."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from popgraph.dialects.tile.scalars import Kind, named
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     bits_as,
-    computing,
-    entered,
+    computing_type,
     extended,
     kind_of,
-    left,
     number,
+    to_computing,
+    to_element,
     width_of,
 )
 
@@ -29,12 +29,12 @@ Write: TypeAlias = Callable[..., Operand]
 
 
 def like(value: Operand, constant: float) -> SSAValue:
-    """A constant of the type of `value`."""
+    """A constant with the type of `value`."""
     return number(constant, SSAValue.get(value).type)
 
 
 def float_sign(x: SSAValue) -> Operand:
-    """NaN and zeros of either sign are their own."""
+    """The sign of a float; NaN and zeros of either sign are returned unchanged."""
     negative = arith.SelectOp(arith.CmpfOp(x, like(x, 0), "olt"), like(x, -1), x)
     return arith.SelectOp(arith.CmpfOp(x, like(x, 0), "ogt"), like(x, 1), negative)
 
@@ -57,12 +57,12 @@ def sigmoid(x: SSAValue) -> Operand:
 
 
 def float_relu(x: SSAValue) -> Operand:
-    """A maximum, which NaN passes and vectors know; a comparison and a choice they do not."""
+    """max(x, 0): propagates NaN and vectorizes, unlike a comparison and a select."""
     return arith.MaximumfOp(x, like(x, 0))
 
 
 def known(value: SSAValue) -> int | None:
-    """The number that a scalar is, where it is a constant."""
+    """The number of a constant scalar; None for other scalars."""
     owner = value.owner
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
@@ -70,9 +70,9 @@ def known(value: SSAValue) -> int | None:
 
 
 def powers(x: SSAValue, exponent: SSAValue, bits: int) -> Operand:
-    """x^exponent for an exponent of so many bits, by squaring; it wraps."""
+    """x^exponent by squaring, modulo 2^width, for a non-negative exponent with `bits` bits."""
     constant = known(exponent)
-    if constant is not None:  # literals have a sign
+    if constant is not None:  # unsigned exponents are negative as signless literals
         constant %= 1 << bits
         bits = constant.bit_length()
     result: Operand = like(x, 1)
@@ -92,7 +92,7 @@ def unsigned_power(x: SSAValue, exponent: SSAValue) -> Operand:
 
 
 def signed_power(x: SSAValue, exponent: SSAValue) -> Operand:
-    """Negative powers are 1 / x^-exponent, truncated: 0 unless x is 1 or -1."""
+    """x^exponent for signed integers; negative powers are 0 unless x is 1 or -1."""
     constant, bits = known(exponent), width_of(x.type) - 1
     if constant is not None and constant >= 0:
         return powers(x, exponent, bits)
@@ -134,7 +134,7 @@ COMPOSED: Mapping[Kind, Mapping[str, Write]] = {
     Kind.BOOL: {"not": bits_not, "max": arith.OrIOp, "min": arith.AndIOp},
     Kind.COMPLEX: {},
 }
-"""The functions that take several operations; `RECORDS` has those that are one."""
+"""Functions that need several operations; `RECORDS` has functions of a single operation."""
 
 TABLES: Mapping[Kind, Mapping[str, Write]] = {
     kind: {**named(kind), **composed} for kind, composed in COMPOSED.items()
@@ -145,7 +145,7 @@ ORDER = ("lt", "le", "gt", "ge")
 
 
 def compare(kind: Kind, predicate: str, lhs: Operand, rhs: Operand) -> Operand:
-    """Whether lhs predicate rhs; with a NaN only `ne` holds."""
+    """`lhs predicate rhs`; with a NaN only `ne` is true."""
     if kind is Kind.FLOAT:
         return arith.CmpfOp(lhs, rhs, "une" if predicate == "ne" else f"o{predicate}")
     sign = "" if predicate not in ORDER else "s" if kind is Kind.SIGNED else "u"
@@ -153,10 +153,10 @@ def compare(kind: Kind, predicate: str, lhs: Operand, rhs: Operand) -> Operand:
 
 
 def cast(value: Operand, source: Attribute, target: Attribute) -> Operand:
-    """An element of type `source` as one of type `target`."""
+    """Converts an element from type `source` to type `target`."""
     if source == target:
         return value
-    value = entered(value, source)
+    value = to_computing(value, source)
     match kind_of(source), kind_of(target):
         case _, Kind.BOOL:
             kind = kind_of(source)
@@ -174,44 +174,44 @@ def cast(value: Operand, source: Attribute, target: Attribute) -> Operand:
 
 
 def float_to_float(value: SSAValue, target: Attribute) -> Operand:
-    """From f32 or f64, rounding once."""
+    """Converts an f32 or f64, rounding once."""
     if value.type == f32 and target == f64:
         return arith.ExtFOp(value, f64)
-    return left(value, target)
+    return to_element(value, target)
 
 
 def float_to_integer(value: SSAValue, target: Attribute) -> Operand:
-    """Toward zero; it wraps, so the sign of the target does not matter."""
-    return left(arith.FPToSIOp(value, computing(target)), target)  # type: ignore[arg-type]
+    """Truncates toward zero; the result wraps, so the sign of the target does not matter."""
+    return to_element(arith.FPToSIOp(value, computing_type(target)), target)  # type: ignore[arg-type]
 
 
 def integer_to_integer(value: SSAValue, kind: Kind, target: Attribute) -> Operand:
-    """The low bits, or more bits by the sign of the source."""
-    computed = computing(target)
+    """Truncates to the low bits, or extends by the sign of the source."""
+    computed = computing_type(target)
     assert isinstance(computed, IntegerType)
     if width_of(value.type) < width_of(computed):
-        return left(extended(value, kind, computed), target)
+        return to_element(extended(value, kind, computed), target)
     if width_of(value.type) > width_of(computed):
-        return left(arith.TruncIOp(value, computed), target)
-    return left(value, target)
+        return to_element(arith.TruncIOp(value, computed), target)
+    return to_element(value, target)
 
 
 def scalar(op: Elementwise, values: Sequence[SSAValue]) -> Operand:
-    """The function of an elementwise operation, from elements to an element."""
+    """Applies the scalar function of an elementwise operation to elements."""
     elements = [tensor_of(operand).element_type for operand in op.operands]
     result = tensor_of(op.result).element_type
     if isinstance(op, CastOp):
         return cast(values[0], elements[0], result)
     if isinstance(op, BitcastOp):
-        return bits_as(left(values[0], elements[0]), result)
+        return bits_as(to_element(values[0], elements[0]), result)
     if op.SCALAR == "where":
         condition, lhs, rhs = values
-        return arith.SelectOp(condition, left(lhs, result), left(rhs, result))
-    inner = [entered(value, element) for value, element in zip(values, elements, strict=True)]
+        return arith.SelectOp(condition, to_element(lhs, result), to_element(rhs, result))
+    inner = [to_computing(value, element) for value, element in zip(values, elements, strict=True)]
     kind = kind_of(elements[0])
     if isinstance(op, CompareOp):
         return compare(kind, op.predicate.data, *inner)
     if isinstance(op, ShiftOp):
         name = "shl" if op.direction.data == "left" else "shr"
-        return left(TABLES[kind][name](*inner), result)
-    return left(TABLES[kind][op.SCALAR](*inner), result)
+        return to_element(TABLES[kind][name](*inner), result)
+    return to_element(TABLES[kind][op.SCALAR](*inner), result)

@@ -15,7 +15,7 @@ from popgraph.support.shapes import Shape
 
 
 def dimensions(*counts: int) -> list[list[AffineExpr]]:
-    """The dimensions of a domain in groups of so many."""
+    """The dimensions of a domain, in groups of these sizes."""
     groups, first = [], 0
     for count in counts:
         groups.append([AffineExpr.dimension(first + number) for number in range(count)])
@@ -24,7 +24,7 @@ def dimensions(*counts: int) -> list[list[AffineExpr]]:
 
 
 def padded(value: SSAValue, geometry: Geometry, sizes: Shape, fill: object = 0) -> SSAValue:
-    """`value` with as much padding around its spatial axes as `sizes` windows read."""
+    """Pads the spatial axes of `value` to the extent that `sizes` windows read."""
     shape, rank = shape_of(value), len(geometry.kernel)
     space = shape[-rank:]
     rows = zip(geometry.low, space, geometry.reach(sizes), strict=True)
@@ -39,18 +39,17 @@ def padded(value: SSAValue, geometry: Geometry, sizes: Shape, fill: object = 0) 
 def read_at(
     windows: Sequence[AffineExpr], inside: Sequence[AffineExpr], geometry: Geometry
 ) -> list[AffineExpr]:
-    """The place in padded axes that window number `windows` sees `inside` its kernel."""
+    """The padded index of position `inside` in window `windows`: w * stride + k * dilation."""
     rows = zip(windows, inside, geometry.strides, geometry.dilations, strict=True)
     return [window * stride + at * dilation for window, at, stride, dilation in rows]
 
 
 def spread(value: SSAValue, geometry: Geometry, space: Shape) -> tuple[SSAValue, Shape]:
     """
-    What was computed per window, apart by the strides, so that `space` can collect it.
+    Dilates values per window by the strides, so that elements of `space` can collect them.
 
-    Element i of `space` meets, at kernel place q counted from the end, what stands at
-    `i + q * dilation + shift`: the windows that cover i, and zeros. Gives the spread tensor and
-    the shifts.
+    At kernel position q from the end, element i of `space` reads index `i + q * dilation + shift`:
+    a window that covers i, or zero. Returns the dilated tensor and the shifts.
     """
     shape, rank = shape_of(value), len(geometry.kernel)
     offsets, wide, shifts = [], [], []
@@ -76,28 +75,28 @@ def spread(value: SSAValue, geometry: Geometry, space: Shape) -> tuple[SSAValue,
 @dataclass(frozen=True)
 class Cover:
     """
-    Which windows an element along an axis asks: those that may cover it, the last of them first.
+    The windows along an axis that may cover an element: `count` of them, last first.
 
-    They are `count`; `before` and `after` are how many are missing at both ends. Where windows are
-    few, it asks `every` one, in order.
+    `before` and `after` are the numbers of windows to pad at both ends. With few windows, every
+    element reads `every` window, in order.
     """
 
     stride: int
     low: int
     count: int
     span: int
-    """One more than an element can be away from the start of such a window."""
+    """Exclusive bound of the distance of an element from the start of such a window."""
     before: int = 0
     after: int = 0
     every: bool = False
 
     @property
     def reaches_back(self) -> bool:
-        """Whether some windows begin behind elements that ask them."""
+        """Whether some windows start after elements that read them."""
         return self.every and self.low < (self.count - 1) * self.stride
 
     def window(self, place: AffineExpr, number: AffineExpr) -> AffineExpr:
-        """The window asked as number `number`, in a tensor that has what is missing."""
+        """The index of an element's `number`th window, in the padded tensor."""
         if self.every:
             return number
         last = place + self.low
@@ -105,7 +104,7 @@ class Cover:
 
 
 def covering(geometry: Geometry, space: Shape, windows: Shape) -> list[Cover]:
-    """Which of so many windows elements of `space` ask, axis by axis."""
+    """The windows that may cover elements of `space`, for each axis."""
     rows = zip(geometry.extents, geometry.strides, geometry.low, space, windows, strict=True)
     covers = []
     for extent, stride, low, size, count in rows:
@@ -120,7 +119,7 @@ def covering(geometry: Geometry, space: Shape, windows: Shape) -> list[Cover]:
 
 
 def around(value: SSAValue, covers: Sequence[Cover]) -> SSAValue:
-    """What was computed per window, with zeros for windows that are missing at both ends."""
+    """Pads values per window with zeros for missing windows at both ends."""
     shape = shape_of(value)
     rows = zip(covers, shape[-len(covers) :], strict=True)
     wide = tuple(cover.before + count + cover.after for cover, count in rows)
@@ -137,11 +136,11 @@ def collect_at(
     geometry: Geometry,
     shifts: Shape,
 ) -> list[AffineExpr]:
-    """The place in a spread tensor that element `places` meets `inside` the reversed kernel."""
+    """The index in a spread tensor of element `places` at position `inside` from the end."""
     rows = zip(places, inside, geometry.dilations, shifts, strict=True)
     return [place + at * dilation + shift for place, at, dilation, shift in rows]
 
 
 def reversed_places(inside: Sequence[AffineExpr], kernel: Shape) -> list[AffineExpr]:
-    """Places in a kernel, counted from its end."""
+    """Positions in a kernel, counted from its end."""
     return [AffineExpr.constant(size - 1) - at for at, size in zip(inside, kernel, strict=True)]

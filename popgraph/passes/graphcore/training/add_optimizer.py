@@ -19,11 +19,11 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import DELAYED, requested
 from popgraph.passes.graphcore.training.loss_scale import LossScale, gradients_of
 from popgraph.passes.graphcore.training.ranks import (
-    add_up,
-    keep_share,
+    all_gather_weight,
+    all_reduce_gradient,
+    shard_variable,
     sum_of_ranks,
-    take_share,
-    whole_again,
+    take_shard,
 )
 from popgraph.passes.graphcore.training.replica_accumulators import ReplicaAccumulators
 from popgraph.passes.graphcore.training.terms import Term
@@ -41,13 +41,14 @@ from popgraph.support.shapes import prod
 @dataclass(frozen=True)
 class AddOptimizer(Pass):
     """
-    Gradients that are outputs (`Gradient___w`) become updates of the variables.
+    output Gradient___w  ->  update of `w` and of its optimizer state.
 
-    `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
-    in `gradients` and `tracked`; the latter decide the loss scale, where it follows gradients.
-    `extra_outputs`: variables, optimizer state and streamed scalars by name, as they are after the
-    step, `UpdatedVar___w`, and what rules tell on the way, as `AdamUpdater___w`. Where
-    micro-batches accumulate, weights and states are shown as they are before their update.
+    Only when `w` is a variable that the graph does not update itself. `optimizer` is the text form
+    of an `OptimizerSpec`. Gradient outputs are dropped, except of the tensors in `gradients` and
+    `tracked`; the gradients in `tracked` decide an automatic loss scale. `extra_outputs` lists more
+    outputs: variables, optimizer state and streamed scalars after the step (`UpdatedVar___w`), and
+    intermediate values of update rules (`AdamUpdater___w`). With gradient accumulation, weights and
+    states are shown before their update, as PopART does.
     """
 
     name = "add-optimizer"
@@ -72,7 +73,7 @@ class AddOptimizer(Pass):
         gradients: tuple[str, ...] = (),
         extra_outputs: tuple[str, ...] = (),
     ) -> AddOptimizer:
-        """The pass for an optimizer."""
+        """The pass with an optimizer in text form."""
         return AddOptimizer(str(optimizer), gradients, extra_outputs)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
@@ -101,10 +102,10 @@ class AddOptimizer(Pass):
             if gradient is None or name in updated:
                 continue
             whole = DELAYED + name in variables.now or self._shows(name, itself=True)
-            if spec.shares_weights(prod(shape_of(op.result))) and not whole:
-                op = keep_share(op, spec.ranks, variables.weights)
+            if spec.shards_weights(prod(shape_of(op.result))) and not whole:
+                op = shard_variable(op, spec.ranks, variables.weights)
                 variables.now[name] = op.result
-                contexts[name] = WeightContext(spec, variables, op, gradient, is_share=True)
+                contexts[name] = WeightContext(spec, variables, op, gradient, is_shard=True)
             else:
                 contexts[name] = WeightContext(spec, variables, op, gradient)
         variables.trained = set(contexts)
@@ -113,16 +114,16 @@ class AddOptimizer(Pass):
         several = contexts.values() if spec.ranks > 1 else ()
         shared = [one for one in several if spec.shares(one.count) and not self._shows(one.name)]
         for context in shared:
-            if spec.shares_gradients(context.count):
-                take_share(context)
+            if spec.shards_gradients(context.count):
+                take_shard(context)
         last = None
         if spec.period > 1:
             before, last = variables.count(COUNTER, spec.period)
             for context in contexts.values():
                 context.accumulate(before, last)
         for context in several:
-            if not context.is_told and context.spec.ranks > 1:
-                (take_share if context in shared else add_up)(context)
+            if not context.is_exchanged and context.spec.ranks > 1:
+                (take_shard if context in shared else all_reduce_gradient)(context)
         if spec.skip_overflow:
             _skip_overflow(contexts, variables)
         if groups := [group for group in spec.clip if not group.of_updates]:
@@ -139,15 +140,19 @@ class AddOptimizer(Pass):
         if tracked := gradients_of(self.tracked, graph.outputs):
             scale = LossScale(spec, variables, last)
             scale.follow(tracked)
-            scale.tell_inverse(contexts.values())
+            scale.report_inverse(contexts.values())
         accumulators = ReplicaAccumulators(spec, variables, graph.outputs)
         for name in self.extra_outputs:
-            accumulators.tell(name, contexts)
+            accumulators.report(name, contexts)
         for context in contexts.values():
-            context.tell_scalars(self.extra_outputs)
+            context.report_scalars(self.extra_outputs)
 
     def _shows(self, weight: str, *, itself: bool = False) -> bool:
-        """Whether a state of a weight, or the weight itself, is an output, which is whole."""
+        """
+        Whether a state of a weight is an extra output; with `itself`, the weight counts, too.
+
+        Outputs show whole tensors, so such a weight cannot be sharded.
+        """
         return any(
             belongs(name, weight) and (itself or name not in (weight, UPDATED + weight))
             for name in self.extra_outputs
@@ -156,7 +161,7 @@ class AddOptimizer(Pass):
 
 def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
-    whole = context.updated(weight) if context.whole is None else whole_again(context, weight)
+    whole = context.updated(weight) if context.whole is None else all_gather_weight(context, weight)
     context.set_at_update(context.name, whole)
 
 
@@ -169,17 +174,17 @@ def _clipped(
     scale: Term | None = None,
 ) -> dict[str, Term]:
     """
-    Gradients or updates, shrunk where a group's norm is larger than its maximum.
+    Clips by global norm: each term of a group times maximum / max(norm, maximum).
 
-    `replicas` are factors of the terms, `scale` one of norms: from an accumulated gradient to the
-    mean gradient of the loss, which PyTorch's `clip_grad_norm_` clips.
+    `replicas` are factors of terms inside the norm. `scale` is a factor of the norm: it converts
+    accumulated gradients to the mean gradient of the loss, which PyTorch's `clip_grad_norm_` clips.
     """
     result = dict(terms)
     for group in groups:
         members = [name for name in terms if name in group.weights or not group.weights]
         if not members:
             raise PassError(
-                f"no trained weight is among {list(group.weights)}", "clip norm settings"
+                f"none of {list(group.weights)} is a trained weight", "clip norm settings"
             )
         units = {name: replicas[name] for name in members} if replicas else {}
         length = _norm({name: terms[name] for name in members}, contexts, units)
@@ -196,12 +201,12 @@ def _norm(
     contexts: Mapping[str, WeightContext],
     units: Mapping[str, float] | None = None,
 ) -> Term:
-    """The norm of what belongs to weights; ranks that have shares add up all their squares."""
+    """The L2 norm of all terms; squares of sharded weights are all-reduced."""
     wide = next(iter(terms.values())).dtype
     squares = {name: norm_squared(term).cast(wide) for name, term in terms.items()}
     if units:
         squares = {name: square * units[name] ** 2 for name, square in squares.items()}
-    shared = [name for name in terms if contexts[name].has_share]
+    shared = [name for name in terms if contexts[name].has_shard]
     parts = [squares.pop(name) for name in shared]
     if shared:
         squares[""] = sum_of_ranks(reduce(add, parts), contexts[shared[0]])
@@ -209,7 +214,7 @@ def _norm(
 
 
 def _skip_overflow(contexts: Mapping[str, WeightContext], variables: Variables) -> None:
-    """Skips an update whose gradients are not all finite, and counts those that are made."""
+    """Skips an update if a gradient is not finite; counts the updates since the last skip."""
     finite = _norm({name: one.gradient for name, one in contexts.items()}, contexts).less(np.inf)
     before = variables.get(GOOD_UPDATES, np.array(0, np.float32))
     counted = (before + 1.0).where(finite, 0.0)

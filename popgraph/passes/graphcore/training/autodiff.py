@@ -1,4 +1,4 @@
-"""Reverse-mode automatic differentiation: adds the gradients of a loss to the graph."""
+"""Reverse-mode automatic differentiation: adds the gradients of a loss to a graph or block."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue, Use
+from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types
-from popgraph.dialects.graphcore import CastOp, CondOp, LoopOp, MulOp, ReshapeOp
+from popgraph.dialects.graphcore import BroadcastOp, CastOp, CondOp, LoopOp, MulOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, is_number, shape_of
+from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
-from popgraph.passes.graphcore.training.influence import barrier, influential, is_setting
+from popgraph.passes.graphcore.training.dependence import dependent, expand_on_path, needed
+from popgraph.passes.graphcore.training.influence import (
+    flat_location,
+    influential,
+    is_only_detached,
+)
 from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
 from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
-from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule
+from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule, zeros
 from popgraph.passes.optimizer_spec import (
     FACTOR,
     OptimizerSpec,
@@ -33,31 +39,32 @@ from popgraph.support.shapes import prod, text
 from popgraph.support.warnings import UntrainedWeightsWarning
 
 DELAYED = "Delayed___"
-"""With a variable's name: the value that the loss is computed with, where it is an older one."""
+"""Prefix of a variable that holds the older value of `w` that the loss is computed with."""
 
 MOST_NAMES = 5
-"""Of weights and nodes in one warning."""
+"""Maximum number of weights, and of nodes, that one warning lists."""
 
 HINT = (
-    "freeze what is not to be trained; the option straight_through lets gradients pass "
-    "QuantizeLinear, and nothing else that rounds"
+    "freeze weights that are not to be trained; the option straight_through lets gradients pass "
+    "QuantizeLinear, but no other rounding operation"
 )
 
 RULES: Mapping[type[Operation], Rule] = {CondOp: reverse_cond, LoopOp: reverse_loop}
-"""How operations with bodies are differentiated."""
+"""Gradients of operations with bodies, which need the state of the reverse walk around them."""
 
 
 @dataclass(frozen=True)
 class Autodiff(Pass):
     """
-    Adds the gradients of a loss: an output `Gradient___w` for every variable w that it has one.
+    loss  ->  loss, Gradient___w = dloss/dw: one output for each variable `w` on its path.
 
-    `loss` is an output of one element. `wrt`: only these variables; `frozen`: all but these.
-    `gradients`: inputs, outputs or variables whose gradient must be there; `tracked`: those
-    whose gradient is an output as well if there is one. The gradient of the loss itself is
-    `loss_scale`, or, with `stream_loss_scale`, the variable `lossScaling_<type>` that starts with
-    it; with `follows_gradients` times the variable `lossScaleUpdateFactor`, which starts with 1. Of
-    the variables in `delayed`, the loss reads another value, that of `Delayed___w`.
+    Only when `loss` is an output with one element. `wrt` lists the variables to differentiate
+    by; without it, all float variables except those in `frozen`. `gradients` lists more inputs,
+    outputs or variables; each must have a gradient. `tracked` lists some that may have none. The
+    gradient of the loss itself is `loss_scale`. With `stream_loss_scale` it is the variable
+    `lossScaling_<type>`, initially `loss_scale`. With `follows_gradients` that is multiplied by the
+    variable `lossScaleUpdateFactor`, initially 1. The loss reads the variables in `delayed` from
+    `Delayed___w`, an older value.
     """
 
     name = "autodiff"
@@ -87,7 +94,7 @@ class Autodiff(Pass):
         gradients: tuple[str, ...] = (),
         frozen: tuple[str, ...] = (),
     ) -> Autodiff:
-        """The pass for what an optimizer wants: it is the optimizer that scales the loss."""
+        """The pass with the loss scale of an optimizer."""
         scale = optimizer.loss_scaling
         return Autodiff(
             loss,
@@ -100,7 +107,7 @@ class Autodiff(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         graph = only_graph(module)
-        expand_on_the_way(
+        expand_on_path(
             graph.block,
             lambda: [self._loss(graph)],
             lambda: dependent(graph.block, self._targets(graph).values()),
@@ -129,7 +136,7 @@ class Autodiff(Pass):
         _delay(reading)
 
     def _reading_delayed(self, graph: GraphOp) -> dict[VariableOp, list[Use]]:
-        """What the loss reads of variables that are delayed, and that the graph does not update."""
+        """Uses of delayed variables by the loss; without variables that the graph updates."""
         delayed = set(self.delayed).difference(op.variable.text for op in graph.updates())
         return {
             op: [use for use in op.result.uses if not isinstance(use.operation, ReturnOp)]
@@ -144,23 +151,23 @@ class Autodiff(Pass):
         targets: Mapping[str, SSAValue],
         backwards: ReverseMode,
     ) -> None:
-        """Weights that are to be trained, and that no step will move."""
+        """Warns of weights that are to be trained but that no step can change."""
         loss, weights = self._loss(graph), compilation.weights
         moving = influential(graph.block, [loss], weights) & backwards.gradients.keys()
         kept = {op.variable.text for op in graph.updates()}.union(self.gradients, self.tracked)
         still = {
             name: value
             for name, value in targets.items()
-            if name not in kept and value not in moving and not is_setting(value)
+            if name not in kept and value not in moving and not is_only_detached(value)
         }
         if not still:
             return
         on_the_way = needed([loss])
-        places = {barrier(value, on_the_way, weights) for value in still.values()} - {""}
-        behind = f" (rounded, compared or detached at {_listed(sorted(places))})" if places else ""
+        nodes = {flat_location(value, on_the_way, weights) for value in still.values()} - {""}
+        reason = f" (rounded, compared or detached at {_listed(sorted(nodes))})" if nodes else ""
         compilation.warn(
             f"no gradient of the loss {self.loss!r} reaches {_counted(list(still))}, which "
-            f"{'is' if len(still) == 1 else 'are'} not trained{behind}",
+            f"{'is' if len(still) == 1 else 'are'} not trained{reason}",
             HINT,
             UntrainedWeightsWarning,
         )
@@ -168,7 +175,7 @@ class Autodiff(Pass):
     def _loss(self, graph: GraphOp) -> SSAValue:
         if self.loss not in graph.outputs:
             raise PassError(
-                f"the graph has no output {self.loss!r} to be the loss",
+                f"the loss {self.loss!r} is not an output of the graph",
                 self.name,
                 f"its outputs are {', '.join(map(repr, graph.outputs)) or 'none'}",
             )
@@ -182,12 +189,16 @@ class Autodiff(Pass):
         return loss
 
     def _is_differentiable(self, loss: SSAValue, graph: GraphOp) -> bool:
-        """Floats are; integers are where the gradient of one of their type is wanted."""
+        """True for floats, and for integers if a requested gradient has the same type."""
         wanted = {dtype_of(value) for value in self._targets(graph).values()}
         return is_float(loss) or (is_number(loss) and dtype_of(loss) in wanted)
 
     def _targets(self, graph: GraphOp) -> dict[str, SSAValue]:
-        """The values of which gradients are wanted, by name; of none that the graph updates."""
+        """
+        The values to differentiate by, by name.
+
+        Variables that the graph itself updates, such as running statistics, are not trained.
+        """
         variables = {op.variable.text: op.result for op in graph.variables()}
         known = {**graph.inputs, **graph.outputs, **variables}
         floats = {name for name, value in variables.items() if is_float(value)}
@@ -199,17 +210,17 @@ class Autodiff(Pass):
                 raise PassError(
                     f"the graph has no tensor {name!r} to differentiate by",
                     self.name,
-                    "an inner tensor must be made an output first",
+                    "make an inner tensor an output first",
                 )
         return {name: known[name] for name in wanted}
 
     def _seed(self, graph: GraphOp, loss: SSAValue, weights: WeightStore) -> SSAValue:
-        """The gradient of the loss."""
+        """The gradient of the loss by itself: the loss scale."""
         dtype, shape = dtype_of(loss), shape_of(loss)
         if not dtype.is_float and (self.stream_loss_scale or self.loss_scale % 1):
             raise DifferentiationError(
                 f"the gradients of the loss {self.loss!r} are integers, which can only be scaled "
-                "by a constant whole number",
+                "by a constant integer",
                 hint="leave out the loss scaling, or cast the loss to float",
             )
         if not self.stream_loss_scale:
@@ -228,14 +239,14 @@ class Autodiff(Pass):
 
 
 def _name(gradients: Mapping[SSAValue, SSAValue]) -> None:
-    """Names gradients in IR text after what they are gradients of."""
+    """Names gradients in IR text: `%Gradient___x` for the gradient of `%x`."""
     for value, gradient in gradients.items():
         if value.name_hint is not None and gradient.name_hint is None:
             gradient.name_hint = GRADIENT + value.name_hint
 
 
 def _delay(reading: Mapping[VariableOp, Sequence[Use]]) -> None:
-    """Lets them read the older value instead."""
+    """Redirects the given uses of `w` to the variable `Delayed___w`."""
     for op, uses in reading.items():
         older = VariableOp(DELAYED + op.variable.text, op.literal)
         Rewriter.insert_op(older, InsertPoint.after(op))
@@ -248,10 +259,30 @@ def _counted(names: Sequence[str]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first few of them."""
+    """The first `MOST_NAMES` names."""
     return ", ".join(names[:MOST_NAMES]) + ", ..." * (len(names) > MOST_NAMES)
 
 
 def requested(names: Sequence[str]) -> set[str]:
     """The output names of requested gradients."""
     return {GRADIENT + name for name in names}
+
+
+def differentiate(block: Block, sources: Sequence[SSAValue]) -> list[SSAValue]:
+    """
+    Appends to a block d sum(y) / d source for each source, where y is its one yielded value.
+
+    Sources that y does not depend on get zeros.
+    """
+    expand_on_path(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
+    (target,) = yield_of(block).values
+    backwards = ReverseMode(block, dependent(block, sources), RULES)
+    with backwards.building():
+        one = scalar(1, target)
+        shape = shape_of(target)
+        seed = BroadcastOp(one, shape=shape) if shape else one
+        backwards.add(target, SSAValue.get(seed))
+    backwards.walk(needed([target]))
+    with backwards.building():
+        found = [backwards.gradients.get(source) or zeros(source) for source in sources]
+    return [SSAValue.get(value) for value in found]

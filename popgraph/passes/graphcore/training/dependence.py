@@ -1,4 +1,4 @@
-"""Which values depend on which: what a gradient can reach, within a block and through bodies."""
+"""Data dependence for differentiation: values that a gradient can reach, bodies included."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from popgraph.passes.analysis.graph import expanded
 
 def dependent(block: Block, sources: Iterable[SSAValue]) -> set[SSAValue]:
     """
-    The values that depend on a source, and through which gradients flow.
+    Values that depend on a source and that gradients flow through.
 
-    Those are floats, and integers of the type of a source whose own gradient is wanted.
+    These are floats, and integers that have the type of an integer source.
     """
     found = {value for value in sources if is_number(value)}
     integers = {dtype_of(value) for value in found if not is_float(value)}
@@ -32,7 +32,7 @@ def dependent(block: Block, sources: Iterable[SSAValue]) -> set[SSAValue]:
 
 
 def _moved(op: Operation, sources: Set[SSAValue]) -> Iterable[SSAValue]:
-    """The results of an operation that depend on the sources."""
+    """Results of an operation that depend on the sources."""
     match op:
         case CondOp():
             return _moved_by_branches(op, sources)
@@ -56,7 +56,7 @@ def _moved_by_branches(op: CondOp, sources: Set[SSAValue]) -> Iterator[SSAValue]
 
 
 def dependent_in_loop(loop: LoopOp, sources: Set[SSAValue]) -> set[SSAValue]:
-    """The values of a body that depend on a source outside, in whichever turn."""
+    """Values of a body that depend on a source outside in any iteration, as a fixed point."""
     operands = [*loop.carried, *loop.scanned, *loop.captured]
     arguments = set(arguments_of(loop.block.args[1:], operands, sources))
     while True:
@@ -71,7 +71,7 @@ def dependent_in_loop(loop: LoopOp, sources: Set[SSAValue]) -> set[SSAValue]:
 def arguments_of(
     arguments: Sequence[SSAValue], operands: Sequence[SSAValue], sources: Set[SSAValue]
 ) -> list[SSAValue]:
-    """The arguments whose operand is among the sources."""
+    """Arguments whose operand is a source."""
     return [
         argument
         for argument, operand in zip(arguments, operands, strict=False)
@@ -80,20 +80,20 @@ def arguments_of(
 
 
 def needed(values: Iterable[SSAValue]) -> set[Operation]:
-    """All operations of their block that these values depend on."""
+    """All operations that these values depend on, transitively."""
     owners = (value.owner for value in values_behind(values))
     return {owner for owner in owners if isinstance(owner, Operation)}
 
 
-def expand_on_the_way(
+def expand_on_path(
     block: Block,
     results: Callable[[], Iterable[SSAValue]],
     reached: Callable[[], Set[SSAValue]],
 ) -> None:
     """
-    Composites between sources and results that have no gradient of their own are expanded.
+    Expands composites without a gradient rule that are on a path from sources to results.
 
-    Both are asked for again after each round, for what was expanded may have been one of them.
+    `results` and `reached` are called again in each round: expansion may have replaced a value.
     """
     while True:
         on_the_way, found = needed(results()), reached()

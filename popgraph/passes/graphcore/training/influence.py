@@ -1,4 +1,4 @@
-"""Which values move a loss: those that a differentiable path leads from, none of it flat."""
+"""Influence on a loss: values with a differentiable path to it on which no gradient is zero."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from popgraph.dialects.program import ConstantOp, WeightStore
 
 def influential(block: Block, targets: Iterable[SSAValue], weights: WeightStore) -> set[SSAValue]:
     """
-    The float values that targets depend on but by what is flat, or no float.
+    Float values that targets depend on through float operations that are not flat.
 
-    Flat is what rounds, detaches, or multiplies by zeros that are known.
+    Flat operations round, detach, or multiply by a constant zero.
     """
     found = {value for value in targets if is_float(value)}
     for op in reversed(list(block.ops)):
@@ -48,7 +48,7 @@ def _sources_of_branches(
 
 
 def _sources_of_loop(op: LoopOp, found: Set[SSAValue], weights: WeightStore) -> list[SSAValue]:
-    """The operands by which a result moves, in whichever turn."""
+    """Operands that influence a result in any iteration, as a fixed point."""
     results = [*op.finals, *op.stacked]
     pairs = list(zip(results, [*op.yielded_carried, *op.yielded_rows], strict=True))
     targets = {value for result, value in pairs if result in found}
@@ -61,7 +61,7 @@ def _sources_of_loop(op: LoopOp, found: Set[SSAValue], weights: WeightStore) -> 
         targets |= more
     operands = [*op.carried, *op.scanned, *op.captured]
     arguments = zip(op.block.args[1:], operands, strict=False)
-    straight = zip(op.carried, op.finals, strict=True)  # As they are after no turn at all.
+    straight = zip(op.carried, op.finals, strict=True)  # The results if no iteration runs.
     return [
         *(operand for argument, operand in arguments if argument in inside),
         *(operand for operand, final in straight if final in found),
@@ -69,7 +69,7 @@ def _sources_of_loop(op: LoopOp, found: Set[SSAValue], weights: WeightStore) -> 
 
 
 def is_flat(op: Operation, weights: WeightStore) -> bool:
-    """Whether the results stay where they are however little the operands move."""
+    """Whether small changes of the operands leave the results unchanged."""
     match op:
         case Step() | DetachOp():
             return True
@@ -89,18 +89,22 @@ def _is_zero(value: SSAValue, weights: WeightStore) -> bool:
             return False
 
 
-def is_setting(value: SSAValue) -> bool:
-    """Whether all that reads it detaches it: a ratio, running statistics, what a user detached."""
+def is_only_detached(value: SSAValue) -> bool:
+    """Whether every reader detaches a value: a ratio, running statistics, a user's Detach."""
     readers = [use.operation for use in value.uses]
     return bool(readers) and all(
         isinstance(op, DetachOp)
-        or (isinstance(op, BroadcastOp | CastOp | ReshapeOp) and is_setting(op.results[0]))
+        or (isinstance(op, BroadcastOp | CastOp | ReshapeOp) and is_only_detached(op.results[0]))
         for op in readers
     )
 
 
-def barrier(value: SSAValue, needed: Set[Operation], weights: WeightStore) -> str:
-    """The place of the first operation, on the way to the results, behind which nothing moves."""
+def flat_location(value: SSAValue, needed: Set[Operation], weights: WeightStore) -> str:
+    """
+    The source location of the first flat operation on a path to the results; "" without one.
+
+    Breadth-first, so the operation nearest to the value is reported.
+    """
     waiting, seen = [value], {value}
     while waiting:
         for use in waiting.pop(0).uses:

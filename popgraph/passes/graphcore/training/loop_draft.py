@@ -1,4 +1,4 @@
-"""A loop while its body is written: what the body asks for becomes an operand."""
+"""A loop under construction: values that its body requests become operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from popgraph.passes.graphcore.training.reverse_mode import zeros
 def used_operands(
     bodies: Sequence[Block], operands: Sequence[SSAValue], first: int = 0
 ) -> list[SSAValue]:
-    """The operands that bodies use; the arguments of the others, which begin at `first`, go."""
+    """
+    The operands that a body uses; arguments of the others are erased.
+
+    `first` is the index of the first operand's argument.
+    """
     kept = []
     for at in reversed(range(first, first + len(operands))):
         if any(block.args[at].uses for block in bodies):
@@ -32,14 +36,14 @@ def used_operands(
 
 @dataclass
 class LoopDraft:
-    """The body so far, its operands, and what it is going to yield."""
+    """The body so far, its operands, and the values it will yield."""
 
     block: Block = field(default_factory=lambda: Block(arg_types=[NUMBER]))
     carried: list[SSAValue] = field(default_factory=list)
     scanned: list[SSAValue] = field(default_factory=list)
     captured: list[SSAValue] = field(default_factory=list)
     following: list[SSAValue] = field(default_factory=list)
-    """What becomes of the carried values, one after the other."""
+    """Next values of the carried values, in their order."""
     rows: list[SSAValue] = field(default_factory=list)
 
     @property
@@ -47,12 +51,12 @@ class LoopDraft:
         return self.block.args[0]
 
     def carry(self, first: SSAValue) -> BlockArgument:
-        """The argument for one more carried value."""
+        """Adds a carried value; returns its argument."""
         self.carried.append(first)
         return self.block.insert_arg(first.type, len(self.carried))
 
     def scan(self, operand: SSAValue) -> BlockArgument:
-        """The argument for the rows of an operand."""
+        """The argument that receives row i of an operand in iteration i."""
         first = 1 + len(self.carried)
         if operand in self.scanned:
             return self.block.args[first + self.scanned.index(operand)]
@@ -60,7 +64,7 @@ class LoopDraft:
         return self.block.insert_arg(row_type(operand), first + len(self.scanned) - 1)
 
     def capture(self, operand: SSAValue) -> BlockArgument:
-        """The argument for a value that is the same in all turns."""
+        """The argument for a loop-invariant operand."""
         first = 1 + len(self.carried) + len(self.scanned)
         if operand in self.captured:
             return self.block.args[first + self.captured.index(operand)]
@@ -68,11 +72,11 @@ class LoopDraft:
         return self.block.insert_arg(operand.type, len(self.block.args))
 
     def scanned_operand(self, value: SSAValue) -> SSAValue | None:
-        """The operand of whose rows a value of the body is one."""
+        """The scanned operand if a value of the body is its row."""
         return self._operand(value, 1 + len(self.carried), self.scanned)
 
     def captured_operand(self, value: SSAValue) -> SSAValue | None:
-        """The operand that a value of the body is."""
+        """The captured operand if a value of the body is its argument."""
         first = 1 + len(self.carried) + len(self.scanned)
         return self._operand(value, first, self.captured)
 
@@ -83,16 +87,16 @@ class LoopDraft:
         return group[at] if 0 <= at < len(group) else None
 
     def row(self, value: SSAValue) -> int:
-        """The place of the stacked result that holds a value of every turn."""
+        """The index of the stacked result that holds `value` of every iteration."""
         if value not in self.rows:
             self.rows.append(value)
         return self.rows.index(value)
 
     def finish(self, trips: int, *, reverse: bool, count: SSAValue | None) -> LoopOp:
         """
-        The loop, under an implicit builder; only turns before `count` do anything, if given.
+        Builds the loop under an implicit builder; with `count`, only iterations before it run.
 
-        The others leave what is carried as it is; their rows are zero.
+        The others keep carried values unchanged and stack rows of zeros.
         """
         with ImplicitBuilder(self.block):
             YieldOp([*self.following, *self.rows])
@@ -128,7 +132,7 @@ class LoopDraft:
         return Region(self.block)
 
     def capture_last(self, operand: SSAValue) -> BlockArgument:
-        """An argument of its own, whoever else captures the same."""
+        """A separate argument for an operand, even if it is captured already."""
         self.captured.append(operand)
         return self.block.insert_arg(operand.type, len(self.block.args))
 

@@ -1,4 +1,4 @@
-"""A loss scale that follows gradients: halved where many are near the end of half precision."""
+"""Automatic loss scaling: halved when many gradients are near the largest half."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ from popgraph.support.ranks.communicator import ALL_REDUCE
 from popgraph.support.shapes import prod
 
 UPDATES = "Counter___lossScaleUpdate"
-"""Updates since the one that last changed the factor; -1 before the first."""
+"""The number of updates since the last that could change the factor; -1 before the first."""
 STATISTICS = "autoLossScaleStats"
-"""With `Accum___` in front: how many elements were small and large, of the micro-batches so far."""
+"""With prefix `Accum___`: the numbers of small and large elements in micro-batches so far."""
 COUNTS = "_statistics"
-"""After the name of a gradient: how many of its elements are small and how many large."""
+"""Suffix of a gradient's name: the numbers of its small and of its large elements."""
 SUM, SUM_AS_FLOAT = "summedHistograms", "summedCastedHistograms"
-"""The sum of those of all tracked gradients, as integers and in single precision."""
+"""Sums of these counts over all tracked gradients, as integers and in single precision."""
 
 OF_REPLICA = frozenset({ACCUMULATED + STATISTICS, SUM, SUM_AS_FLOAT})
-"""Statistics that each replica has of its own gradients."""
+"""Statistics that each replica keeps for its own gradients."""
 
 _FLOAT, _INTEGER = dtypes.BY_NAME["f32"], dtypes.BY_NAME["i32"]
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 _LIMITS = {"FLOAT16": 2.0**15}
-"""The largest loss scale that a loss has room for, by its element type."""
+"""Upper bounds of the loss scale, by the loss's element type; `_LIMIT` for other types."""
 _LIMIT = 2.0**126
 
 
 @dataclass
 class LossScale:
     """
-    The factor of the user's loss scale, and what decides it.
+    The factor of the user's loss scale, decided by tracked gradients.
 
-    Elements of tracked gradients are large from `scale_edge` of the largest half on. At an update,
-    with l small and u large ones of all its micro-batches and replicas,
-    factor <- factor / 2 if u > l * t / (1 - t) else factor * 2, where t is `scale_threshold`.
-    Of every `scale_period` updates, the first one decides.
+    An element is large if |g| >= `scale_edge` * largest half. With l small and u large elements
+    in all micro-batches and replicas of an update and t = `scale_threshold`,
+    factor <- factor / 2 if u > l * t / (1 - t) else factor * 2.
+    The first of every `scale_period` updates decides.
     """
 
     spec: OptimizerSpec
     variables: Variables
     last: SSAValue | None
-    """Whether this is the last micro-batch of an update; None: each is."""
+    """Whether this is the last micro-batch of an update; None if each one is."""
 
     def follow(self, gradients: Mapping[str, SSAValue]) -> None:
         """Counts the elements of gradients, by name, and updates the factor."""
@@ -70,20 +70,20 @@ class LossScale:
             counts = self._counts(gradient)
             if decides is not None:
                 counts = counts.where(decides, 0.0)
-            self._tell(GRADIENT + tensor + COUNTS + mark + replica, _unsigned(counts))
+            self._report(GRADIENT + tensor + COUNTS + mark + replica, _unsigned(counts))
             copies.setdefault(mark + replica, []).append(counts)
         sums = {copy: reduce(add, counts) for copy, counts in copies.items()}
         for copy, total in sums.items():
-            self._tell(SUM + copy, _unsigned(total))
-            self._tell(SUM_AS_FLOAT + copy, total.cast(_FLOAT))
+            self._report(SUM + copy, _unsigned(total))
+            self._report(SUM_AS_FLOAT + copy, total.cast(_FLOAT))
         counted = reduce(add, (one.cast(_FLOAT) for one in sums.values()))
         self._update(self._of_all(self._accumulated(counted)), decides)
 
-    def _tell(self, name: str, value: Term) -> None:
-        self.variables.told[name] = value
+    def _report(self, name: str, value: Term) -> None:
+        self.variables.reported[name] = value
 
     def _counts(self, gradient: SSAValue) -> Term:
-        """How many elements are small, and how many are not: NaN is large."""
+        """The numbers of small elements and of all others: NaN counts as large."""
         size = self.variables.term(gradient).cast(_FLOAT).abs()
         edge = size.known(self.spec.scale_edge * _LARGEST_HALF).operand
         small = gc.CompareOp(size.operand, edge, predicate="lt").result
@@ -97,7 +97,7 @@ class LossScale:
         return self.variables.term(gc.ConcatOp(rows, axis=0).result)
 
     def _decides(self) -> SSAValue | None:
-        """Whether this update decides; None if each does."""
+        """Whether this update changes the factor; None if every update does."""
         period = self.spec.scale_period
         if period == 1:
             return None
@@ -108,24 +108,24 @@ class LossScale:
         return now.equals(0.0)
 
     def _accumulated(self, counted: Term) -> Term:
-        """With those of the micro-batches before."""
+        """Adds the counts of earlier micro-batches."""
         if self.last is None:
             return counted
         name = ACCUMULATED + STATISTICS
         so_far = self.variables.get(name, np.zeros(2, np.float32))
         total = so_far + counted
         self.variables.set(name, total.known(0.0).where(self.last, total))
-        self._tell(name, total)
+        self._report(name, total)
         return total
 
     def _of_all(self, counted: Term) -> Term:
-        """With those of other ranks."""
+        """Adds the counts of other ranks."""
         ranks = self.spec.ranks
         if ranks > 1:
-            told = ExchangeOp(counted.operand, self.last, kind=ALL_REDUCE, size=ranks)
-            counted = self.variables.term(told.result)
+            total = ExchangeOp(counted.operand, self.last, kind=ALL_REDUCE, size=ranks)
+            counted = self.variables.term(total.result)
         if self.spec.replicas > 1:
-            self._tell(f"{SUM}_reduced", counted)
+            self._report(f"{SUM}_reduced", counted)
         return counted
 
     def _update(self, counted: Term, decides: SSAValue | None) -> None:
@@ -147,9 +147,9 @@ class LossScale:
         new = self._at_end(moved, factor)
         self.variables.set(FACTOR, new)
         if self.spec.accumulates or decides is None:
-            self._tell(FACTOR, factor)  # PopART reads these anchors before the update
-        self._tell(f"{FACTOR}_updated", new)
-        self._tell("finalLossScale", scale * factor)
+            self._report(FACTOR, factor)  # PopART reads these anchors before the update
+        self._report(f"{FACTOR}_updated", new)
+        self._report("finalLossScale", scale * factor)
 
     def _element(self, pair: Term, place: int) -> Term:
         element = gc.SliceOp(pair.operand, starts=[place], sizes=[1], steps=[1])
@@ -158,15 +158,15 @@ class LossScale:
     def _at_end(self, new: Term, old: Term) -> Term:
         return new if self.last is None else new.where(self.last, old)
 
-    def tell_inverse(self, contexts: Iterable[WeightContext]) -> None:
-        """Shows by which scalars updates divide by the loss scale, sorted by name."""
+    def report_inverse(self, contexts: Iterable[WeightContext]) -> None:
+        """Reports the scalars that divide by the loss scale, numbered in order of their names."""
         scalars = {name: one for context in contexts for name, one in context.unscaling().items()}
         for number, name in enumerate(sorted(scalars)):
-            self._tell(f"finalInverseLossScale_{number}", scalars[name])
+            self._report(f"finalInverseLossScale_{number}", scalars[name])
 
 
 def gradients_of(tracked: Sequence[str], outputs: Mapping[str, SSAValue]) -> dict[str, SSAValue]:
-    """The gradients of tensors, of each replica where a program is of several."""
+    """Gradient outputs of tensors; one for each replica if the program contains several."""
     found = {}
     for tensor in tracked:
         name = GRADIENT + tensor

@@ -1,4 +1,4 @@
-"""Micro-batches: programs for those that only add up gradients, for the last, and for updates."""
+"""Specializes a training program: accumulate only, accumulate and update, or update only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_in_turns(module: ModuleOp) -> bool:
 
 
 def _count(module: ModuleOp) -> WhereOp | None:
-    """Where the counter begins anew, because a batch is complete."""
+    """The selection that resets the micro-batch counter when a batch is complete."""
     updates = (op for op in only_graph(module).updates() if op.variable.text == COUNTER)
     chosen = next((op.value.owner for op in updates), None)
     return chosen if isinstance(chosen, WhereOp) else None
@@ -40,24 +40,25 @@ def _count(module: ModuleOp) -> WhereOp | None:
 
 def settle_turn(module: ModuleOp, weights: WeightStore, *, last: bool) -> None:
     """
-    Makes of a program that decides in each run whether a batch is complete one that knows it.
+    where(batch is complete, x, y)  ->  where(last, x, y) with the constant `last`.
 
-    Where it is not, nothing but accumulators moves: what only updates need goes with them. Where it
-    is, these are emptied as before, by a choice: zeros of their size would have to be kept.
+    If false, only accumulators change, and later passes remove the update. If true, accumulators
+    keep the selection that empties them: folding it would need constants full of zeros.
     """
     graph, chosen = only_graph(module), _count(module)
-    assert chosen is not None, "a program that is in turns counts micro-batches"
+    assert chosen is not None, "a program of several micro-batches counts them"
     known = ConstantOp(weights.attribute(np.array(last)))
     first = graph.block.first_op
     assert first is not None, "a graph that counts has operations"
     graph.block.insert_op_before(known, first)
     for use in list(chosen.operands[0].uses):
+        # where(true, zeros, total) would fold to zeros as large as all gradients together.
         if not (last and _empties(use.operation)):
             use.operation.operands[use.index] = known.result
 
 
 def _empties(op: Operation | Block) -> TypeGuard[WhereOp]:
-    """Whether an operation gives a variable its value that begins with zeros after each batch."""
+    """Whether an operation selects the next value of an accumulator: zeros after each batch."""
     return isinstance(op, WhereOp) and any(
         isinstance(use.operation, UpdateOp) and use.operation.variable.text.startswith(_EMPTIED)
         for use in op.result.uses
@@ -69,14 +70,14 @@ _EMPTIED = (ACCUMULATED, COUNTER)
 
 def update_alone(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
     """
-    The program of the update, which finds the sums of a whole batch in their accumulators.
+    The program of the update alone, which reads the sums of a batch from the accumulators.
 
-    It follows the program of micro-batches that only add up, also after the last of them. None if
-    they cannot be apart: outputs tell of the update, or it needs more than variables as they were,
-    or ranks exchange gradients meanwhile.
+    It runs after the last micro-batch. None if it cannot be separated: an output depends on the
+    update, or the update reads an input, a variable that a micro-batch changes, or an exchange
+    between ranks.
     """
     graph, chosen = only_graph(module), _count(module)
-    assert chosen is not None, "a program that is in turns counts micro-batches"
+    assert chosen is not None, "a program of several micro-batches counts them"
     decided = _decided_by(chosen.operands[0], graph.block)
     if not decided.isdisjoint(graph.outputs.values()):
         return None
@@ -99,9 +100,9 @@ def update_alone(module: ModuleOp, weights: WeightStore) -> ModuleOp | None:
 
 
 def moved_between_updates(module: ModuleOp) -> set[str]:
-    """The variables that a micro-batch changes, also if no update follows it."""
+    """Variables that every micro-batch changes, even without an update after it."""
     graph, chosen = only_graph(module), _count(module)
-    assert chosen is not None, "a program that is in turns counts micro-batches"
+    assert chosen is not None, "a program of several micro-batches counts them"
     decided = _decided_by(chosen.operands[0], graph.block)
     return {
         op.variable.text
@@ -113,7 +114,11 @@ def moved_between_updates(module: ModuleOp) -> set[str]:
 def _needed(
     updates: Sequence[UpdateOp], sums: Mapping[SSAValue, SSAValue]
 ) -> set[Operation] | None:
-    """What updates are computed by, where sums are known; None if inputs or ranks are asked."""
+    """
+    Operations that compute the updates from the given sums.
+
+    None if they read an input or exchange values between ranks.
+    """
     found: set[Operation] = set()
     waiting = [op.value for op in updates]
     while waiting:
@@ -130,7 +135,7 @@ def _needed(
 def _copied(
     graph: GraphOp, ops: Collection[Operation], known: Mapping[SSAValue, SSAValue]
 ) -> ModuleOp:
-    """A module of some operations, in which values are others that are known."""
+    """A module with copies of the given operations; `known` maps values to their replacements."""
     made = GraphOp(graph.sym_name.data, (), ())
     made.location = graph.location
     named = {other: value for value, other in known.items()}
@@ -145,7 +150,7 @@ def _copied(
 
 
 def _decided_by(value: SSAValue, block: Block) -> set[SSAValue]:
-    """A value, and all of its block that is computed from it."""
+    """A value and all values of its block that depend on it."""
     found = {value}
     for op in block.ops:
         if not found.isdisjoint(op.operands):
@@ -154,7 +159,11 @@ def _decided_by(value: SSAValue, block: Block) -> set[SSAValue]:
 
 
 def _draw_as_before(graph: GraphOp, weights: WeightStore) -> None:
-    """Whatever draws does so in the step that was counted already, each from its own stream."""
+    """
+    Lets random operations draw from the step before, as the whole program would.
+
+    The micro-batch has incremented the step count in the seed already.
+    """
     step = weights.attribute(np.array([0, 1], np.int64))
     for held in [op for op in graph.variables() if op.variable.text == SEED]:
         with ImplicitBuilder(Builder(InsertPoint.after(held))):

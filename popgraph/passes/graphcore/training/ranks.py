@@ -1,4 +1,4 @@
-"""Ranks of a job: gradients that they add up, and the share of a weight that each has."""
+"""Data parallelism over ranks: all-reduced gradients and sharded weights."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from popgraph.support.ranks.communicator import ALL_GATHER, ALL_REDUCE, REDUCE_S
 from popgraph.support.shapes import prod
 
 RANK = "Rank___fromHost"
-"""The number of this process, where each updates a share of weights."""
+"""Variable with the index of this process, if each updates a shard of the weights."""
 
 
-def add_up(weight: WeightContext) -> None:
-    """From here on the gradient is the sum over all ranks that share the weight."""
-    told, weight.is_told = weight.spec.message_type, True
-    message = weight.gradient.cast(dtypes.BY_NAME[told] if told else weight.compute)
+def all_reduce_gradient(weight: WeightContext) -> None:
+    """Replaces the gradient by its all-reduced sum over the ranks that share the weight."""
+    narrow, weight.is_exchanged = weight.spec.message_type, True
+    message = weight.gradient.cast(dtypes.BY_NAME[narrow] if narrow else weight.compute)
     row = reshaped(message.operand, (prod(weight.shape),))
     size, stride = weight.spec.ranks, weight.spec.rank_stride
     total = ExchangeOp(row, weight.last, kind=ALL_REDUCE, size=size, stride=stride)
@@ -34,57 +34,58 @@ def add_up(weight: WeightContext) -> None:
     weight.gradient = weight.variables.term(whole).cast(weight.compute)
 
 
-def take_share(weight: WeightContext) -> None:
+def take_shard(weight: WeightContext) -> None:
     """
-    From here on weight and gradient are the elements that are this rank's to update.
+    Replaces weight and gradient by this rank's shard; the gradient is reduce-scattered.
 
-    Before gradients are accumulated, those of each micro-batch are told, else their sum is.
+    Called before accumulation, it exchanges the gradients of each micro-batch; called after it,
+    their sum.
     """
-    ranks, share = weight.spec.ranks, -(-weight.count // weight.spec.ranks)
-    told, weight.is_told = weight.spec.message_type, True
-    message = weight.gradient.cast(dtypes.BY_NAME[told] if told else weight.compute)
-    row = _padded(message.operand, share * ranks)
+    ranks, shard = weight.spec.ranks, -(-weight.count // weight.spec.ranks)
+    narrow, weight.is_exchanged = weight.spec.message_type, True
+    message = weight.gradient.cast(dtypes.BY_NAME[narrow] if narrow else weight.compute)
+    row = _padded(message.operand, shard * ranks)
     part = ExchangeOp(row, weight.last, kind=REDUCE_SCATTER, size=ranks)
     weight.gradient = weight.variables.term(part.result).cast(weight.compute)
-    if weight.is_share:
+    if weight.is_shard:
         return
     weight.whole = weight.weight
-    rows = reshaped(_padded(weight.weight.operand, share * ranks), (ranks, share))
+    rows = reshaped(_padded(weight.weight.operand, shard * ranks), (ranks, shard))
     own = GatherOp(rows, weight.variables.get(RANK, np.zeros(1, np.int64)).operand, axis=0)
-    weight.shape = (share,)
+    weight.shape = (shard,)
     weight.weight = weight.variables.term(SSAValue.get(reshaped(own, weight.shape)))
 
 
 def sum_of_ranks(term: Term, weight: WeightContext) -> Term:
-    """The sum of a number of each rank that updates a share of a weight."""
+    """The sum of one scalar over all ranks that have a shard of a weight."""
     row = reshaped(term.operand, (1,))
     total = ExchangeOp(row, weight.last, kind=ALL_REDUCE, size=weight.spec.ranks)
     return weight.variables.term(SSAValue.get(reshaped(total, ())))
 
 
-def whole_again(weight: WeightContext, share: Term) -> Term:
-    """The weight after the step, of which each rank has updated a share."""
-    assert weight.whole is not None, "a rank that updates a share knows the whole"
-    told = ExchangeOp(
-        share.cast(weight.dtype).operand, weight.last, kind=ALL_GATHER, size=weight.spec.ranks
+def all_gather_weight(weight: WeightContext, shard: Term) -> Term:
+    """The weight after the step, all-gathered from the shards that the ranks updated."""
+    assert weight.whole is not None, "a rank that updates a shard has the whole weight"
+    gathered = ExchangeOp(
+        shard.cast(weight.dtype).operand, weight.last, kind=ALL_GATHER, size=weight.spec.ranks
     )
     shape = shape_of(weight.whole.operand)
-    row = SliceOp(told, starts=[0], sizes=[prod(shape)], steps=[1])
+    row = SliceOp(gathered, starts=[0], sizes=[prod(shape)], steps=[1])
     whole = weight.variables.term(SSAValue.get(reshaped(row, shape)))
     return weight.at_end(whole, weight.whole.cast(weight.dtype))
 
 
-def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
+def shard_variable(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
     """
-    A variable of the elements that a rank has of a weight, whose first values the host gives.
+    A variable with this rank's shard of a weight; the host sets its first value.
 
-    Whatever reads the weight is told the whole right before.
+    The weight is all-gathered anew before each operation that reads it.
     """
     block, shape, dtype = op.parent, shape_of(op.result), dtype_of(op.result).numpy
-    assert block is not None, "a variable stands in a graph"
-    share = (-(-prod(shape) // ranks),)
-    key = f"share:{dtype_of(op.result).name}:{share}"
-    first = weights.defer(key, share, dtype, lambda: np.zeros(share, dtype))
+    assert block is not None, "a variable is in a graph"
+    shard = (-(-prod(shape) // ranks),)
+    key = f"share:{dtype_of(op.result).name}:{shard}"
+    first = weights.defer(key, shard, dtype, lambda: np.zeros(shard, dtype))
     with ImplicitBuilder(Builder(InsertPoint.before(op))):
         made = VariableOp(op.variable.text, first)
     readers: dict[Operation, list[Use]] = {}
@@ -94,8 +95,8 @@ def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
         readers.setdefault(reader, []).append(use)
     for reader, uses in readers.items():
         with ImplicitBuilder(Builder(InsertPoint.before(reader))):
-            told = ExchangeOp(made.result, kind=ALL_GATHER, size=ranks)
-            row = SliceOp(told, starts=[0], sizes=[prod(shape)], steps=[1])
+            gathered = ExchangeOp(made.result, kind=ALL_GATHER, size=ranks)
+            row = SliceOp(gathered, starts=[0], sizes=[prod(shape)], steps=[1])
             whole = SSAValue.get(reshaped(row, shape))
         for use in uses:
             use.operation.operands[use.index] = whole
@@ -104,7 +105,7 @@ def keep_share(op: VariableOp, ranks: int, weights: WeightStore) -> VariableOp:
 
 
 def _padded(value: SSAValue, count: int) -> SSAValue:
-    """The elements in one row, with zeros behind them up to a number of elements."""
+    """Flattens a value and pads it with zeros to `count` elements."""
     size = prod(shape_of(value))
     row = SSAValue.get(reshaped(value, (size,)))
     if size == count:

@@ -1,4 +1,4 @@
-"""Accumulators of single replicas: what each has added up of its own gradients so far."""
+"""Accumulators of single replicas, as PopART's outputs show them."""
 
 from __future__ import annotations
 
@@ -24,46 +24,45 @@ from popgraph.passes.replication import REPLICA
 from popgraph.support.dtypes import DType
 
 OWN = "Own___"
-"""With a variable's name: what a replica alone has of it, while others run the same program."""
+"""Prefix of a variable that each replica keeps for itself while all run the same program."""
 
 
 @dataclass
 class ReplicaAccumulators:
     """
-    What outputs of accumulators show where replicas are several.
+    Values of accumulator outputs if there are several replicas.
 
-    Updates are made from the gradients of all of them, which are added up as soon as they are
-    there. PopART's replicas each have accumulators of their own until a batch is complete:
-    `Accum___w`, or `Accum___w@replica1` where a program is of several, is what a replica has
-    added up of `Gradient___w`. Where one program is run for each replica in turn, the caller
-    swaps the variables that begin with `Own___`.
+    Here, one accumulator sums the gradients of all replicas. PopART's replicas keep separate
+    accumulators until a batch is complete: `Accum___w`, or `Accum___w@replica1` if the program
+    contains several, is the sum of a replica's own `Gradient___w`. If one program runs for each
+    replica in sequence, the caller swaps the variables that begin with `Own___`.
     """
 
     spec: OptimizerSpec
     variables: Variables
     gradients: Mapping[str, SSAValue]
-    """The graph's outputs before the optimizer takes the gradients among them."""
+    """The graph's outputs before the optimizer, which drops gradients among them."""
     _totals: dict[str, Term] = field(default_factory=dict)
     _counted: tuple[Term, SSAValue] | None = None
 
-    def tell(self, name: str, contexts: Mapping[str, WeightContext]) -> None:
-        """What an output of this name shows, if it is an accumulator."""
+    def report(self, name: str, contexts: Mapping[str, WeightContext]) -> None:
+        """Reports the value of an output if its name is that of an accumulator."""
         _, _, gradient = name.partition("___")
         if gradient.partition(REPLICA)[0] == STATISTICS and self.spec.replicas > 1:
-            counted = self.variables.told[SUM_AS_FLOAT + gradient.removeprefix(STATISTICS)]
-            self.variables.told[name] = self._add_up(gradient, counted, counted.dtype)
+            counted = self.variables.reported[SUM_AS_FLOAT + gradient.removeprefix(STATISTICS)]
+            self.variables.reported[name] = self._add_up(gradient, counted, counted.dtype)
             return
         several = self.spec.replicas > 1 and GRADIENT + gradient in self.gradients
         if self.spec.period == 1 or not several:
             return
         context = contexts.get(gradient.partition(REPLICA)[0])
         if name.startswith(ACCUMULATED):
-            self.variables.told[name] = self._total(gradient)
+            self.variables.reported[name] = self._total(gradient)
         elif name.startswith(VELOCITY) and context and context.spec.accumulator == VELOCITY:
-            self.variables.told[name] = self._velocity(context, gradient)
+            self.variables.reported[name] = self._velocity(context, gradient)
 
     def _velocity(self, context: WeightContext, gradient: str) -> Term:
-        """PopART's replicas add to a velocity each, of which the update takes the mean."""
+        """The velocity of one replica in PopART; its update uses the mean over replicas."""
         decay = context.first("scaledWeightDecay1")
         before = context.state(VELOCITY, decay, of_weight=True)
         factor = context.scalar("dampeningScaleFactor1") * float(self.spec.replicas)

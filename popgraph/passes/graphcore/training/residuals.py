@@ -1,4 +1,4 @@
-"""What a reverse loop takes from the turns of the loop that ran forward, and what it recomputes."""
+"""Residuals of a loop: forward values that the reverse loop reads or recomputes."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from popgraph.passes.graphcore.training.loop_draft import LoopDraft
 
 
 def is_cheap(op: Operation) -> bool:
-    """Whether computing again costs less than keeping."""
+    """Whether recomputing is assumed to cost less than storing one row for each iteration."""
     return isinstance(op, Elementwise | Movement | ConstantOp)
 
 
 @dataclass
 class Residuals:
     """
-    Gives a draft of the reverse loop the values of the forward body that it asks for.
+    Provides the draft of a reverse loop with values of the forward body.
 
-    Dear ones come as rows that the forward loop stacks, as do carried values; what does not depend
-    on the turn is captured; what is cheap is computed again.
+    Expensive and carried values are rows that the forward loop stacks, loop invariants are
+    captured, cheap values are recomputed.
     """
 
     loop: LoopOp
     draft: LoopDraft
     end: Block
-    """Where values can be computed once for all turns: before the end of this block."""
+    """Loop invariants are computed once, at the end of this block."""
     known: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    """The values of the forward body that the draft has."""
+    """Values of the forward body, and their counterparts in the draft."""
 
     def __post_init__(self) -> None:
         self.invariant = self._invariant()
 
     def _invariant(self) -> dict[SSAValue, SSAValue | None]:
-        """The values that are the same in all turns, with what they are outside, if known."""
+        """Loop-invariant values of the body, each with its value outside the loop if known."""
         loop = self.loop
         found: dict[SSAValue, SSAValue | None] = {}
         found.update(zip(loop.captured_arguments, loop.captured, strict=True))
@@ -50,7 +50,7 @@ class Residuals:
         return found
 
     def bring(self, values: Iterable[SSAValue]) -> None:
-        """Makes these values known to the draft."""
+        """Adds these values to `known`: as arguments of the draft, or as copies of operations."""
         again: set[Operation] = set()
         waiting = list(values)
         while waiting:
@@ -68,7 +68,7 @@ class Residuals:
             self.draft.block.add_op(op.clone(self.known))
 
     def _kept(self, value: SSAValue) -> SSAValue | None:
-        """The argument that holds a value; None for one that is better computed again."""
+        """The draft's argument that holds a value; None for a value to recompute."""
         loop, draft = self.loop, self.draft
         if value is loop.index:
             return draft.index
@@ -81,7 +81,7 @@ class Residuals:
         if isinstance(value.owner, ConstantOp):
             return None
         if any(row is value for row in loop.yielded_rows):
-            return draft.scan(loop.stack(value))
+            return draft.scan(loop.stack(value))  # stacked already: costs no more memory
         if is_cheap(value.owner):
             return None
         if value in self.invariant:
@@ -93,7 +93,7 @@ class Residuals:
         return next((operand for mine, operand in pairs if mine is argument), None)
 
     def _outside(self, value: SSAValue) -> SSAValue:
-        """What is the same in all turns, computed once after the loop."""
+        """A loop-invariant value, computed once after the forward loop."""
         for op in self._unknown_outside(value):
             outside = {
                 operand: found for operand in op.operands if (found := self.invariant[operand])
@@ -108,13 +108,13 @@ class Residuals:
         return found
 
     def _unknown_outside(self, value: SSAValue) -> list[Operation]:
-        """The operations behind a value that do not stand outside yet, in their order."""
-        behind: set[Operation] = set()
+        """Operations that a loop invariant depends on and that have no copy outside, in order."""
+        missing: set[Operation] = set()
         waiting = [value]
         while waiting:
             one = waiting.pop()
-            if self.invariant[one] is None and one.owner not in behind:
+            if self.invariant[one] is None and one.owner not in missing:
                 assert isinstance(one.owner, Operation)
-                behind.add(one.owner)
+                missing.add(one.owner)
                 waiting.extend(one.owner.operands)
-        return [op for op in self.loop.block.ops if op in behind]
+        return [op for op in self.loop.block.ops if op in missing]

@@ -10,16 +10,17 @@ from xdsl.transforms.dead_code_elimination import region_dce
 from popgraph.dialects.graphcore import CondOp
 from popgraph.dialects.graphcore.control import yield_of
 from popgraph.dialects.program import YieldOp
-from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
+from popgraph.passes.graphcore.training.dependence import dependent, expand_on_path, needed
 from popgraph.passes.graphcore.training.loop_draft import used_operands
 from popgraph.passes.graphcore.training.reverse_mode import Gradients, ReverseMode, zeros
 
 
 def reverse_cond(outer: ReverseMode, cond: CondOp, arriving: Gradients) -> Gradients:
     """
-    Its bodies compute again what the branches computed, and go through it backwards.
+    Differentiates a branch: each new body recomputes the forward body and reverses it.
 
-    Both take what the branches captured and the gradients that arrive.
+    Both bodies take the captured values and the arriving gradients. Recomputing avoids results
+    that only one of the two forward bodies could yield.
     """
     wanted = [at for at, value in enumerate(cond.captured) if value in outer.dependent]
     given = {at: SSAValue.get(one) for at, one in enumerate(arriving) if one is not None}
@@ -37,11 +38,11 @@ def reverse_cond(outer: ReverseMode, cond: CondOp, arriving: Gradients) -> Gradi
 def _backwards(
     outer: ReverseMode, region: Region, wanted: Sequence[int], given: dict[int, SSAValue]
 ) -> Region:
-    """A body that yields the gradients of the wanted arguments of another."""
+    """A copy of a body that yields the gradients of its wanted arguments."""
     region = region.clone()
     block = region.block
     sources = [block.args[at] for at in wanted]
-    expand_on_the_way(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
+    expand_on_path(block, lambda: yield_of(block).values, lambda: dependent(block, sources))
     inner = outer.of(block, dependent(block, sources))
     end = yield_of(block)
     with inner.building():

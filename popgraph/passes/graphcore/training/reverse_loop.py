@@ -1,4 +1,4 @@
-"""The gradient of a loop: a loop over the same turns in the opposite order."""
+"""The gradient of a loop: a loop over the same iterations in reverse order."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ from popgraph.dialects.program import YieldOp
 from popgraph.dialects.values import values_behind
 from popgraph.passes.graphcore.training.dependence import (
     dependent_in_loop,
-    expand_on_the_way,
+    expand_on_path,
     needed,
 )
 from popgraph.passes.graphcore.training.loop_draft import LoopDraft
 from popgraph.passes.graphcore.training.residuals import Residuals
 from popgraph.passes.graphcore.training.reverse_mode import Gradients, ReverseMode, zeros
-from popgraph.passes.graphcore.training.turn_sums import TurnSums
+from popgraph.passes.graphcore.training.turn_sums import IterationSums
 from popgraph.support.errors import DifferentiationError
 
 
 def reverse_loop(outer: ReverseMode, loop: LoopOp, arriving: Gradients) -> Gradients:
     """
-    Its body goes through the other backwards, over residuals that the other loop stacks.
+    Differentiates a loop: the reverse loop reads residuals that the forward loop stacks.
 
-    Gradients of carried values are carried, those of scanned values stacked, those of captured
-    values sums over the turns.
+    Gradients of carried values are carried, gradients of scanned values are stacked, and
+    gradients of captured values are summed over the iterations.
     """
     if loop.turns == UNBOUNDED:
         raise DifferentiationError(
-            "the loss depends on a weight through a loop of any number of turns",
+            "the loss depends on a weight through a loop with an unbounded trip count",
             origin(loop),
-            "a trip count with a static bound is needed to keep what the gradient wants of "
-            "every turn",
+            "give the trip count a static bound: the gradient keeps residuals of every iteration",
         )
     given = [None if one is None else SSAValue.get(one) for one in arriving]
     return _ReverseLoop(outer, loop, given).gradients()
@@ -53,11 +52,15 @@ class _ReverseLoop:
 
     draft: LoopDraft = field(default_factory=LoopDraft)
     temporary: list[tuple[BlockArgument, BlockArgument]] = field(default_factory=list)
-    """Arguments of the forward body that are gradients, and of the draft that they become."""
+    """
+    Pairs of a gradient argument of the forward body and the draft's argument that replaces it.
+
+    The reverse is built inside the forward body, where its values are visible, and then moved.
+    """
 
     def __post_init__(self) -> None:
         results = lambda: yield_of(self.loop.block).values  # noqa: E731
-        expand_on_the_way(self.loop.block, results, self._reached)
+        expand_on_path(self.loop.block, results, self._reached)
         self.dependent = self._reached()
         self.wanted = self._wanted()
 
@@ -65,7 +68,11 @@ class _ReverseLoop:
         return dependent_in_loop(self.loop, self.outer.dependent)
 
     def _wanted(self) -> list[int]:
-        """The carried values whose gradients go from turn to turn."""
+        """
+        Indices of carried values whose gradients are carried from iteration to iteration.
+
+        A fixed point: a value is live if a live result of the body depends on it.
+        """
         loop, finals = self.loop, len(self.loop.finals)
         rows = zip(loop.yielded_rows, self.arriving[finals:], strict=True)
         roots = [row for row, gradient in rows if gradient is not None]
@@ -73,8 +80,8 @@ class _ReverseLoop:
         arguments, size = loop.carried_arguments, -1
         while size != len(live):
             size = len(live)
-            behind = values_behind([*roots, *(loop.yielded_carried[at] for at in live)])
-            live |= {at for at, argument in enumerate(arguments) if argument in behind}
+            used = values_behind([*roots, *(loop.yielded_carried[at] for at in live)])
+            live |= {at for at, argument in enumerate(arguments) if argument in used}
         return [at for at in sorted(live) if arguments[at] in self.dependent]
 
     def gradients(self) -> Gradients:
@@ -85,7 +92,7 @@ class _ReverseLoop:
         places = [
             None if one is None else self.draft.row(one) for one in leaving[kept : kept + scanned]
         ]
-        totals = TurnSums(self.outer, self.loop, self.draft).of(leaving[kept + scanned :])
+        totals = IterationSums(self.outer, self.loop, self.draft).of(leaving[kept + scanned :])
         made = self._finish()
         with self.outer.building():
             captured = [None if total is None else total(made) for total in totals]
@@ -104,7 +111,7 @@ class _ReverseLoop:
             return self.draft.finish(self.loop.turns, reverse=reverse, count=count)
 
     def _count(self) -> SSAValue:
-        """How many turns there were."""
+        """The number of iterations that ran: a carried counter of the forward loop."""
         loop = self.loop
         with ImplicitBuilder(Builder(InsertPoint.before(loop))):
             none = scalar(0, loop.index)
@@ -114,9 +121,10 @@ class _ReverseLoop:
 
     def _backwards(self) -> tuple[list[Operation], list[SSAValue | None]]:
         """
-        Adds to the body its reverse: the operations, of which the last yields the gradients found.
+        Appends the reverse of the body to it; returns the new operations and the gradients found.
 
-        Loops inside are extended where they stand, so that this loop can keep what they stack.
+        The last operation yields these gradients. Inner loops are extended in place, so that this
+        loop can stack their residuals.
         """
         block = self.loop.block
         end, last = yield_of(block), yield_of(block).prev_op
@@ -135,7 +143,7 @@ class _ReverseLoop:
         return ops[first:-1], found
 
     def _arrivals(self) -> list[tuple[SSAValue, SSAValue]]:
-        """What the body yields, with an argument for its gradient."""
+        """Values that the body yields, each with an argument for its gradient."""
         loop, finals = self.loop, len(self.loop.finals)
         carried = [(loop.yielded_carried[at], self._carry(at)) for at in self.wanted]
         rows = [
@@ -159,7 +167,7 @@ class _ReverseLoop:
         return argument
 
     def _leaving(self, inner: ReverseMode) -> list[SSAValue | None]:
-        """The gradients of carried arguments that go on, of the scanned, and of the captured."""
+        """Gradients of the wanted carried, all scanned and all captured arguments, in order."""
         loop = self.loop
         carried = (loop.carried_arguments[at] for at in self.wanted)
         others = (*loop.scanned_arguments, *loop.captured_arguments)
@@ -171,10 +179,10 @@ class _ReverseLoop:
     def _move(
         self, ops: list[Operation], found: Sequence[SSAValue | None]
     ) -> list[SSAValue | None]:
-        """Moves operations into the draft, which gets what they use; what was found, there."""
+        """Moves operations and the residuals they use into the draft; returns `found` as moved."""
         for argument, of_draft in self.temporary:
             argument.replace_all_uses_with(of_draft)
-        for argument, _ in reversed(self.temporary):
+        for argument, _ in reversed(self.temporary):  # last first: erasing shifts later indices
             self.loop.block.erase_arg(argument)
         owners = {*ops, self.draft.block}
         residuals = Residuals(self.loop, self.draft, self.outer.block)

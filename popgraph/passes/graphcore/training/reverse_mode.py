@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation of one block: last operation first, gradients add up."""
+"""Reverse-mode differentiation of one block: last operation first, gradients accumulate."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from popgraph.passes.analysis.stage_notes import of_gradients
 from popgraph.support.errors import DifferentiationError
 
 Gradients: TypeAlias = Sequence[Operand | None]
-"""One for each operand or result; None where none flows."""
+"""One gradient for each operand or result; None where no gradient flows."""
 
 Rule: TypeAlias = Callable[["ReverseMode", Any, Gradients], Gradients]
-"""From the gradients of an operation's results to those of its operands."""
+"""Maps the gradients of an operation's results to the gradients of its operands."""
 
 
 @dataclass
 class ReverseMode:
-    """The gradients so far of the values of a block, and what was made to compute them."""
+    """The reverse walk of a block: gradients so far, and the operations that compute them."""
 
     block: Block
     dependent: Set[SSAValue]
-    """The values that depend on something whose gradient is wanted."""
+    """The values that depend on a value whose gradient is requested."""
     rules: Mapping[type[Operation], Rule]
-    """What differentiates operations with bodies."""
+    """Gradients of operations with bodies."""
     gradients: dict[SSAValue, SSAValue] = field(default_factory=dict)
     made: list[Operation] = field(default_factory=list)
 
     def of(self, block: Block, dependent: Set[SSAValue]) -> ReverseMode:
-        """The same for another block."""
+        """A walk of another block with the same rules."""
         return ReverseMode(block, dependent, self.rules)
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """What is constructed while this is open stands at the end of the block."""
+        """Inserts operations that are constructed in this context at the end of the block."""
         assert self.block.last_op is not None, "blocks have an end"
         with ImplicitBuilder(Builder(InsertPoint.before(self.block.last_op))):
             yield
 
     def walk(self, needed: Set[Operation]) -> None:
-        """Through all operations that the results need, last first."""
+        """Differentiates the operations in `needed`, last first."""
         for op in reversed(list(self.block.ops)):
             if op in needed and any(result in self.dependent for result in op.results):
                 self._operation(op)
@@ -64,7 +64,7 @@ class ReverseMode:
             raise DifferentiationError(
                 f"{op.title} has no gradient, but the loss depends on a weight through it",
                 origin(op),
-                "detach what goes into it, or do without it in training",
+                "detach its inputs, or remove it from the model that is trained",
             )
         end = self.block.last_op
         assert end is not None
@@ -94,18 +94,18 @@ class ReverseMode:
         self.made.append(new)
 
     def add(self, value: SSAValue, gradient: SSAValue) -> None:
-        """One more way by which the results depend on `value`."""
+        """Accumulates the gradient of one more use of `value`."""
         wanted, given = tensor_of(value), tensor_of(gradient)
         assert wanted == given, f"the gradient of {wanted} cannot be {given}"
         known = self.gradients.get(value)
         self.gradients[value] = gradient if known is None else AddOp(known, gradient).result
 
     def erase_unused(self) -> None:
-        """Gradients that nobody wanted, such as those of the first layer's input."""
+        """Erases gradients without uses, such as the gradient of the first layer's input."""
         erase_dead(self.made)
 
 
 def zeros(like: SSAValue) -> Operand:
-    """No gradient at all, where there must be one."""
+    """A zero gradient with the type of `like`."""
     zero, shape = scalar(0, like), shape_of(like)
     return BroadcastOp(zero, shape=shape) if shape else zero

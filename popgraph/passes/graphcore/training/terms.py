@@ -18,10 +18,10 @@ from popgraph.support.dtypes import DType
 @dataclass(frozen=True)
 class Term:
     """
-    A number of a formula: known already (a float), or a value that the program computes.
+    An operand of a formula: a constant (a float), or a value that the program computes.
 
-    Operators build graphcore operations under an implicit builder. Terms that are known to be 0
-    or factors that are known to be 1 build nothing, so a formula costs what it needs.
+    Operators build graphcore operations under an implicit builder. Constants are folded:
+    x + 0, x - 0, x * 1 and x * 0 build nothing.
     """
 
     value: SSAValue | float
@@ -33,7 +33,7 @@ class Term:
         return Term(held, self.dtype, self.weights)
 
     def known(self, number: float) -> Term:
-        """A number of the same element type."""
+        """A constant of the same element type."""
         return self._like(number)
 
     def _other(self, other: Number) -> Term:
@@ -41,7 +41,7 @@ class Term:
 
     @property
     def operand(self) -> SSAValue:
-        """The value; a literal if the number is known."""
+        """The SSA value; a constant operation if the term is a float."""
         if isinstance(self.value, SSAValue):
             return self.value
         return ConstantOp(self.weights.attribute(np.array(self.value, self.dtype.numpy))).result
@@ -100,20 +100,19 @@ class Term:
         return self._like(gc.MinOp(self.operand, self._other(other).operand))
 
     def sum(self) -> Term:
-        """Of all elements."""
         axes = range(len(shape_of(self.operand)))
         return self._like(gc.ReduceSumOp(self.operand, axes=axes, keepdims=False)) if axes else self
 
     def equals(self, number: float) -> SSAValue:
-        """A condition."""
+        """Elementwise x == number, as booleans."""
         return gc.CompareOp(self.operand, self._other(number).operand, predicate="eq").result
 
     def less(self, number: float) -> SSAValue:
-        """A condition."""
+        """Elementwise x < number, as booleans."""
         return gc.CompareOp(self.operand, self._other(number).operand, predicate="lt").result
 
     def where(self, condition: SSAValue, other: Number) -> Term:
-        """This where the condition holds, else `other`."""
+        """This term if the condition holds, else `other`."""
         return self._like(gc.WhereOp(condition, self.operand, self._other(other).operand))
 
     def cast(self, dtype: DType) -> Term:

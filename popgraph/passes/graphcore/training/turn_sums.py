@@ -1,4 +1,4 @@
-"""Sums over the turns of a loop: products become one product after it, others are carried."""
+"""Sums over the iterations of a loop: matmuls become one matmul after it, others are carried."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from popgraph.passes.graphcore.training.loop_draft import LoopDraft
 from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, zeros
 
 After: TypeAlias = Callable[[LoopOp], Operand]
-"""What a value is after the loop, built there."""
+"""Builds the value of a sum after the loop."""
 
 
 @dataclass
-class TurnSums:
+class IterationSums:
     """
-    Sums of values of a body over all turns.
+    Sums of values of a body over all iterations.
 
-    sum of a @ b over the turns   ->  one product, of all columns of a and all rows of b
-    sum of reduce_sum(rows)       ->  one reduction, where the rows are stacked anyway
-    sum of anything else          ->  a carried value
+    sum_t a_t @ b_t             ->  concat_t(a_t, columns) @ concat_t(b_t, rows), after the loop
+    sum_t reduce_sum(x_t)       ->  one reduction after the loop, if the rows x_t are stacked anyway
+    sum_t of any other value    ->  a carried accumulator
     """
 
     outer: ReverseMode
@@ -43,7 +43,7 @@ class TurnSums:
     draft: LoopDraft
 
     def of(self, values: list[SSAValue | None]) -> list[After | None]:
-        """How to get the sum of each value once the loop stands."""
+        """For each value, a function that builds its sum after the finished loop."""
         products = [
             leaf
             for value in values
@@ -56,7 +56,7 @@ class TurnSums:
         return [None if value is None else self._total(value) for value in values]
 
     def _leaves(self, value: SSAValue) -> Iterator[SSAValue]:
-        """What a value is a sum of, and a linear function of."""
+        """Terms of a value, through sums and linear functions."""
         for term in _terms(value):
             linear = self._linear(term)
             if linear is None:
@@ -78,6 +78,7 @@ class TurnSums:
             inner, function = linear
             total = self._total(inner)
             return lambda made: function(total(made))
+        # A carried sum of matmuls would read and write the whole gradient in each iteration.
         if isinstance(value.owner, MatMulOp):
             return self._product(value)
         if isinstance(value.owner, ReduceSumOp) and self._has_rows(value.owner.x):
@@ -88,7 +89,7 @@ class TurnSums:
         return self._carried(value)
 
     def _linear(self, value: SSAValue) -> tuple[SSAValue, Callable[[Operand], Operand]] | None:
-        """What a value is a linear function of, the same in all turns, and that function."""
+        """x and f if a value is f(x), with f linear and equal in all iterations."""
         match value.owner:
             case ReshapeOp() as op:
                 return op.x, lambda total: ReshapeOp(total, shape=op.shape.data)
@@ -103,7 +104,7 @@ class TurnSums:
         return None
 
     def _outside(self, value: SSAValue) -> Callable[[], Operand] | None:
-        """A value that is captured, as it is outside."""
+        """Builds the value outside the loop that equals a captured one, through moves."""
         operand = self.draft.captured_operand(value)
         if operand is not None:
             return lambda: operand
@@ -117,14 +118,14 @@ class TurnSums:
         return lambda: TransposeOp(inner(), perm=moved.perm.data)
 
     def _product(self, value: SSAValue) -> After:
-        """One product over all turns: what it sums over is in all turns one after the other."""
+        """One matmul over all iterations, whose inner dimension concatenates theirs."""
         op = value.owner
         assert isinstance(op, MatMulOp)
         left, right = self._joined(op.lhs, -1), self._joined(op.rhs, -2)
         return lambda made: MatMulOp(left(made), right(made))
 
     def _joined(self, value: SSAValue, axis: int) -> After:
-        """All turns of a value one after the other along one of its last two axes."""
+        """Concatenates a value of all iterations along `axis`, -1 or -2."""
         if _swaps(value):
             assert isinstance(value.owner, TransposeOp)
             inner = self._joined(value.owner.x, -3 - axis)
@@ -134,17 +135,17 @@ class TurnSums:
 
         def joined(made: LoopOp) -> Operand:
             stacked: Operand = rows(made)
-            turns = shape_of(stacked)[0]
+            trips = shape_of(stacked)[0]
             if place:
                 order = [*range(1, place + 1), 0, *range(place + 1, len(shape) + 1)]
                 stacked = TransposeOp(stacked, perm=order)
-            merged = (*shape[:place], turns * shape[place], *shape[place + 1 :])
+            merged = (*shape[:place], trips * shape[place], *shape[place + 1 :])
             return ReshapeOp(stacked, shape=merged)
 
         return joined
 
     def _rows(self, value: SSAValue) -> After:
-        """All turns of a value along a new first axis."""
+        """Stacks a value of all iterations along a new first axis."""
         operand = self._stacked(value)
         if operand is not None:
             return lambda made: operand
@@ -160,9 +161,10 @@ class TurnSums:
 
     def _stacked(self, value: SSAValue) -> SSAValue | None:
         """
-        Rows that the body reads.
+        The scanned operand that has a value of the body as its row.
 
-        Not those of turns that may not have run: a zero gradient times an infinite row is no zero.
+        None if iterations may be skipped: a zero gradient times an infinite unused row is NaN.
+        The forward loop's own results are exempt: their unused rows are zeros.
         """
         operand = self.draft.scanned_operand(value)
         if operand is None or (self.forward.ends_early and operand.owner is not self.forward):
@@ -170,7 +172,7 @@ class TurnSums:
         return operand
 
     def _has_rows(self, value: SSAValue) -> bool:
-        """Whether the rows of a value are there anyway."""
+        """Whether the rows of a value are scanned or stacked already."""
         while isinstance(value.owner, ReshapeOp | TransposeOp):
             value = value.owner.x
         return self._stacked(value) is not None or value in self.draft.rows
@@ -191,7 +193,7 @@ class TurnSums:
 
 
 def _terms(value: SSAValue) -> list[SSAValue]:
-    """What a value is the sum of. A sum that is read elsewhere, too, is a term of its own."""
+    """The addends of a value. A sum with other uses is one addend."""
     found, waiting = [], [value]
     while waiting:
         one = waiting.pop()
@@ -204,7 +206,7 @@ def _terms(value: SSAValue) -> list[SSAValue]:
 
 
 def _swaps(value: SSAValue) -> bool:
-    """Whether a value is another with its last two axes exchanged."""
+    """Whether a value is a transpose of the last two axes."""
     if not isinstance(value.owner, TransposeOp):
         return False
     *batch, row, column = range(len(value.owner.perm))

@@ -9,54 +9,54 @@ from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 
 VELOCITY = "Accl___"
-"""With a weight's name: the state that is both velocity and accumulator."""
+"""Prefix of the state that is both velocity and accumulator."""
 
 
 class RuleContext(Protocol):
-    """What a rule works on: one weight, its gradient, its scalars and its state."""
+    """Input of an update rule: one weight, its gradient, scalars and state."""
 
     weight: Term
     gradient: Term
 
     @property
     def accumulates(self) -> bool:
-        """Whether several micro-batches come before an update."""
+        """Whether an update follows several micro-batches."""
 
     def scalar(self, prefix: str) -> Term:
         """A compound scalar of `OptimizerSpec.compounds`."""
 
     def first(self, prefix: str) -> float:
-        """The value that a compound scalar has when the program is made."""
+        """The initial value of a compound scalar."""
 
     def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
-        """A tensor like the weight that is kept, full of `first` (times the weight) at first."""
+        """State with the shape of the weight, initially `first`, or `first` * weight."""
 
     def step(self) -> Term:
-        """The number of this step, from 1."""
+        """The number of this step, starting at 1."""
 
     def keep(self, prefix: str, value: Term) -> None:
-        """The next value of a state."""
+        """Sets the next value of a state."""
 
-    def tell(self, prefix: str, value: Term) -> None:
-        """A value on the way, which may be asked for under this prefix and the weight's name."""
+    def report(self, prefix: str, value: Term) -> None:
+        """Offers an intermediate value as an extra output: prefix and the weight's name."""
 
 
 class UpdateRule(ABC):
     """
-    One optimizer. `enter` gives what clipping of updates applies to, `finish` the new weight.
+    One optimizer. Clipping of updates applies to the result of `enter`, before `finish`.
 
-    Symbols as in PopART's headers: g gradient, w weight, v, m moments, s scaled gradient.
+    Symbols as in PopART's headers: g gradient, w weight, v and m moments, s scaled gradient.
     """
 
     replicas = 1.0
-    """So many times what `enter` gives is what PopART clips."""
+    """PopART clips this multiple of the result of `enter`."""
 
     def __init__(self, context: RuleContext) -> None:
         self.context = context
 
     @abstractmethod
     def enter(self) -> Term:
-        """The gradient, or what has become of it, that enters the update."""
+        """The update's input: the gradient, the scaled gradient or the velocity."""
 
     @abstractmethod
     def finish(self, entered: Term) -> Term:
@@ -78,9 +78,9 @@ class CombinedSGD(UpdateRule):
     """
     v <- v + dpsf1 * g;  w <- w - slr1 * v;  v <- smm1 * v + swd1 * w.
 
-    The velocity holds the next step's momentum and weight decay already, so that gradients can be
-    added to it one by one. In PopART, those of all replicas are added up for the update; here it is
-    their mean. What is clipped changes the weight alone.
+    The velocity includes the next step's momentum and weight decay, so that it can accumulate
+    gradients. PopART's update uses the sum of the replicas' velocities, this one their mean.
+    A clipped velocity changes the weight only; the velocity itself is kept unclipped.
     """
 
     def __init__(self, context: RuleContext, spec: SGD) -> None:
@@ -93,9 +93,9 @@ class CombinedSGD(UpdateRule):
         decay = context.first("scaledWeightDecay1")
         velocity = context.state(VELOCITY, decay, of_weight=True)
         velocity += context.gradient * context.scalar("dampeningScaleFactor1")
-        context.tell("AcclIntoUpdate___", velocity)
+        context.report("AcclIntoUpdate___", velocity)
         if context.accumulates:
-            context.tell(VELOCITY, velocity)
+            context.report(VELOCITY, velocity)
         self.velocity = velocity
         return nesterov_step(context, 1, context.gradient, velocity) if self.nesterov else velocity
 
@@ -105,7 +105,7 @@ class CombinedSGD(UpdateRule):
         velocity = self.velocity * context.scalar("scaledMomentum1")
         velocity += weight * context.scalar("scaledWeightDecay1")
         context.keep(VELOCITY, velocity)
-        context.tell("AcclOutOfAcclUpdate___", velocity)
+        context.report("AcclOutOfAcclUpdate___", velocity)
         return weight
 
 
@@ -113,7 +113,7 @@ class SeparateSGD(UpdateRule):
     """
     v <- smm2 * v + dpsf2 * g + swd1 * w;  w <- w - slr2 * v.
 
-    What is clipped changes the weight alone.
+    A clipped velocity changes the weight only; the velocity itself is kept unclipped.
     """
 
     def __init__(self, context: RuleContext, spec: SGD) -> None:
@@ -126,7 +126,7 @@ class SeparateSGD(UpdateRule):
         velocity += context.gradient * context.scalar("dampeningScaleFactor2")
         velocity += context.weight * context.scalar("scaledWeightDecay1")
         context.keep("Accl1___", velocity)
-        context.tell("AcclIntoUpdate___", velocity)
+        context.report("AcclIntoUpdate___", velocity)
         return nesterov_step(context, 2, context.gradient, velocity) if self.nesterov else velocity
 
     def finish(self, entered: Term) -> Term:
@@ -145,8 +145,8 @@ class AdamRule(UpdateRule):
     """
     m <- b1 * m + (1 - b1) * s;  v <- b2 * v + (1 - b2) * s^2;  x = mc / (sqrt(vc) + eps).
 
-    AdaMax has v <- max(b2 * v, |s|) and x = mc / (v + eps). Lamb scales the step by the weight's
-    norm over the step's.
+    mc and vc are bias corrected. AdaMax: v <- max(b2 * v, |s|) and x = mc / (v + eps).
+    Lamb: x <- x * ||w|| / ||x||.
     """
 
     def __init__(self, context: RuleContext, spec: Adam) -> None:
@@ -164,7 +164,7 @@ class AdamRule(UpdateRule):
         step = self._step(entered)
         if self.spec.decay:
             step += context.weight * context.scalar("weightDecay")
-        context.tell("AdamUpdater___", step)
+        context.report("AdamUpdater___", step)
         if self.spec.is_lamb:
             step = step * self._trust(step)
         return context.weight - step * context.scalar("learningRate")
@@ -188,7 +188,7 @@ class AdamRule(UpdateRule):
         return moment / (root + context.scalar("adamEps"))
 
     def _trust(self, step: Term) -> Term:
-        """min(||w||, maximum) / ||x||; 1 where any of them is 0."""
+        """min(||w||, maximum) / ||x||; 1 if any of the three is 0."""
         maximum = self.context.scalar("maxWeightNorm")
         if maximum.value == 0.0:
             return maximum.known(1.0)
@@ -229,7 +229,7 @@ class AdaptiveRule(UpdateRule):
     def finish(self, entered: Term) -> Term:
         context, rate = self.context, self.context.scalar("learningRate")
         step = self._step(entered)
-        context.tell("AdaptiveUpdater___", step)
+        context.report("AdaptiveUpdater___", step)
         decay = context.weight * context.scalar("weightDecay") if self.spec.decay else None
         if self.spec.has_velocity:
             if self.spec.tf_variant:
@@ -255,6 +255,7 @@ class AdaptiveRule(UpdateRule):
             context.keep(prefix, value)
             return value
 
+        # TensorFlow initializes the mean square with 1.
         square = average("Accl1___", s * s, 1.0 if self.spec.tf_variant else 0.0)
         if self.spec.mode == "ada_delta":
             before = context.state("Accl2___")
@@ -270,7 +271,6 @@ class AdaptiveRule(UpdateRule):
 
 
 def rule_for(spec: OptimizerSpec, context: RuleContext) -> UpdateRule:
-    """The rule of an optimizer with the numbers of one weight."""
     match spec:
         case SGD() if not spec.has_velocity:
             return PlainSGD(context)

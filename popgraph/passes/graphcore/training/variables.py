@@ -1,4 +1,4 @@
-"""The variables of a graph that is to be trained: what each is now, and after the step."""
+"""Variables of a training graph: their values before and after the step."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from popgraph.support.errors import PassError
 from popgraph.support.shapes import Shape, prod
 
 UPDATED = "UpdatedVar___"
-"""An extra output of this name and a variable's is the variable's next value."""
+"""Prefix of an extra output: `UpdatedVar___w` is the value of `w` after the step."""
 COUNTER = "Counter___accumulation"
-"""How many micro-batches have been added up since the last update."""
+"""The number of micro-batches accumulated since the last update."""
 GOOD_UPDATES = "Counter___goodUpdates"
 """The number of updates since a gradient was last not finite."""
 
 
 class Variables:
-    """The variables of a graph, old and new, and what they will be after the step."""
+    """The variables of a graph, with training state, and their values after the step."""
 
     def __init__(self, graph: GraphOp, weights: WeightStore) -> None:
         self.graph = graph
@@ -32,18 +32,18 @@ class Variables:
         self.trained: set[str] = set()
         self.now: dict[str, SSAValue] = {op.variable.text: op.result for op in graph.variables()}
         self.next: dict[str, SSAValue] = {}
-        self.told: dict[str, Term] = {}
-        """What rules compute on the way, by name."""
+        self.reported: dict[str, Term] = {}
+        """Intermediate values of update rules that an extra output may show, by name."""
 
     def get(self, name: str, first: Array | Literal) -> Term:
-        """The value at the start of the step of a variable, which is made if there is none."""
+        """The value of a variable at the start of the step; creates the variable if missing."""
         if name not in self.now:
             literal = self.weights.attribute(first) if isinstance(first, np.ndarray) else first
             self.now[name] = VariableOp(name, literal).result
         return self.term(self.now[name])
 
     def full(self, shape: Shape, dtype: DType, first: float = 0.0) -> Literal:
-        """A first value whose elements are all the same."""
+        """An initial value filled with `first`; large ones are created on demand."""
         if prod(shape) * dtype.numpy.itemsize <= INLINE_BYTES:
             return self.weights.attribute(np.full(shape, first, dtype.numpy))
         key = f"full:{first!r}:{dtype.name}:{shape}"
@@ -52,7 +52,7 @@ class Variables:
         )
 
     def count(self, name: str, micro_batches: int) -> tuple[Term, SSAValue]:
-        """How many micro-batches of the batch were before this one, and whether it is the last."""
+        """The number of earlier micro-batches in the batch, and whether this is the last one."""
         before = self.get(name, np.array(0, np.float32))
         counted = before + 1.0
         last = counted.equals(float(micro_batches))
@@ -70,14 +70,14 @@ class Variables:
             UpdateOp(name, value)
 
     def after(self, name: str) -> SSAValue:
-        """The value of a variable after the step; what is an output and none stays what it is."""
-        if name in self.told:
-            return self.told[name].operand
+        """The value after the step of a variable or intermediate; other outputs are unchanged."""
+        if name in self.reported:
+            return self.reported[name].operand
         variable = name.removeprefix(UPDATED)
         given = {op.variable.text: op.value for op in self.graph.updates()}
         found = given.get(variable, self.now.get(variable, self.graph.outputs.get(name)))
-        if found is None and variable in self.told:
-            found = self.told[variable].operand
+        if found is None and variable in self.reported:
+            found = self.reported[variable].operand
         if found is None:
             raise PassError(
                 f"the program has no variable {variable!r}",

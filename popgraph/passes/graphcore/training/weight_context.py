@@ -1,4 +1,4 @@
-"""One weight while it is trained: its value, its gradient, its scalars and its states."""
+"""One weight in training: its value, gradient, scalars and optimizer state."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
 ACCUMULATED = "Accum___"
-"""With a weight's name: its gradients so far."""
+"""Prefix of the accumulator of a weight's gradients."""
 
 
 class WeightContext:
-    """One weight that is trained: its value, gradient, scalars and state, all in one type."""
+    """One weight in training: its value, gradient, scalars and state, all in one element type."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class WeightContext:
         op: VariableOp,
         gradient: SSAValue,
         *,
-        is_share: bool = False,
+        is_shard: bool = False,
     ) -> None:
-        """Of the weight, this rank has only a share, or all of it."""
+        """`is_shard`: the variable holds only this rank's shard of the weight."""
         self.name = op.variable.text
         self.literal = op.literal
         self.dtype = dtype_of(op.result)
@@ -46,28 +46,28 @@ class WeightContext:
         self.shape: Shape = shape_of(op.result)
         self.count = prod(shape_of(gradient))
         self.last: SSAValue | None = None
-        """Whether a batch is complete; None if each run is one."""
+        """Whether a batch is complete; None if every run is a whole batch."""
         self.finite: SSAValue | None = None
-        """Whether the update is to be made at all; None if it always is."""
+        """Whether the update is applied; None if always."""
         self.whole: Term | None = None
-        """The weight, where this rank updates a share of it."""
-        self.is_share = is_share
-        self.is_told = False
-        """Whether the gradient is already that of all ranks."""
+        """The whole weight if this rank updates a shard of it, else None."""
+        self.is_shard = is_shard
+        self.is_exchanged = False
+        """Whether the gradient is already reduced over all ranks."""
 
     @property
-    def has_share(self) -> bool:
-        """Whether this rank updates only a share of the weight."""
-        return self.is_share or self.whole is not None
+    def has_shard(self) -> bool:
+        """Whether this rank updates only a shard of the weight."""
+        return self.is_shard or self.whole is not None
 
     def average(self) -> None:
-        """The gradient is a share of the mean of those that the runs of all ranks have added up."""
+        """Divides by replicas in one run times ranks: the later sum is their mean."""
         self.gradient = self.gradient * (1.0 / (self.spec.at_once * self.spec.ranks))
 
     def accumulate(self, before: Term, last: SSAValue) -> None:
         """
-        From here on the gradient is the sum over micro-batches, or their mean; state moves on the
-        last of them.
+        Replaces the gradient by the sum, or mean, over the micro-batches so far.
+        Weights and state then change only with the last micro-batch.
         """
         self.last = last
         averaged = before if self.spec.keeps_means else None
@@ -75,7 +75,7 @@ class WeightContext:
         zeros = self.variables.full(shape_of(self.gradient.operand), held)
         so_far = self.variables.get(ACCUMULATED + self.name, zeros).cast(self.compute)
         kept = accumulated(so_far, self.gradient, averaged).cast(held)
-        self.tell(ACCUMULATED, kept)
+        self.report(ACCUMULATED, kept)
         self.variables.set(ACCUMULATED + self.name, kept.known(0.0).where(last, kept))
         self.gradient = kept.cast(self.compute)
 
@@ -100,7 +100,7 @@ class WeightContext:
         return value / self.variables.term(self.variables.now[FACTOR]).cast(compound.dtype)
 
     def unscaling(self) -> dict[str, Term]:
-        """The scalar by which gradients enter the update without the loss scale, by its name."""
+        """The scalars that remove the loss scale from gradients, by name."""
         scalars = (one for one in self.compounds.values() if one.unscales and not one.constant)
         return {
             one.variable: self._streamed(one)
@@ -108,12 +108,12 @@ class WeightContext:
             if not one.prefix.startswith("nesterov")
         }
 
-    def tell_scalars(self, wanted: Collection[str]) -> None:
-        """Shows the scalars among `wanted` that the host could write, had they any effect."""
+    def report_scalars(self, wanted: Collection[str]) -> None:
+        """Reports the scalars in `wanted` that are streamed but unused by this optimizer."""
         for compound in self.compounds.values():
             if compound.is_off and compound.variable in wanted:
                 value = self.weight.known(compound.value).cast(compound.dtype)
-                self.variables.told[compound.variable] = self.variables.term(value.operand)
+                self.variables.reported[compound.variable] = self.variables.term(value.operand)
 
     def first(self, prefix: str) -> float:
         return self.compounds[prefix].value
@@ -136,20 +136,20 @@ class WeightContext:
 
     def set_at_update(self, name: str, value: Term) -> None:
         """
-        Updates a variable that only complete batches change.
+        Updates a variable that changes only with complete batches.
 
-        An output of its name is its value in the micro-batches of the batch: PopART updates after
-        the last one, when the anchors of all have been read.
+        An output of its name shows the value before the update: PopART updates after the anchors
+        of all micro-batches have been read.
         """
         self.variables.set(name, value)
         if self.spec.accumulates:
-            self.variables.told.setdefault(name, self.variables.term(self.variables.now[name]))
+            self.variables.reported.setdefault(name, self.variables.term(self.variables.now[name]))
 
-    def tell(self, prefix: str, value: Term) -> None:
-        self.variables.told[prefix + self.name] = value
+    def report(self, prefix: str, value: Term) -> None:
+        self.variables.reported[prefix + self.name] = value
 
     def at_end(self, new: Term, old: Term) -> Term:
-        """`new` when a batch is complete, unless it is skipped, else `old`."""
+        """`new` if the batch is complete and not skipped, else `old`."""
         if self.finite is not None:
             new = new.where(self.finite, old)
         return new if self.last is None else new.where(self.last, old)
@@ -163,16 +163,20 @@ class WeightContext:
 
 
 def accumulated(total: Term, gradient: Term, before: Term | None) -> Term:
-    """The sum with one more gradient; with the number of those before, their mean."""
+    """
+    total + gradient; with the number `before` of earlier gradients, their running mean.
+
+    The mean is total * (1 - 1/n) + gradient / n with n = before + 1.
+    """
     if before is None:
         return total + gradient
     counted = before.cast(total.dtype) + 1.0
-    share = counted.known(1.0) / counted
-    return total * (1.0 - share) + gradient * share
+    part = counted.known(1.0) / counted
+    return total * (1.0 - part) + gradient * part
 
 
 def state_dtype(weight: DType, asked: str = "") -> DType:
-    """What is asked for; else state of half precision weights is kept in single precision."""
+    """The requested element type of a state; by default, f32 for f16 and bf16 weights."""
     if asked:
         return weight if asked == OF_WEIGHT else dtypes.BY_NAME[asked]
     return dtypes.BY_NAME["f32"] if weight.name in ("f16", "bf16") else weight

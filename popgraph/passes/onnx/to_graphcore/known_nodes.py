@@ -1,4 +1,4 @@
-"""Memoization of nodes on literals: equal ones, in other layers or for other shapes, fold once."""
+"""Memoizes nodes on literals: equal nodes of other layers or programs are folded once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from popgraph.operators.record import LoweringFunction, lowering_of
 from popgraph.support.tuning import Tuning
 
 Literals: TypeAlias = tuple[DataAttr | None, ...]
-"""What each output is; None for one that is absent."""
+"""The literal of each output; None for absent outputs."""
 
 
 class NodeOfLiterals(NamedTuple):
-    """All that its outputs depend on."""
+    """A memoization key: everything that the outputs of a node depend on."""
 
     function: LoweringFunction | None
     operator: type[OnnxOp]
@@ -32,7 +32,7 @@ class NodeOfLiterals(NamedTuple):
     def of(
         cls, op: OnnxOp, values: Mapping[SSAValue, SSAValue], tuning: Tuning
     ) -> NodeOfLiterals | None:
-        """A node without graphs in it, if all its operands are literals that stand in the IR."""
+        """The key of a node without graphs whose operands are all literals in the IR, or None."""
         if op.regions or not isinstance(op, SchemaOp):
             return None
         operands = [_literal(values.get(operand)) for operand in op.operands]
@@ -56,13 +56,13 @@ def _literal(value: SSAValue | None) -> DataAttr | None:
 
 
 class KnownNodes:
-    """What nodes on literals have become."""
+    """The folded outputs of nodes on literals."""
 
     def __init__(self) -> None:
         self._found: dict[NodeOfLiterals, Literals] = {}
 
     def get(self, node: NodeOfLiterals) -> Literals | None:
-        """The outputs of such a node, if they are known."""
+        """The outputs of a node, if known."""
         return self._found.get(node)
 
     def note(
@@ -71,7 +71,7 @@ class KnownNodes:
         operands: Sequence[SSAValue],
         outputs: Sequence[SSAValue | None],
     ) -> None:
-        """Keeps what the outputs have become, if each is a literal of its own."""
+        """Stores the outputs, if each is a literal distinct from the operands and other outputs."""
         there = [value for value in outputs if value is not None]
         if any(_literal(value) is None for value in there):
             return

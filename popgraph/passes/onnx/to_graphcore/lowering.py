@@ -41,7 +41,7 @@ from popgraph.operators.node import Node
 from popgraph.operators.record import as_values, lowering_of, structural_operands
 from popgraph.operators.sized_by_data import bounded, check_followed, has_bounds
 from popgraph.passes.graphcore.fold_constants import fold_small
-from popgraph.passes.graphcore.training.differentiate import differentiate
+from popgraph.passes.graphcore.training.autodiff import differentiate
 from popgraph.passes.onnx.to_graphcore.known_nodes import KNOWN_NODES, Literals, NodeOfLiterals
 from popgraph.passes.onnx.to_graphcore.refusals import (
     Refusals,
@@ -60,35 +60,35 @@ from popgraph.support.errors import (
 
 @dataclass
 class Lowering(LoweringContext):
-    """The lowering of one graph: what each ONNX value has become."""
+    """The lowering of one graph: maps each ONNX value to its graphcore value."""
 
     variables: bool = False
     constants: frozenset[str] = frozenset()
-    """Initializers that are constants, although others are variables."""
+    """Initializers that are constants even if others are variables."""
     opsets: Mapping[str, int] = field(default_factory=dict)
     home: Block = field(default_factory=Block)
-    """The main graph's."""
+    """The block of the main graph."""
     block: Block = field(default_factory=Block)
-    """Where operations are being added: the main graph, or a body inside."""
+    """The block to which operations are added: of the main graph, or a body."""
     naming: bool = True
-    """Whether tensors can be asked for by the names that they have here."""
+    """Whether options can refer to tensors by the names in the current graph."""
     hidden: set[str] = field(default_factory=set)
-    """The names of those that cannot."""
+    """Names of tensors to which options cannot refer."""
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     names: dict[str, SSAValue] = field(default_factory=dict)
     named: set[SSAValue] = field(default_factory=set)
-    """The values that carry a name already."""
+    """Values that have a name already."""
     wanted: frozenset[str] = frozenset()
-    """The tensors that are asked for; training may ask for their gradients, too."""
+    """Requested tensors; training may also request their gradients."""
     weight_names: set[str] = field(default_factory=set)
     unfolded: set[SSAValue] = field(default_factory=set)
-    """Wanted constants and what is made of them: gradients need what lies between."""
+    """Requested constants and values that depend on them: gradients need the path between."""
     refusals: Refusals = field(default_factory=Refusals)
     depth: int = 0
-    """How many nodes there are around the graph that is being lowered."""
+    """Number of nodes around the graph that is being lowered."""
 
     def graph(self, source: Graph, extra_outputs: Sequence[str]) -> GraphOp:
-        """The whole graph."""
+        """Lowers the main graph."""
         types = [
             input_type(name, arg.type)
             for name, arg in zip(source.input_names, source.block.args, strict=True)
@@ -116,9 +116,9 @@ class Lowering(LoweringContext):
 
     def _collecting(self, op: OnnxOp) -> None:
         """
-        Lowers a node of the main graph; if it is refused, those behind it are looked at, too.
+        Lowers a node of the main graph; if it is refused, later nodes are still checked.
 
-        What it would give is stood in for, as far as inference knows its type.
+        Its outputs are replaced by placeholders, if inference knows their types.
         """
         try:
             self._node(op)
@@ -137,8 +137,8 @@ class Lowering(LoweringContext):
     ) -> list[SSAValue | None]:
         if len(arguments) != len(graph.block.args):
             raise TypeMismatchError(
-                f"the graph {graph.graph_name.text!r} inside takes {len(graph.block.args)} inputs, "
-                f"and gets {len(arguments)}"
+                f"the inner graph {graph.graph_name.text!r} takes {len(graph.block.args)} inputs, "
+                f"not {len(arguments)}"
             )
         self.values.update(zip(graph.block.args, arguments, strict=True))
         for new, old in zip(arguments, graph.block.args, strict=True):
@@ -158,9 +158,9 @@ class Lowering(LoweringContext):
         inference.visit_graph(graph)
 
     @contextmanager
-    def writing(self, block: Block, *turns: SSAValue) -> Iterator[Moved]:
+    def writing(self, block: Block, *indices: SSAValue) -> Iterator[Moved]:
         outside = self.block, self.turns
-        self.block, self.turns = block, (*self.turns, *turns)
+        self.block, self.turns = block, (*self.turns, *indices)
         self.moved.append({})
         try:
             with ImplicitBuilder(block):
@@ -196,15 +196,15 @@ class Lowering(LoweringContext):
 
     def _own(self, value: SSAValue, name: str) -> SSAValue:
         """
-        The value that is to carry `name`; training tells names of one value apart.
+        The value to be named `name`; in training, requested names get distinct values.
 
-        `y = Identity(x)` has the value of x but a gradient of its own: that of y's readers alone.
+        `y = Identity(x)` has the value of x but its own gradient, from the readers of y only.
         """
         if not self.naming:
             return value
         is_tensor = not is_held(value)
-        told_apart = self.training and name in self.wanted and is_tensor and is_float(value)
-        if told_apart and value in self.named:
+        is_distinct = self.training and name in self.wanted and is_tensor and is_float(value)
+        if is_distinct and value in self.named:
             value = ReshapeOp(value, shape=shape_of(value)).result
         self.named.add(value)
         return value
@@ -221,7 +221,11 @@ class Lowering(LoweringContext):
             self.unfolded.add(new)
 
     def _initializer(self, op: Initializer) -> None:
-        """In the main graph, also that of a graph inside a node: it is one weight for all turns."""
+        """
+        Lowers an initializer in the main graph, even if it belongs to a graph inside a node.
+
+        It is one weight for all iterations of a loop.
+        """
         if op.result in self.values:
             return
         name = weight_name(op)
@@ -239,7 +243,7 @@ class Lowering(LoweringContext):
             raise UnsupportedError(
                 f"two graphs have a weight named {name!r}",
                 f"weight {name!r}",
-                "training tells weights apart by their names: rename one",
+                "training identifies weights by their names: rename one",
             )
         self.weight_names.add(name)
         with self.at_home():
@@ -252,6 +256,7 @@ class Lowering(LoweringContext):
             self.names.setdefault(name, make.result)
 
     def _node(self, op: OnnxOp) -> None:
+        # Requested constants of a training must stay unfolded, see `unfolded`.
         memoized = not (self.training or self.depth)
         literals = NodeOfLiterals.of(op, self.values, self.tuning) if memoized else None
         known = None if literals is None else KNOWN_NODES.get(literals)
@@ -264,7 +269,7 @@ class Lowering(LoweringContext):
                 self._know(old, value, name)
 
     def _recalled(self, op: OnnxOp, literals: Literals) -> list[SSAValue | None]:
-        """The literals that a node like this one has become."""
+        """The outputs of a memoized node, as literals."""
         made = [None if literal is None else ConstantOp(literal) for literal in literals]
         for constant in filter(None, made):
             constant.location = op.location
@@ -272,7 +277,7 @@ class Lowering(LoweringContext):
         return [None if constant is None else constant.result for constant in made]
 
     def _computed(self, op: OnnxOp) -> list[SSAValue | None]:
-        """The outputs of a node, as operations at the end of the block."""
+        """Lowers a node at the end of the block; returns its outputs."""
         before = self.block.last_op
         try:
             with ImplicitBuilder(self.block):
@@ -298,14 +303,14 @@ class Lowering(LoweringContext):
     def _sized(
         self, before: Operation | None, outputs: Sequence[SSAValue | None]
     ) -> list[SSAValue | None]:
-        """The outputs, after new operations got masks for tensors whose sizes data decide."""
+        """The outputs, after masks are added to new operations on tensors of run-time sizes."""
         if not self.data_sizes:
             return list(outputs)
         replaced = self.data_sizes.follow(_after(before, self.block))
         return [value if value is None else replaced.get(value, value) for value in outputs]
 
     def _placed(self, error: PopgraphError, op: OnnxOp) -> PopgraphError:
-        """The error; one that tells of a node that needs the host knows the nodes around it."""
+        """The error; for a node that needs the host, records the enclosing nodes as well."""
         if isinstance(error, NeedsHostError):
             if error.inner is None:
                 error.inner = op
@@ -315,11 +320,11 @@ class Lowering(LoweringContext):
 
     def _way_out(self, op: OnnxOp) -> str:
         if self.training:
-            return "there is no gradient through what only Python computes"
+            return "nodes that only Python computes have no gradient"
         return f"or let the host compute {op.op_type}: `popgraph run` and popgraph.compile do"
 
     def _folded(self, made: list[Operation], op: OnnxOp) -> dict[SSAValue, SSAValue]:
-        """The constants that new operations are worth."""
+        """Folds new operations; maps results to their constants."""
         stays = any(operand in self.unfolded for new in made for operand in new.operands)
         if not stays and not _is_matrix_of_integers(op):
             return fold_small(made, self.weights, self.tuning)
@@ -341,9 +346,8 @@ class Lowering(LoweringContext):
         found = self.values.get(value)
         if found is None:
             raise UnsupportedError(
-                f"its input {value_name(value)!r} of type {describe(value.type)} "
-                "cannot be computed",
-                hint="PopGraph computes with dense tensors of numbers",
+                f"input {value_name(value)!r} of type {describe(value.type)} is not supported",
+                hint="use dense tensors of numbers",
             )
         return found
 
@@ -354,21 +358,21 @@ class Lowering(LoweringContext):
             UpdateOp(variable, value)
         outputs: dict[str, SSAValue] = {}
         for name, value in zip(source.output_names, source.yielded, strict=True):
-            outputs |= self._told(name, self._input(value))
+            outputs |= self._outputs(name, self._input(value))
         for name in extra_outputs:
             if name not in outputs:
-                outputs |= self._told(name, self._named(name))
+                outputs |= self._outputs(name, self._named(name))
         for name, value in outputs.items():
             self.data_sizes.check_given(value, name)
         ReturnOp(list(outputs.values()), list(outputs))
 
-    def _told(self, name: str, value: SSAValue) -> dict[str, SSAValue]:
-        """What a program gives for a value: itself, or each element of a sequence."""
+    def _outputs(self, name: str, value: SSAValue) -> dict[str, SSAValue]:
+        """The outputs of a program for a value: itself, or a sequence's length and elements."""
         if not is_held(value):
             return {name: value}
         if is_strings(value):
             raise UnsupportedError(
-                f"output {name!r} is of strings", hint="PopGraph computes with tensors of numbers"
+                f"output {name!r} is a string tensor", hint="use tensors of numbers"
             )
         elements = elements_of(value)
         length = ABSENT if is_nothing(value) else len(elements)
@@ -380,7 +384,7 @@ class Lowering(LoweringContext):
             raise UnsupportedError(
                 f"tensor {name!r} is computed inside a node's graph and cannot be an output",
                 "extra outputs",
-                "make it an output of that graph; a loop gives one value for each of its turns",
+                "make it an output of that graph; a loop returns one value for each iteration",
             )
         if name not in self.names:
             raise PassError(
@@ -395,30 +399,30 @@ class Lowering(LoweringContext):
 
 
 def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
-    """The type of an input; an error when it is not a tensor of known shape."""
+    """The type of an input; raises an error unless it is a tensor of numbers with known shape."""
     shape = static_shape(type_)
     if isinstance(type_, TensorType) and shape is None:
         raise TypeMismatchError(
             f"the shape of input {name!r} is not known: {describe(type_)}",
             f"input {name!r}",
-            "give the shapes of the inputs when compiling",
+            "pass the shapes of the inputs when compiling",
         )
     if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
         raise UnsupportedError(
-            f"an input of type {describe(type_)} is not supported", f"input {name!r}"
+            f"inputs of type {describe(type_)} are not supported", f"input {name!r}"
         )
     return TensorType(type_.element_type, shape or ())
 
 
 def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
-    """The error with the node as its place, unless it has one."""
+    """The error with the node as its location, unless it has one."""
     if error.where:
         return error
     return type(error)(error.what, place_of(op), error.hint)
 
 
 def _after(before: Operation | None, block: Block) -> list[Operation]:
-    """The operations that stand behind `before`."""
+    """The operations after `before`, or all if it is None."""
     op = block.first_op if before is None else before.next_op
     found = []
     while op is not None:
@@ -428,17 +432,17 @@ def _after(before: Operation | None, block: Block) -> list[Operation]:
 
 
 def is_located(op: Operation) -> bool:
-    """Whether it is known which node an operation comes from."""
+    """Whether an operation has the location of its node."""
     return not isinstance(op.location, UnknownLoc)
 
 
 def _locate(op: Operation, source: OnnxOp) -> None:
-    """Gives an operation, and those in it that have none, the location of a node."""
+    """Gives an operation and operations inside it the location of a node, unless they have one."""
     for inner in op.walk():
         if not is_located(inner):
             inner.location = source.location
 
 
 def _is_matrix_of_integers(op: OnnxOp) -> bool:
-    """Whether these may be quantized weights, of which `contract-quantized` wants the integers."""
+    """Whether a node may dequantize weights, whose integers `contract-quantized` needs."""
     return op.op_type == "DequantizeLinear" and len(shape_of(op.operands[0])) > 1

@@ -1,4 +1,4 @@
-"""The lowering of operators from outside to the operations that their classes define."""
+"""Lowers operators of extensions to the operations that their classes define."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Op = TypeVar("Op", bound=GraphcoreOp)
 
 def add_operator(cls: type[Op]) -> type[Op]:
     """
-    Registers an operation of the graphcore level, and the operators that its `ONNX` names.
+    Registers a graphcore operation, and the ONNX operators listed in its `ONNX`.
 
-    Attributes of a node become the properties of their names.
+    Attributes of a node become properties with the same names.
     """
     made = outside_operation(cls)
     for operator in made.ONNX.split():
@@ -53,11 +53,11 @@ def lowers_outside(
     *names: str, domain: str, structural: Structural = ()
 ) -> Callable[[LoweringFunction], LoweringFunction]:
     """
-    Registers a function for operators of a domain from outside.
+    Registers a function that lowers operators of an extension's domain.
 
-    It gets a `Node` and builds what the operator means of graphcore operations, which have
-    gradients. `structural` is as in `lowers`. In PopART's domain, where its programs have the
-    operators of their C++ libraries, names that are not PopART's are free.
+    It takes a `Node` and builds graphcore operations, which have gradients. `structural` is as in
+    `lowers`. PopART's own domain accepts names that PopART does not use: there, PopART programs
+    have the operators of their C++ libraries.
     """
 
     def register(function: LoweringFunction) -> LoweringFunction:
@@ -67,13 +67,15 @@ def lowers_outside(
             is_new = domain == GRAPHCORE and known is None
             if not extensions.is_free(domain) and not is_new:
                 raise ExtensionError(
-                    f"operators of the domain {domain!r} mean what others say",
+                    f"operators of the domain {domain!r} are defined elsewhere",
                     where,
                     "use a domain of your own: `com.example`",
                 )
             if known is not None and known.lower is not None:
                 raise ExtensionError(
-                    f"the operator {domain}.{name} is lowered twice", where, "register it once"
+                    f"duplicate lowering of the operator {domain}.{name}",
+                    where,
+                    "register it once",
                 )
             enter(domain, name).types = partial(_types, function)
         extensions.note(function.__module__)
@@ -85,14 +87,14 @@ def lowers_outside(
 def types_by_lowering(
     op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
 ) -> list[Attribute] | None:
-    """The types of what a node of PopART's gives, where its model does not say them."""
+    """Output types of a node in PopART's domain, if its model does not declare them."""
     function = lowering_of(op.domain, op.op_type)
     if function is None or all(result.type != UNKNOWN for result in op.results):
         return None
     try:
         return _types(function, op, known, store)
     except (AssertionError, IndexError, TypeError, ValueError):
-        return None  # These functions trust that sessions have refused what is not of their form.
+        return None  # Lowering functions rely on sessions to reject malformed nodes.
 
 
 TYPES_BY_LOWERING.function = types_by_lowering
@@ -101,7 +103,7 @@ TYPES_BY_LOWERING.function = types_by_lowering
 def _types(
     function: LoweringFunction, op: Custom, known: Mapping[SSAValue, Array], store: WeightStore
 ) -> list[Attribute] | None:
-    """What a node gives, found by lowering it for itself; None as long as too little is known."""
+    """Output types of a node, found by lowering it alone; None if input types are unknown."""
     types = [None if value is None else stand_in_type(value) for value in op.input_values()]
     given = [type_ for type_ in types if type_ is not None]
     if len(given) < sum(value is not None for value in op.input_values()):
@@ -118,7 +120,7 @@ def _types(
             node = Node(op, inputs, lowering, structural_operands(op))
             return [UNKNOWN if one is None else one.type for one in as_values(function(node))]
         except PopgraphError:
-            return None  # What is wrong with the node, its lowering says.
+            return None  # The actual lowering reports the error.
 
 
 def _input(
@@ -140,7 +142,7 @@ def _lowered(cls: type[GraphcoreOp], node: Node) -> Sequence[SSAValue]:
         made = cls(*(node[place] for place in range(count)), **given)  # type: ignore[arg-type]
     except TypeError as error:
         raise TypeMismatchError(
-            f"{cls.name} cannot be made of the node's attributes: {error}",
+            f"{cls.name} cannot be built from the node's attributes: {error}",
             hint=f"the properties are {', '.join(definition.properties) or 'none'}",
         ) from error
     return made.results

@@ -1,4 +1,4 @@
-"""The refusals of a graph: every node that cannot be lowered, each by the name in its file."""
+"""Collects all nodes of a graph that cannot be lowered, with their names in the model file."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from popgraph.support.errors import (
 
 @dataclass
 class Refusals:
-    """What has been refused so far, and what follows from it."""
+    """Refused nodes so far, and the values that depend on them."""
 
     errors: list[PopgraphError] = field(default_factory=list)
     tainted: set[SSAValue] = field(default_factory=set)
-    """The values of nodes that were refused, and all that is computed from them."""
+    """Results of refused nodes, and all values that depend on them."""
     thorough: bool = False
-    """Whether to go on behind nodes that Python must compute."""
+    """Whether to continue after nodes that Python must compute."""
     hosted: list[NeedsHostError] = field(default_factory=list)
-    """What was said of these, if so."""
+    """The errors of these nodes, if `thorough`."""
 
     def note(self, op: OnnxOp, error: PopgraphError, known: Container[SSAValue]) -> None:
         """
-        Remembers an error if the node is to blame for it, and not what it is given.
+        Records an error if the node causes it, not a refused input.
 
-        `known` are the values that are computed or stood in for. A node that Python must compute
-        is no refusal; its error is raised if it is the first, so that the model becomes steps.
+        `known` are the values that are computed or replaced by placeholders. A node that Python
+        must compute is not refused; as the first error it is raised, so that the model is cut.
         """
         if isinstance(error, NeedsHostError):
             if not (self.errors or self.thorough):
@@ -58,17 +58,17 @@ class Refusals:
         return isinstance(error, UnsupportedError) and all(value in known for value in read)
 
     def _read_of_refused(self, op: OnnxOp) -> set[SSAValue]:
-        """What a node, or a graph inside it, reads of what is not computed."""
+        """Tainted values that a node, or a graph inside it, reads."""
         return {value for inner in op.walk() for value in inner.operands} & self.tainted
 
     def check(self) -> None:
-        """Raises what there is."""
+        """Raises all recorded errors as one."""
         if self.errors:
             raise together(self.errors)
 
 
 def stand_in_type(value: SSAValue) -> TensorType[Attribute] | None:
-    """The type of what stands in for a value that nothing computes; None if it is not known."""
+    """The type of a placeholder for a value that is not computed; None if it is unknown."""
     type_, shape = value.type, static_shape(value.type)
     if shape is None or not isinstance(type_, TensorType):
         return None
@@ -78,23 +78,23 @@ def stand_in_type(value: SSAValue) -> TensorType[Attribute] | None:
 
 
 def is_unknown(op: OnnxOp) -> bool:
-    """Whether there is no lowering for a node's operator."""
+    """Whether a node's operator has no lowering."""
     return lowering_of(op.domain, op.op_type) is None
 
 
 def unknown_operator(op: OnnxOp) -> UnsupportedError:
-    """Why there is no lowering for a node, without its place."""
+    """The error for a node without a lowering, without its location."""
     why = refusal(op) if isinstance(op, Custom) else None
     if why is not None:
         return UnsupportedError(why.what, hint=why.hint)
     return UnsupportedError(
         f"the operator {operator(op)} is not supported",
-        hint="`popgraph ops` lists what is; express it with those, or remove the node",
+        hint="use operators that `popgraph ops` lists, or remove the node",
     )
 
 
 def unknown_inside(op: OnnxOp) -> Iterator[UnsupportedError]:
-    """The nodes in graphs inside a node for whose operators there is no lowering."""
+    """Errors for nodes without a lowering in graphs inside a node."""
     for inner in op.walk():
         if inner is not op and isinstance(inner, OnnxOp) and is_unknown(inner):
             error = unknown_operator(inner)
@@ -102,17 +102,16 @@ def unknown_inside(op: OnnxOp) -> Iterator[UnsupportedError]:
 
 
 def operator(op: OnnxOp) -> str:
-    """`Conv-11`, `ai.graphcore.Nll-1`."""
+    """The versioned name of an operator: `Conv-11`, `ai.graphcore.Nll-1`."""
     prefix = f"{op.domain}." if op.domain else ""
     return f"{prefix}{op.op_type}-{op.since_version or 1}"
 
 
 def place_of(op: OnnxOp) -> str:
     """
-    The node as its file names it.
+    The node by its name in the model file.
 
-    Of a node that comes of a definition (a function, what a schema says), that is the node which
-    was defined so.
+    For a node of an inlined body, this is the node that was replaced by the body.
     """
     label = op.node_name or next(iter(filter(None, op.output_names)), "")
     found = op.location.desc.data if isinstance(op.location, NameLoc) else label
