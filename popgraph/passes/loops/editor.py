@@ -55,29 +55,29 @@ class Editor(Writer):
     def __init__(self, block: Block, target: Target) -> None:
         super().__init__(block, target)
         self.depths = Depths(self.levels)
-        self._waiting: dict[Operation, int] = {}
+        self._deferred: dict[Operation, int] = {}
         self._dropped: list[Operation] = []
 
     def close(self) -> None:
         (outermost,) = self.levels
-        for op in (*self._dropped, *self._waiting):
+        for op in (*self._dropped, *self._deferred):
             op.drop_all_references()
         used = [op for op in outermost.operations if not _is_unused_constant(op)]
         refill(outermost.block, used)
 
     def keep(self, op: Operation) -> None:
         """Keeps an operation of the innermost level, with its regions."""
-        if self._waiting:
+        if self._deferred:
             for inner in op.walk() if op.regions else (op,):
                 for operand in operands_of(inner):
                     self.need(operand)
         self._place(op, len(self.levels) - 1)
 
-    def wait(self, op: Operation) -> None:
+    def defer(self, op: Operation) -> None:
         """Defers a pure operation of the innermost level until an operation uses it."""
         # Emitters write index arithmetic where it is first used: kept early, the same kernel would
         # be other C.
-        self._waiting[op] = len(self.levels) - 1
+        self._deferred[op] = len(self.levels) - 1
 
     def drop(self, op: Operation) -> None:
         """Drops an operation, which has no uses in the end."""
@@ -86,9 +86,9 @@ class Editor(Writer):
     def need(self, value: SSAValue) -> None:
         """Keeps the operation of a value, if it is deferred, after the ones of its operands."""
         op = value.owner
-        if op in self._waiting:
+        if op in self._deferred:
             assert isinstance(op, Operation)
-            depth = self._waiting.pop(op)
+            depth = self._deferred.pop(op)
             for operand in operands_of(op):
                 self.need(operand)
             self._place(op, depth)

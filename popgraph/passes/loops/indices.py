@@ -60,19 +60,19 @@ class Indices:
         # Outer counters come first, as in the indices of loads (`Writer.value`): their sums are
         # found and shared.
         total: SSAValue | None = None
-        place = self._kernel.first_op
+        anchor = self._kernel.first_op
         for value in sorted(index.terms, key=lambda value: _depth(block_of(value))):
-            place, factor = ancestor(at, block_of(value)), index.terms[value]
+            anchor, factor = ancestor(at, block_of(value)), index.terms[value]
             part = value
             if factor != 1:
-                part = before(place, arith.MuliOp, value, self.constant(factor, at))
-            total = part if total is None else before(place, arith.AddiOp, total, part)
+                part = before(anchor, arith.MuliOp, value, self.constant(factor, at))
+            total = part if total is None else before(anchor, arith.AddiOp, total, part)
         if total is None:
             return self.constant(index.constant, at)
         if not index.constant:
             return total
-        assert place is not None
-        return before(place, arith.AddiOp, total, self.constant(index.constant, at))
+        assert anchor is not None
+        return before(anchor, arith.AddiOp, total, self.constant(index.constant, at))
 
     def constant(self, number: int, at: Operation) -> SSAValue:
         """
@@ -108,17 +108,17 @@ def ancestor(op: Operation, block: Block) -> Operation:
     return op
 
 
-def before(place: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+def before(anchor: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAValue) -> SSAValue:
     """Inserts an operation before another one, unless the block has an equal one before it."""
-    block = place.parent
+    block = anchor.parent
     assert block is not None
     for use in lhs.uses:
         op = use.operation
         same = type(op) is kind and op.operands[0] is lhs and op.operands[1] is rhs
-        if same and op.parent is block and op.is_before_in_block(place):
+        if same and op.parent is block and op.is_before_in_block(anchor):
             return SSAValue.get(op, type=IndexType)
     made = create_same_type(kind, lhs, rhs)
-    block.insert_op_before(made, place)
+    block.insert_op_before(made, anchor)
     return made.results[0]
 
 

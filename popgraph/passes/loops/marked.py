@@ -25,7 +25,7 @@ LINEAR = {arith.AddiOp, arith.MuliOp}
 LOADS = {memref.LoadOp, vector.LoadOp}
 STORES = {memref.StoreOp, vector.StoreOp}
 YIELD = scf.YieldOp
-WAITING = {arith.CmpiOp, vector.BroadcastOp}
+DEFERRED = {arith.CmpiOp, vector.BroadcastOp}
 
 
 @cache
@@ -100,7 +100,7 @@ class MarkedLoops:
         self._ranges: dict[SSAValue, range] = {}
         self._nests: list[Nest] = []
         self._nest_of: dict[Operation, Nest] = {}
-        self._done: dict[Operation, list[Operation | Access]] = {}
+        self._emitted: dict[Operation, list[Operation | Access]] = {}
         self._find((block,))
         self._promote()
 
@@ -135,10 +135,10 @@ class MarkedLoops:
         for inner in body.ops:
             if is_pure(inner):
                 found = [self.depends.get(used, ()) for used in operands_of(inner)]
-                own = max(found, key=len, default=())
-                if any(not set(each).issubset(own) for each in found):
-                    own = tuple(one for one in counters if any(one in each for each in found))
-                self.depends.update(dict.fromkeys(inner.results, own))
+                needed = max(found, key=len, default=())
+                if any(not set(each).issubset(needed) for each in found):
+                    needed = tuple(one for one in counters if any(one in each for each in found))
+                self.depends.update(dict.fromkeys(inner.results, needed))
                 continue
             if is_marked(inner):
                 self._visit_marked(inner, path, counters, nest)
@@ -148,7 +148,7 @@ class MarkedLoops:
                 nest.is_plain = False
             self.depends.update(dict.fromkeys(inner.results, counters))
 
-    def done(self, loop: Operation) -> list[Operation | Access]:
+    def emitted(self, loop: Operation) -> list[Operation | Access]:
         """
         The operations and register accesses that an iteration of a marked loop writes, in order.
 
@@ -156,15 +156,16 @@ class MarkedLoops:
         values of a nest that stores to registers only.
         """
         # Such a nest can load in any order. Elsewhere a store may change what a later load reads.
-        found = self._done.get(loop)
+        found = self._emitted.get(loop)
         if found is None:
             nest = self._nest_of[loop]
             stores = [each.op for each in nest.accesses if each.stored is not None]
             is_plain = nest.is_plain and all(map(self.registers.__contains__, stores))
-            found = self._done[loop] = [
+            found = self._emitted[loop] = [
                 self.registers.get(op, op)
                 for op in _body(loop).ops
-                if not (self._is_value(op) if is_plain else waits(op)) and type(op) is not YIELD
+                if not (self._is_value(op) if is_plain else is_deferred(op))
+                and type(op) is not YIELD
             ]
         return found
 
@@ -255,9 +256,9 @@ def is_marked(op: Operation) -> bool:
     return is_unrolled(op) and isinstance(op, scf.ForOp) and iterations(op) is not None
 
 
-def waits(op: Operation) -> bool:
+def is_deferred(op: Operation) -> bool:
     """Whether an operation is deferred to the first use of its result, as emitters write it."""
-    return type(op) in WAITING or is_linear(op)
+    return type(op) in DEFERRED or is_linear(op)
 
 
 def _body(loop: Operation) -> Block:

@@ -112,14 +112,14 @@ class Inserter:
 
     def _chunk_digit(self, recipe: PrefetchNextAttr, at: Operation) -> SSAValue:
         """The number of the chunk, or its digit that counts chunks of rows."""
-        place = ancestor(at, self.kernel)
+        anchor = ancestor(at, self.kernel)
         number: SSAValue = self.kernel.args[0]
         if recipe["divisor"] > 1:
             divisor = self.indices.constant(recipe["divisor"], at)
-            number = before(place, arith.DivSIOp, number, divisor)
+            number = before(anchor, arith.DivSIOp, number, divisor)
         if recipe["modulo"]:
             number = before(
-                place, arith.RemSIOp, number, self.indices.constant(recipe["modulo"], at)
+                anchor, arith.RemSIOp, number, self.indices.constant(recipe["modulo"], at)
             )
         return number
 

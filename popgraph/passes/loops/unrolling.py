@@ -12,10 +12,10 @@ from popgraph.passes.loops.marked import (
     LOADS,
     Access,
     MarkedLoops,
+    is_deferred,
     is_linear,
     is_pure,
     register_of,
-    waits,
 )
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked, operands_of
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -67,13 +67,13 @@ class Unrolling:
         In a block with marked loops, index arithmetic is deferred until its first use.
         """
         writer, steps, operations = self.writer, self.marked.steps, list(block.ops)
-        beside = any(op.regions and op in steps for op in operations)
+        defers = any(op.regions and op in steps for op in operations)
         for op in operations:
             if not op.regions:
                 if type(op) is memref.AllocaOp and op.memref in self.registers:
                     writer.drop(op)
-                elif beside and waits(op):
-                    writer.wait(op)
+                elif defers and is_deferred(op):
+                    writer.defer(op)
                 else:
                     writer.keep(op)
             elif op in steps:
@@ -132,7 +132,7 @@ class Unrolling:
 
     def _unroll(self, op: Operation) -> None:
         """Writes a copy of the body of a marked loop for each iteration."""
-        body, done = op.regions[0].blocks[0], self.marked.done(op)
+        body, emitted = op.regions[0].blocks[0], self.marked.emitted(op)
         counter, *arguments = body.args
         last = body.last_op
         assert last is not None
@@ -141,7 +141,7 @@ class Unrolling:
             self.counters[counter] = step
             for old, new in zip(arguments, carried, strict=True):
                 self.values[self._key(old)] = new
-            for inner in done:
+            for inner in emitted:
                 if isinstance(inner, Access):
                     self._access(inner)
                 else:
@@ -191,12 +191,12 @@ class Unrolling:
         """Copies an operation with its regions; marked loops in it are unrolled afterwards."""
         self.copied = True
         used = {operand for inner in op.walk() for operand in inner.operands}
-        own = {result for inner in op.walk() for result in inner.results}
+        defined = {result for inner in op.walk() for result in inner.results}
         blocks = [
             block for inner in op.walk() for region in inner.regions for block in region.blocks
         ]
-        own.update(argument for block in blocks for argument in block.args)
-        self._note(op, op.clone({value: self._value(value) for value in used - own}))
+        defined.update(argument for block in blocks for argument in block.args)
+        self._note(op, op.clone({value: self._value(value) for value in used - defined}))
 
     def _note(self, op: Operation, made: Operation) -> None:
         """Inserts a copy of an operation for the current iteration."""
@@ -228,7 +228,7 @@ class Unrolling:
             return self.writer.value(self._index(old))
         if type(op) in LOADS:
             return self._loaded(op)
-        return self._written(op)
+        return self._pure(op)
 
     def _loaded(self, op: Operation) -> SSAValue:
         """A load that iterations of marked loops share, as they do not store to its memory."""
@@ -239,7 +239,7 @@ class Unrolling:
             found = self.loads[key] = self.writer.add(copy_of(op, operands))
         return found
 
-    def _written(self, op: Operation) -> SSAValue:
+    def _pure(self, op: Operation) -> SSAValue:
         """Writes a pure operation at the outermost level that has its operands."""
         writer, operands = self.writer, list(map(self._value, operands_of(op)))
         if type(op) is vector.BroadcastOp:

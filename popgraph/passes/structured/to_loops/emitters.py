@@ -86,7 +86,7 @@ def parallel_loops_of(op: Operation, target: Target) -> ParallelLoops | None:
     loops, zeroed = emitter.loops, () if emitter.covers_memory else emitter.outputs
     if loops is None or any(map(has_gaps, zeroed)):
         return None
-    return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.cut_together)
+    return ParallelLoops(tuple(loops), emitter.work, tuple(emitter.touched), emitter.most_cut_loops)
 
 
 def kernel_of(

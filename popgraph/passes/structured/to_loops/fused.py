@@ -26,11 +26,11 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Register,
     Source,
-    digits,
+    quotient_and_remainder,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, halo_boxes
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.support.shapes import Shape, prod
@@ -152,10 +152,10 @@ class FusedLoops(Emitter):
             for output, value in enumerate(op.yielded)
             if argument.type == value.type
             and list(op.inputs).count(op.inputs[number]) == 1
-            and self._gives_way(argument, value)
+            and self._is_read_first(argument, value)
         ]
 
-    def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
+    def _is_read_first(self, argument: SSAValue, result: SSAValue) -> bool:
         """Whether an iteration reads its own part of `argument`, before it writes `result`."""
         # The operation that writes the result may read the argument only at the same index; one
         # before may read all of the iteration's part, one after would find results.
@@ -179,21 +179,21 @@ class FusedLoops(Emitter):
         memories = [*body.inputs, *body.outputs]
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.point = IterationPoint(self.writer, op.sizes)
-        runs = [Run(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
+        nest = [NestLoop(group, part) for group, part in zip(self.groups, body.parts, strict=True)]
         if self.in_panels:
             self._begin(self.steps[-1])
-            for inner, loops in self._running:
-                self._make_homes(inner, loops)
+            for inner, loops in self._member_loops:
+                self._allocate_locals(inner, loops)
         elif self.steps[-1] > 1:
-            runs[-1] = Run(self.groups[-1], body.parts[-1], self.widths)
-        run(self.point, runs, self._iteration)
+            nest[-1] = NestLoop(self.groups[-1], body.parts[-1], self.widths)
+        write_nest(self.point, nest, self._iteration)
 
     def _begin(self, width: int) -> None:
-        """Begins iterations of `width` indices, in which no local value has a home yet."""
-        self.width, self.homes = width, dict[SSAValue, Source]()
+        """Begins iterations of `width` indices, in which no local value has storage yet."""
+        self.width, self.storages = width, dict[SSAValue, Source]()
 
     @property
-    def _running(self) -> list[tuple[tile.Member, MemberLoops]]:
+    def _member_loops(self) -> list[tuple[tile.Member, MemberLoops]]:
         """The operations, with their loops in iterations of the current width."""
         return list(zip(self.op.members, self.members[self.width], strict=True))
 
@@ -204,24 +204,24 @@ class FusedLoops(Emitter):
         if not self.in_panels:
             self._begin(max(width, 1))
         # Each iteration overwrites local memory: its loads stay inside the iteration.
-        for home in self.homes.values():
-            if isinstance(home, Access):
-                self.writer.written_here(home.memory)
+        for storage in self.storages.values():
+            if isinstance(storage, Access):
+                self.writer.written_here(storage.memory)
         if self.buffer is not None:
-            self._slide(self.buffer)
+            self._with_line_buffer(self.buffer)
             return carried
-        for inner, loops in self._running:
-            self._make_homes(inner, loops)
+        for inner, loops in self._member_loops:
+            self._allocate_locals(inner, loops)
             self._write(inner, loops)
         return carried
 
-    def _make_homes(self, inner: tile.Member, loops: MemberLoops) -> None:
-        """Creates homes for the local values that an operation computes, unless they have one."""
+    def _allocate_locals(self, inner: tile.Member, loops: MemberLoops) -> None:
+        """Allocates the local values that an operation computes, unless they have storage."""
         for value, form in zip(loops.values, loops.forms, strict=True):
-            if value in inner.results and value not in self.memories | self.homes:
-                self.homes[value] = self._home(value, form, self._point(inner))
+            if value in inner.results and value not in self.memories | self.storages:
+                self.storages[value] = self._storage(value, form, self._point(inner))
 
-    def _home(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
+    def _storage(self, value: SSAValue, form: Linear, point: IterationPoint) -> Source:
         """A register for a single element, else local memory with a cleared halo."""
         # No iteration writes the halo: zeroes from the start of the kernel stay. A contraction
         # accesses operands in memory only.
@@ -248,19 +248,19 @@ class FusedLoops(Emitter):
         point.indices |= self.point.indices
         return point
 
-    def _slide(self, buffer: LineBuffer) -> None:
+    def _with_line_buffer(self, buffer: LineBuffer) -> None:
         """Writes one panel of channels, for one split of the rows, with a line buffer."""
-        first, second = self._running
-        part, panel = digits(self.writer, self.indices[0], self.panels)
+        first, second = self._member_loops
+        part, panel = quotient_and_remainder(self.writer, self.indices[0], self.panels)
         self.indices = [panel]
-        ((between, home),) = self.homes.items()
+        ((between, storage),) = self.storages.items()
         reader = second[0]
-        assert tile.is_contraction(reader) and reader.schedule and isinstance(home, Access)
+        assert tile.is_contraction(reader) and reader.schedule and isinstance(storage, Access)
         LineBufferLoops(
             self.writer,
             buffer,
             self.splits,
-            home.memory,
+            storage.memory,
             self.op.region(between, self.width),
             reader.schedule.lanes.data,
             lambda rows: self._write(*first, rows),
@@ -270,10 +270,10 @@ class FusedLoops(Emitter):
     def _write(self, inner: tile.Member, loops: MemberLoops, rows: Rows | None = None) -> None:
         """Writes the loops of one operation for this iteration, or for some rows of it."""
         if isinstance(loops, ContractPart):
-            local = [value for value in loops.values if value in self.homes]
+            local = [value for value in loops.values if value in self.storages]
             types = {value: self.op.region(value, self.width) for value in local}
             assert tile.is_contraction(inner)
-            starts = [self._place(inner, value, map_, rows) for value, map_ in inner.mapped]
+            starts = [self._memory_at(inner, value, map_, rows) for value, map_ in inner.mapped]
             loops.write_at(self.writer, starts, self._window(inner, self.width, rows), types)
             return
         sources = [
@@ -290,19 +290,19 @@ class FusedLoops(Emitter):
         """The source of a value for a map or a reduction."""
         if value in self.memories:
             return Access(self.memories[value], form)
-        home = self.homes[value]
-        if isinstance(home, Register):
-            return home
-        return Access(home.memory, form, home.start)
+        storage = self.storages[value]
+        if isinstance(storage, Register):
+            return storage
+        return Access(storage.memory, form, storage.start)
 
-    def _place(
+    def _memory_at(
         self, inner: tile.ReduceOp, value: SSAValue, map_: AffineMap, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
         """The memory of a value for a contraction, and the start of this iteration in it."""
-        home = self.homes.get(value)
-        if home is not None:
-            assert isinstance(home, Access), "contractions access memory, not registers"
-            return home.memory, Index(rows.local if rows else 0)
+        storage = self.storages.get(value)
+        if storage is not None:
+            assert isinstance(storage, Access), "contractions access memory, not registers"
+            return storage.memory, Index(rows.local if rows else 0)
         start = Index()
         for at, index in enumerate(self.indices):
             start = start + index.scaled(self._stride(inner, value, map_, at))

@@ -50,7 +50,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -59,7 +59,7 @@ from popgraph.support.tuning import Target
 class ContractLoops(Emitter):
     """Writes the loops of one scheduled contraction."""
 
-    cut_together = 2
+    most_cut_loops = 2
 
     def __init__(self, op: tile.ReduceOp, schedule: ScheduleAttr, target: Target) -> None:
         super().__init__(op, target)
@@ -243,13 +243,13 @@ class ContractLoops(Emitter):
         KOuterLoops(self.micro, self.epilogue, self.nest.write, elements).write()
 
     def _panel_by_chunks(
-        self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
+        self, columns: Sequence[Column], around: Sequence[NestLoop], rows: Sequence[Span]
     ) -> None:
         """Adds one chunk of a panel to the sums of all rows before the next chunk is read."""
         assert self.panel_prefetch is not None
         each_tile = partial(self.nest.each_tile, columns, around, rows)
-        whole = Tile(rows_of(self.nested.beside), tuple(columns))
-        micro = replace(self.micro, prefetch=self.panel_prefetch.of_chunk(self.micro.shortest))
+        whole = Tile(rows_of(self.nested.panel_users), tuple(columns))
+        micro = replace(self.micro, prefetch=self.panel_prefetch.chunk_recipe(self.micro.shortest))
         PanelByChunks(micro, self.epilogue, whole).write(each_tile)
 
     def _reads_chunks_once(self) -> bool:
@@ -259,7 +259,7 @@ class ContractLoops(Emitter):
         # in a share of L2, and one block has nothing to share.
         if self.panel_prefetch is None or not self.micro.shortest or self.op.block is not None:
             return False
-        rows = rows_of(self.nested.beside)
+        rows = rows_of(self.nested.panel_users)
         levels = len(self.micro.levels()) - 1
         sums = levels * rows * self.schedule.nr * element_bytes(self.op.lhs.type)
         tuning = self.target.tuning
@@ -281,7 +281,7 @@ class ContractLoops(Emitter):
             panel.memory,
             self.schedule.nr,
             self._steps(panel.form) * self.schedule.nr,
-            self.nested.beside,
+            self.nested.panel_users,
             1 if own else blocks * rows_of(self.nested.after),
         )
         streams = self.schedule.mr.data if own else 1

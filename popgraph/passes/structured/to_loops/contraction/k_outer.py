@@ -16,8 +16,8 @@ from popgraph.passes.structured.to_loops.contraction.epilogue import (
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileSums
 from popgraph.passes.structured.to_loops.emit.access import Access
-from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops, add_up
-from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops, blocked_sum
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop
 
 EachTile = Callable[[Callable[[Tile], None]], None]
 """Writes the loops over all tiles, around the computation of one."""
@@ -46,12 +46,12 @@ class KOuterLoops:
         # Each level between has a copy of all results. If they do not fit in a share of L2, tiles
         # add these levels themselves.
         if self._bytes * (len(levels) - 2) > target.l2(target.tuning.k_outer_totals_l2):
-            inside, levels = self._few()
+            inside, levels = self._two_levels()
         (result,) = self.epilogue.targets
         totals = [self._local(result) for _ in levels[2:]]
-        add_up(self.micro.grid.point, levels, KOuterTotals(self, [*totals, result], inside))
+        blocked_sum(self.micro.grid.point, levels, KOuterTotals(self, [*totals, result], inside))
 
-    def _few(self) -> tuple[list[LevelLoops], list[LevelLoops]]:
+    def _two_levels(self) -> tuple[list[LevelLoops], list[LevelLoops]]:
         """The levels of chunks inside a tile, and the two levels of the results."""
         count = self.micro.steps // self.micro.shortest
         few = self.micro.grid.writer.target.tuning.partial_sums
@@ -80,9 +80,9 @@ class KOuterTotals:
         clearing = replace(self.loops.epilogue, targets=[self.targets[level]])
         self._apply(clearing, self.loops.micro.zeros)
 
-    def add(self, runs: Sequence[Run]) -> None:
+    def add(self, nest: Sequence[NestLoop]) -> None:
         adding = self._into(self.targets[0], sum_of_two(self._kind))
-        levels: list[LevelLoops] = [*self.inside, lambda: list(runs)]
+        levels: list[LevelLoops] = [*self.inside, lambda: list(nest)]
         self._apply(adding, lambda tile: self.loops.micro.sums(tile, levels))
 
     def carry(self, level: int) -> None:

@@ -57,21 +57,21 @@ class LineBufferLoops:
         # Only the first split begins above the image. Each other one computes the overlap with its
         # predecessor again: splits run on different threads (EfficientNet-Lite0 takes 0.90 of the
         # time on two, 3726deca).
-        with self._at(part, "eq", 0):
+        with self._only_split(part, "eq", 0):
             self._begin()
         if self.splits > 1:
-            with self._at(part, "ne", 0):
+            with self._only_split(part, "ne", 0):
                 self._refill(first)
         lower, upper = self._bounds(first, steps)
         with self.writer.loop(lower, upper) as loop:
             self._step(Index.of(loop.counter), geometry.produced)
             self._shift_overlap()
         if geometry.tail:
-            with self._at(part, "eq", self.splits - 1):
+            with self._only_split(part, "eq", self.splits - 1):
                 self._step(Index(geometry.steps - 1), geometry.produced - geometry.tail)
 
     @contextmanager
-    def _at(self, part: Index, relation: str, number: int) -> Iterator[None]:
+    def _only_split(self, part: Index, relation: str, number: int) -> Iterator[None]:
         """Opens a branch for the splits with this relation to a number; none if there is one."""
         inside = nullcontext()
         if self.splits > 1:

@@ -22,13 +22,13 @@ from popgraph.passes.structured.to_loops.emit.access import Access, whole
 from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.chunks import (
     LevelLoops,
-    add_up,
-    by_chunks,
+    blocked_sum,
+    chunk_levels,
     chunked_reduction,
 )
 from popgraph.passes.structured.to_loops.emit.create import create_same_type, create_unchecked
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
 from popgraph.support.shapes import prod
 
 
@@ -58,7 +58,7 @@ class MicroKernel:
     inner: Sequence[Group]
     terms: int
     prefetch: Prefetch = no_prefetch
-    written_out: bool = False
+    unrolls_taps: bool = False
     words: StringAttr | None = None
     bodies: Sequence[Block | None] = (None, None)
     blocks: BlockSums | None = None
@@ -75,9 +75,9 @@ class MicroKernel:
             return self._in_blocks(self.blocks, tile)
         *shorter, loops = levels or self.levels()
         if not shorter:
-            return self.some(tile, loops())
+            return self.sums_over(tile, loops())
         totals = TileTotals(self, tile, len(shorter), self.grid.writer.depth)
-        add_up(self.grid.point, [*shorter, loops], totals)
+        blocked_sum(self.grid.point, [*shorter, loops], totals)
         return totals.saved[-1]
 
     def _in_blocks(self, blocks: BlockSums, tile: Tile) -> TileSums:
@@ -85,7 +85,7 @@ class MicroKernel:
         grid = replace(self.grid, kind=blocks.kind)
         totals = grid.registers(tile)
         grid.clear(tile, totals)
-        inner, outside = self._runs(self.inner), self.grid.writer.depth
+        inner, outside = self._full_nest(self.inner), self.grid.writer.depth
 
         def add_finished(row: Index, lane: Index, value: SSAValue) -> None:
             read = [self._loaded(access) for access in blocks.inputs]
@@ -93,13 +93,15 @@ class MicroKernel:
             grid.put(grid.sum(grid.read(totals, row, lane), added), totals, row, lane)
 
         def block(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            grid.each_sum(tile, self.some(tile, inner, outside), add_finished)
+            grid.each_sum(tile, self.sums_over(tile, inner, outside), add_finished)
             return carried
 
-        run(grid.point, self._runs(blocks.loops), block)
+        write_nest(grid.point, self._full_nest(blocks.loops), block)
         return totals
 
-    def some(self, tile: Tile, runs: Sequence[Run], outside: int | None = None) -> TileSums:
+    def sums_over(
+        self, tile: Tile, nest: Sequence[NestLoop], outside: int | None = None
+    ) -> TileSums:
         """
         Writes the sums over these loops; the reduction is deeper than level `outside`.
 
@@ -109,10 +111,10 @@ class MicroKernel:
         grid, writer = self.grid, self.grid.writer
         outside = writer.depth if outside is None else outside
         sums = grid.registers(tile)
-        written_out = self.written_out and runs and runs[-1].part.fixed is not None
-        taps, rolled = (runs[-1], runs[:-1]) if written_out else (None, runs)
+        unrolls_taps = self.unrolls_taps and nest and nest[-1].part.static_extent is not None
+        taps, rolled = (nest[-1], nest[:-1]) if unrolls_taps else (None, nest)
         # A loop of one iteration is not opened, and a recipe counts the open ones.
-        opened = sum(one.part.fixed != 1 for one in rolled)
+        opened = sum(one.part.static_extent != 1 for one in rolled)
         loops = writer.depth + opened - outside
         recipe = self.prefetch(loops, outside) if loops else None
         if recipe is not None and not opened:
@@ -136,19 +138,19 @@ class MicroKernel:
                 return carried
 
             grid.clear_at(row, lane, sums)
-            if all(one.group.extent for one in runs):
-                run(grid.point, rolled, step)
+            if all(one.group.extent for one in nest):
+                write_nest(grid.point, rolled, step)
         return sums
 
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The reduction loops, in levels of chunks."""
-        runs = self._runs(self.inner)
+        nest = self._full_nest(self.inner)
         terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
-        return by_chunks(self.grid.point, runs, terms, longer=longer)
+        return chunk_levels(self.grid.point, nest, terms, longer=longer)
 
-    def _runs(self, groups: Sequence[Group]) -> list[Run]:
+    def _full_nest(self, groups: Sequence[Group]) -> list[NestLoop]:
         """Loops over the full range of these groups."""
-        return [Run(group, whole(self.grid.writer, group)) for group in groups]
+        return [NestLoop(group, whole(self.grid.writer, group)) for group in groups]
 
     @property
     def steps(self) -> int:
@@ -197,8 +199,10 @@ class TileTotals:
     def clear(self, level: int) -> None:
         self.grid.clear(self.tile, self.saved[level])
 
-    def add(self, runs: Sequence[Run]) -> None:
-        self.grid.add(self.tile, self.saved[0], self.kernel.some(self.tile, runs, self.outside))
+    def add(self, nest: Sequence[NestLoop]) -> None:
+        self.grid.add(
+            self.tile, self.saved[0], self.kernel.sums_over(self.tile, nest, self.outside)
+        )
 
     def carry(self, level: int) -> None:
         self.grid.add(self.tile, self.saved[level], self.saved[level - 1])

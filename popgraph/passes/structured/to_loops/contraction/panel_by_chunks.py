@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid, TileSums
-from popgraph.passes.structured.to_loops.emit.chunks import add_up
+from popgraph.passes.structured.to_loops.emit.chunks import blocked_sum
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop
 
 EachTile = Callable[[Callable[[Tile, Index], None]], None]
 """Writes the loops over tiles around the computation of one: (tile, number of its first row)."""
@@ -32,7 +32,7 @@ class PanelByChunks:
         grid, count = micro.grid, len(levels) - 1
         memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
         totals = PanelTotals(micro, each_tile, memories)
-        add_up(grid.point, levels, totals)
+        blocked_sum(grid.point, levels, totals)
         total = memories[-1]
         each_tile(lambda tile, first: self.epilogue.apply(tile, TileSums(total, first)))
 
@@ -53,11 +53,11 @@ class PanelTotals:
         memory = self.memories[level]
         self.each_tile(lambda tile, first: self.grid.clear(tile, TileSums(memory, first)))
 
-    def add(self, runs: Sequence[Run]) -> None:
-        self.each_tile(lambda tile, first: self._add(tile, first, runs))
+    def add(self, nest: Sequence[NestLoop]) -> None:
+        self.each_tile(lambda tile, first: self._add(tile, first, nest))
 
-    def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
-        self.grid.add(tile, TileSums(self.memories[0], first), self.micro.some(tile, runs))
+    def _add(self, tile: Tile, first: Index, nest: Sequence[NestLoop]) -> None:
+        self.grid.add(tile, TileSums(self.memories[0], first), self.micro.sums_over(tile, nest))
 
     def carry(self, level: int) -> None:
         part, total = self.memories[level - 1], self.memories[level]

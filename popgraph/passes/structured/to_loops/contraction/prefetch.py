@@ -127,7 +127,7 @@ class PanelPrefetch:
             return self._ahead()
         return self.panel.recipe(loops, outside) if self._is_long else None
 
-    def of_chunk(self, terms: int) -> Prefetch:
+    def chunk_recipe(self, terms: int) -> Prefetch:
         """The recipe for loops over one chunk of a panel, which all blocks of rows read."""
         chunk = replace(self.panel, elements=terms * self.panel.lanes)
         return chunk.recipe if self._is_long else no_prefetch

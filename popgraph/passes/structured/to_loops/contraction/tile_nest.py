@@ -14,7 +14,7 @@ from popgraph.passes.structured.analysis.panels import Column, balanced, last_pa
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run, whole_steps
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, whole_steps, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Bound
 from popgraph.support.shapes import prod
 
@@ -27,7 +27,7 @@ EmitRows = Callable[[int, Index], None]
 EmitTile = Callable[[Tile], None]
 """Writes the computation of one tile."""
 
-EmitPanel = Callable[[Sequence[Column], Sequence[Run], Sequence[Span]], None]
+EmitPanel = Callable[[Sequence[Column], Sequence[NestLoop], Sequence[Span]], None]
 """Writes the computation of vectors of the current panel: (vectors, outer loops, rows)."""
 
 
@@ -59,7 +59,7 @@ class TileLoops:
         return [*self.before, self.panels, *self.after, *self.blocked]
 
     @property
-    def beside(self) -> list[Group]:
+    def panel_users(self) -> list[Group]:
         """The loops that read a panel again, rows included."""
         return [*self.after, *self.blocked]
 
@@ -83,13 +83,13 @@ class TileNest:
         """Writes the loops over all tiles; `emit_panel`, if given, those inside a panel."""
         loops, parts = self.loops.all, self.parts
         at = loops.index(self.loops.panels)
-        panels = self._dynamic(parts[at])
+        panels = self._from_first_panel(parts[at])
         end = len(loops) - len(self.loops.blocked)
-        outer = list(map(Run, loops[:at], parts[:at]))
-        between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
+        outer = list(map(NestLoop, loops[:at], parts[:at]))
+        between = list(map(NestLoop, loops[at + 1 : end], parts[at + 1 : end]))
         rows = parts[end:]
         # Panels of a window move along the loop next to its rows: that loop joins them, innermost.
-        beside = [outer.pop()] if self.schedule.window_panels.data and outer else []
+        window_loops = [outer.pop()] if self.schedule.window_panels.data and outer else []
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
             if emit_panel is not None:
@@ -98,14 +98,14 @@ class TileNest:
                 self.each_tile(columns, between, rows, lambda tile, _: emit(tile))
 
         def rows_then_panels(size: int, _: Index) -> None:
-            def beside_rows(part: Span) -> None:
+            def group_of_panels(part: Span) -> None:
                 def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
                     self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
                     return carried
 
-                run(self.point, beside, inside)
+                write_nest(self.point, window_loops, inside)
 
-            self._some_panels(panels, beside_rows)
+            self._panel_groups(panels, group_of_panels)
 
         def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             if self.loops.n_inner:
@@ -114,49 +114,53 @@ class TileNest:
                 self._panels(panels, panels_then_rows)
             return carried
 
-        run(self.point, outer, tiles)
+        write_nest(self.point, outer, tiles)
 
     def each_tile(
         self,
         columns: Sequence[Column],
-        around: Sequence[Run],
+        around: Sequence[NestLoop],
         rows: Sequence[Span],
         emit: Callable[[Tile, Index], None],
     ) -> None:
         """Writes the loops over the tiles of a panel, each with the number of its first row."""
 
         def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            before = _runs_before(self.point, around).scaled(rows_of(self.loops.blocked))
+            before = _iteration_number(self.point, around).scaled(rows_of(self.loops.blocked))
             self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
             return carried
 
-        run(self.point, around, inside)
+        write_nest(self.point, around, inside)
 
     def each_panel(self, part: Span, emit: EmitColumns) -> None:
         """Writes the loops over the panels of one chunk: the full ones, then the last one."""
-        self._panels(self._dynamic(part), emit)
+        self._panels(self._from_first_panel(part), emit)
 
-    def _dynamic(self, span: Span) -> Span:
+    def _from_first_panel(self, span: Span) -> Span:
         """A range of panels, counted from panel 0 if the last panel is partial."""
         # Only the chunk with the last panel has its narrower vectors: bounds must be compared with
         # its number.
-        if span.fixed is None or not span.base.terms or self.extent % self.schedule.nr == 0:
+        if span.static_extent is None or not span.base.terms or self.extent % self.schedule.nr == 0:
             return span
         value = self.point.writer.value
-        return Span(value(span.base), value(span.base + span.fixed))
+        return Span(value(span.base), value(span.base + span.static_extent))
 
-    def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
+    def _panel_groups(self, part: Span, emit: Callable[[Span], None]) -> None:
         """Splits panels into groups for one pass of the window; one group without a window."""
-        some, fixed = self.schedule.window_panels.data, part.fixed
-        if not some or (fixed is not None and fixed <= some):
+        group_size, static_extent = self.schedule.window_panels.data, part.static_extent
+        if not group_size or (static_extent is not None and static_extent <= group_size):
             emit(part)
             return
         writer = self.point.writer
-        with writer.loop(part.lower, part.upper, some) as loop:
-            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.nr == 0:
-                emit(Span(0, some, part.base + Index.of(loop.counter)))
+        with writer.loop(part.lower, part.upper, group_size) as loop:
+            if (
+                static_extent is not None
+                and static_extent % group_size == 0
+                and self.extent % self.schedule.nr == 0
+            ):
+                emit(Span(0, group_size, part.base + Index.of(loop.counter)))
                 return
-            end = writer.value(Index.of(loop.counter, constant=some))
+            end = writer.value(Index.of(loop.counter, constant=group_size))
             upper = writer.once(arith.MinSIOp(end, writer.bound(part.upper)))
             emit(Span(loop.counter, upper, part.base))
 
@@ -179,7 +183,7 @@ class TileNest:
             columns[at : at + schedule.n_vectors.data]
             for at in range(0, len(columns), schedule.n_vectors.data)
         ]
-        if part.fixed is not None:
+        if part.static_extent is not None:
             self._each_panel(part, 0, full, [whole], emit)
             self._each_panel(part, full, full + 1, groups, emit)
             return
@@ -244,7 +248,7 @@ class TileNest:
             return
         group, part, rows = self.loops.blocked[0], parts[0], self.loops.rows
         across = rows.extent if self.loops.lines and rows else 1
-        extent = part.fixed
+        extent = part.static_extent
         if extent is None:
             self._running_rows(group, part, across, emit)
             return
@@ -283,7 +287,7 @@ def rows_of(groups: Sequence[Group]) -> int:
     return prod(group.extent for group in groups)
 
 
-def _runs_before(point: IterationPoint, loops: Sequence[Run]) -> Index:
+def _iteration_number(point: IterationPoint, loops: Sequence[NestLoop]) -> Index:
     """The number of the current iteration of a nest, counted over full loops."""
     count = Index()
     for one in loops:

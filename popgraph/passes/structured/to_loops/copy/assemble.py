@@ -11,15 +11,15 @@ from popgraph.dialects.tile.affine import offset
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.copy.copies import (
+    CopySource,
     Piece,
-    Source,
+    alternating_groups,
     copy,
+    copy_alternating,
     cut_of_chunk,
     innermost,
     loops_of_box,
     shared_loops,
-    weave,
-    woven,
 )
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.support.shapes import prod
@@ -51,14 +51,16 @@ class AssembleLoops(Emitter):
         # The fill covers the whole result, as the rest is not one box.
         if sum(prod(tensor(piece).get_shape()) for piece in self.op.pieces) < prod(self.shape):
             form = offset(output, identity, self.shape)
-            source = Source(writer.literal(self.op.fill))
+            source = CopySource(writer.literal(self.op.fill))
             copy(writer, self.shape, source, (result, form), self.kind, mine)
-        for together in woven(list(self._pieces(body)), self.target.tuning.most_interleaved):
+        for together in alternating_groups(
+            list(self._pieces(body)), self.target.tuning.most_interleaved
+        ):
             first = together[0]
             if len(together) > 1:
-                weave(writer, together, result, self.kind, mine)
+                copy_alternating(writer, together, result, self.kind, mine)
             else:
-                source = Source(first.source, first.source_form)
+                source = CopySource(first.source, first.source_form)
                 copy(writer, first.sizes, source, (result, first.form), self.kind, mine)
 
     def _pieces(self, body: Body) -> Iterator[Piece]:

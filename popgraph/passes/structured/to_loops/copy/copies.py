@@ -17,11 +17,11 @@ from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import CopyPlan
 from popgraph.passes.structured.to_loops.emit.vectors import (
-    Run,
+    NestLoop,
     fitting_lanes,
     interleave,
     lanes_of,
-    run,
+    write_nest,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.support.shapes import Shape
@@ -29,7 +29,7 @@ from popgraph.support.tuning import Target
 
 
 @dataclass(frozen=True)
-class Source:
+class CopySource:
     """The source of a copy: elements of a memory, or one value everywhere (without a form)."""
 
     value: SSAValue
@@ -102,7 +102,7 @@ def cut_of_chunk(emitter: Emitter, body: Body, *, loaded: bool = False) -> Cut |
 def copy(
     writer: Writer,
     sizes: Shape,
-    source: Source,
+    source: CopySource,
     target: tuple[SSAValue, Linear],
     kind: Attribute,
     cut: Cut | None = None,
@@ -120,7 +120,7 @@ def copy(
     vector_bytes = writer.target.machine.vector_bytes
     forms = [target[1]] if source.form is None else [source.form, target[1]]
     groups = _groups(sizes, forms, cut)
-    runs = _runs(groups, cut)
+    nest = _nest(groups, cut)
     point = IterationPoint(writer, sizes)
     if transposes and source.form is not None:
         ends = CopyPlan(source.value, source.form, *target)
@@ -130,12 +130,12 @@ def copy(
         # Vectors are loaded along `across`: if that loop is cut, its ranges must be multiples of
         # them.
         if squares and (cut is None or cut.loaded or squares.across.dims != (cut.dim,)):
-            squares.write(runs)
+            squares.write(nest)
             return
     lanes = _lanes(groups, forms, kind, vector_bytes)
     if lanes:
-        runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
-    run(point, runs, partial(_move, point, source, target))
+        nest[-1] = NestLoop(groups[-1], nest[-1].part, (lanes, 1))
+    write_nest(point, nest, partial(_copy_elements, point, source, target))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,19 +153,21 @@ class Piece:
         return innermost(self.sizes)
 
 
-def woven(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
+def alternating_groups(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
     """Groups pieces that alternate in memory, up to `most`: y[2i] = a[i], y[2i + 1] = b[i]."""
     at = {(piece.sizes, piece.form.constant): piece for piece in pieces}
     found, taken = list[list[Piece]](), set[Piece]()
     for first in sorted(pieces, key=lambda one: one.form.constant):
         if first not in taken:
-            group = _beside(first, at, most) or [first]
+            group = _alternating_with(first, at, most) or [first]
             found.append(group)
             taken.update(group)
     return found
 
 
-def _beside(first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int) -> list[Piece] | None:
+def _alternating_with(
+    first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int
+) -> list[Piece] | None:
     """A piece with the pieces that fill the gaps between its elements; None if any is missing."""
     inner, start = first.inner, first.form.constant
     count = None if inner is None else first.form.stride(inner)
@@ -180,7 +182,7 @@ def _beside(first: Piece, at: Mapping[tuple[Shape, int], Piece], most: int) -> l
     return found if len(found) == count else None
 
 
-def weave(
+def copy_alternating(
     writer: Writer,
     pieces: Sequence[Piece],
     target: SSAValue,
@@ -191,16 +193,18 @@ def weave(
     # Stores with stride n are scalars; interleaved vectors are stored whole (6231430b).
     sizes, forms = pieces[0].sizes, [piece.source_form for piece in pieces]
     groups = _groups(sizes, [*forms, pieces[0].form], cut)
-    runs = _runs(groups, cut)
+    nest = _nest(groups, cut)
     lanes = fitting_lanes(groups[-1].extent, writer.target.machine.vector_bytes, lane_bytes(kind))
     if lanes:
-        runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
+        nest[-1] = NestLoop(groups[-1], nest[-1].part, (lanes, 1))
     point = IterationPoint(writer, sizes)
 
     def step(width: int, carried: list[SSAValue]) -> list[SSAValue]:
         if width == 1:
             for one in pieces:
-                _move(point, Source(one.source, one.source_form), (target, one.form), 1, carried)
+                _copy_elements(
+                    point, CopySource(one.source, one.source_form), (target, one.form), 1, carried
+                )
             return carried
         index = point.index(pieces[0].form)
         vectors = [
@@ -210,7 +214,7 @@ def weave(
             writer.vector_store(vector, target, index + number * width)
         return carried
 
-    run(point, runs, step)
+    write_nest(point, nest, step)
 
 
 def _groups(sizes: Shape, forms: Sequence[Linear], cut: Cut | None) -> list[Group]:
@@ -221,17 +225,17 @@ def _groups(sizes: Shape, forms: Sequence[Linear], cut: Cut | None) -> list[Grou
     return group_loops(range(len(sizes)), sizes, forms, frozenset({cut.dim}), running)
 
 
-def _runs(groups: Sequence[Group], cut: Cut | None) -> list[Run]:
+def _nest(groups: Sequence[Group], cut: Cut | None) -> list[NestLoop]:
     """The loops of a nest; the cut one runs over its range only."""
     return [
-        Run(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
+        NestLoop(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
         for group in groups
     ]
 
 
-def _move(
+def _copy_elements(
     point: IterationPoint,
-    source: Source,
+    source: CopySource,
     target: tuple[SSAValue, Linear],
     width: int,
     carried: list[SSAValue],

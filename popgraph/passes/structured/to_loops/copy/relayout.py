@@ -23,7 +23,7 @@ from popgraph.dialects.tile.running import Extent
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.copy.copies import (
-    Source,
+    CopySource,
     copy,
     cut_of_chunk,
     loops_of_box,
@@ -76,19 +76,19 @@ class RelayoutLoops(Emitter):
         (memory,), (result,) = body.inputs, body.outputs
         if self.digits is None:
             identity = AffineMap.identity(len(self.shape))
-            source = Source(memory, offset(tensor(self.op.source), identity, self.shape))
+            source = CopySource(memory, offset(tensor(self.op.source), identity, self.shape))
             form = offset(self.type, identity, self.shape)
             self._copy(body, self.shape, source, (result, form))
             return
         for box in self.boxes:
-            source = Source(memory, _form(self.strides, box.start))
+            source = CopySource(memory, _form(self.strides, box.start))
             if box.empty:
-                source = Source(body.writer.number(0, self.type.element_type))
+                source = CopySource(body.writer.number(0, self.type.element_type))
             form = _form(row_major(self.physical), box.start)
             self._copy(body, box.sizes, source, (result, form))
 
     def _copy(
-        self, body: Body, sizes: Shape, source: Source, target: tuple[SSAValue, Linear]
+        self, body: Body, sizes: Shape, source: CopySource, target: tuple[SSAValue, Linear]
     ) -> None:
         mine, kind = cut_of_chunk(self, body, loaded=True), self.type.element_type
         copy(body.writer, sizes, source, target, kind, mine, transposes=not self.once)

@@ -24,12 +24,12 @@ from popgraph.passes.structured.to_loops.emit.access import (
     Register,
     Source,
     Span,
+    full_spans,
     in_place,
     volume,
-    windows,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import (
-    Along,
+    VectorDim,
     inline,
     widest_lane,
     widest_lane_of_rows,
@@ -40,13 +40,13 @@ from popgraph.passes.structured.to_loops.emit.transpose_in_registers import (
     CopyPlan,
 )
 from popgraph.passes.structured.to_loops.emit.vectors import (
-    Run,
+    NestLoop,
     fitting_lanes,
     in_lanes,
     interleave,
     read,
-    run,
     write,
+    write_nest,
 )
 from popgraph.support.shapes import Shape
 from popgraph.support.tuning import Target
@@ -138,8 +138,8 @@ class MapLoops(Emitter):
             return 0
         inputs = len(self.op.inputs)
         strides = [form.stride(around.last) for form in self.forms]
-        beside = {form.stride(inner.last) for form in self.forms[inputs:]}
-        if not set(strides[:inputs]) <= {0, 1} or beside != {1}:
+        inner_strides = {form.stride(inner.last) for form in self.forms[inputs:]}
+        if not set(strides[:inputs]) <= {0, 1} or inner_strides != {1}:
             return 0
         kinds = [tensor(value).element_type for value in self.values]
         if set(strides[inputs:]) != {inner.extent} or lane_type(kinds) is None:
@@ -188,26 +188,26 @@ class MapLoops(Emitter):
         """
         self.point, self.tables = point, tables
         self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
-        parts = parts if parts is not None else windows(point, self.groups)
-        runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
+        parts = parts if parts is not None else full_spans(point, self.groups)
+        nest = [NestLoop(group, part) for group, part in zip(self.groups, parts, strict=True)]
         if self.interleaved:
-            *before, around, inner = runs
+            *before, around, inner = nest
             widened = replace(around, widths=(self.interleaved, 1))
 
-            def weave(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+            def interleaved_step(width: int, carried: list[SSAValue]) -> list[SSAValue]:
                 if width == 1:
-                    return run(point, [inner], self._element, carried)
+                    return write_nest(point, [inner], self._element, carried)
                 self._interleave(width)
                 return carried
 
-            run(point, [*before, widened], weave)
+            write_nest(point, [*before, widened], interleaved_step)
             return
         if self.lanes:
-            runs[-1] = Run(self.groups[-1], parts[-1], self._widths())
+            nest[-1] = NestLoop(self.groups[-1], parts[-1], self._widths())
         elif self.may_transpose and (squares := self._squares()):
-            squares.write(runs)
+            squares.write(nest)
             return
-        run(point, runs, self._element)
+        write_nest(point, nest, self._element)
 
     def _widths(self) -> tuple[int, ...]:
         """The steps of the vectorized loop; narrower vectors end the rows of a fused operation."""
@@ -233,13 +233,13 @@ class MapLoops(Emitter):
         source, target = (*self.sources, *self.targets)
         assert isinstance(source, Access) and isinstance(target, Access)
         shared = None if self.cut is None else self.groups[self.cut.only.loop]
-        plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._made)
+        plan = CopyPlan(source.memory, source.form, target.memory, target.form, self._convert)
         return plan.squares(self.point, self.groups, self._square, shared)
 
-    def _made(self, value: SSAValue, lanes: int) -> SSAValue:
+    def _convert(self, value: SSAValue, lanes: int) -> SSAValue:
         """Writes the body for one element, or for `lanes` of them, at any indices."""
-        (made,) = inline(self.point, self.op.body.block, [value], Along(0, lanes))
-        return in_lanes(self.point.writer, made, lanes)
+        (result,) = inline(self.point, self.op.body.block, [value], VectorDim(0, lanes))
+        return in_lanes(self.point.writer, result, lanes)
 
     def _interleave(self, lanes: int) -> None:
         """Computes a vector along the last but one loop per index of the last; interleaves them."""
@@ -247,7 +247,7 @@ class MapLoops(Emitter):
         columns = []
         for step in range(inner.extent):
             with point.shifted(inner.last, step):
-                columns.append(self._computed(self.groups[-2].last, lanes))
+                columns.append(self._results(self.groups[-2].last, lanes))
         for target, vectors in zip(self.targets, zip(*columns, strict=True), strict=True):
             assert not isinstance(target, Register)
             memory, index = point.of(target)
@@ -255,16 +255,16 @@ class MapLoops(Emitter):
             for number, vector in enumerate(interleave(point.writer, wide)):
                 point.writer.vector_store(vector, memory, index + number * lanes)
 
-    def _computed(self, along: int, lanes: int) -> list[SSAValue]:
+    def _results(self, along: int, lanes: int) -> list[SSAValue]:
         """Writes the body for one element at the current index, or for `lanes` of them."""
         values = [read(self.point, access, along, lanes) for access in self.sources]
         arguments = [*values, *self.tables]
-        return inline(self.point, self.op.body.block, arguments, Along(along, lanes))
+        return inline(self.point, self.op.body.block, arguments, VectorDim(along, lanes))
 
     def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         lanes = width if width > 1 else 0
         inner = self.groups[-1].last if self.groups else 0
-        results = self._computed(inner, lanes)
+        results = self._results(inner, lanes)
         for value, target in zip(results, self.targets, strict=True):
             write(self.point, target, value, lanes)
         return carried

@@ -69,9 +69,9 @@ class _Sort:
             self._round(number, length, counts, half)
         start = self._index(writer.load(half, Index()))
         with writer.loop(0, length) as loop:
-            _, place = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
+            _, position = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
             result = element_index(writer, tensor(self.op.positions), [loop.counter])
-            wide = writer.once(arith.ExtUIOp(place, i64))
+            wide = writer.once(arith.ExtUIOp(position, i64))
             writer.store(wide, self.body.outputs[0], result)
 
     def _round(self, number: int, length: int, counts: SSAValue, half: SSAValue) -> None:
@@ -91,9 +91,9 @@ class _Sort:
                 writer.store(loop.carried[0], counts, at)
                 loop.next([writer.once(arith.AddiOp(loop.carried[0], count))])
             with writer.loop(0, length) as loop:
-                key, place = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
+                key, position = self._get(writer.value(Index.of(loop.counter) + Index.of(start)))
                 to = self._count(counts, self._bucket(key, number), 1)
-                self._put(self._index(to), key, place)
+                self._put(self._index(to), key, position)
             writer.store(first, half, Index())
 
     def _count(self, counts: SSAValue, at: Index, by: int) -> SSAValue:
@@ -116,12 +116,14 @@ class _Sort:
         return self.writer.once(arith.IndexCastOp(number, INDEX))
 
     def _get(self, at: SSAValue) -> tuple[SSAValue, SSAValue]:
-        _, keys, places = self.body.outputs
+        _, keys, positions = self.body.outputs
         key = self.writer.load(keys, Index.of(at))
-        return self.writer.once(arith.BitcastOp(key, i64)), self.writer.load(places, Index.of(at))
+        return self.writer.once(arith.BitcastOp(key, i64)), self.writer.load(
+            positions, Index.of(at)
+        )
 
-    def _put(self, at: SSAValue, key: SSAValue, place: SSAValue) -> None:
-        _, keys, places = self.body.outputs
+    def _put(self, at: SSAValue, key: SSAValue, position: SSAValue) -> None:
+        _, keys, positions = self.body.outputs
         kind = tensor(self.op.sorting).element_type
         self.writer.store(self.writer.once(arith.BitcastOp(key, kind)), keys, Index.of(at))
-        self.writer.store(place, places, Index.of(at))
+        self.writer.store(position, positions, Index.of(at))

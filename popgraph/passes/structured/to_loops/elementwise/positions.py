@@ -18,7 +18,7 @@ from popgraph.passes.structured.analysis.loops import Group, group_loops, tensor
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, fitting_lanes, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import INDEX
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -84,25 +84,27 @@ class CompressLoops(Emitter):
             return
         writer = body.writer
         count, point = writer.size(body.inputs[2]), IterationPoint(writer, self.op.sizes)
-        runs = [Run(*each) for each in zip(self.groups, body.parts, strict=True)]
-        outer, rest = runs[: len(self.outer)], runs[len(self.outer) :]
+        nest = [NestLoop(*each) for each in zip(self.groups, body.parts, strict=True)]
+        outer, rest = nest[: len(self.outer)], nest[len(self.outer) :]
         last = rest.pop() if rest else None
 
         def kept(start: SSAValue) -> SSAValue:
             with writer.loop(0, count, carried=[start]) as loop:
                 at = element_index(writer, tensor(self.op.positions), [loop.counter])
-                place = writer.once(arith.IndexCastOp(writer.load_input(body.inputs[1], at), INDEX))
-                point.indices[self.axis] = Index.of(place)
-                loop.next([_each(point, rest, loop.carried[0], row)])
+                position = writer.once(
+                    arith.IndexCastOp(writer.load_input(body.inputs[1], at), INDEX)
+                )
+                point.indices[self.axis] = Index.of(position)
+                loop.next([_carry_through(point, rest, loop.carried[0], row)])
             return loop.results[0]
 
         def row(start: SSAValue) -> SSAValue:
             return self._copy(body, point, start, last)
 
-        _each(point, outer, writer.constant(0), kept)
+        _carry_through(point, outer, writer.constant(0), kept)
 
     def _copy(
-        self, body: Body, point: IterationPoint, start: SSAValue, last: Run | None
+        self, body: Body, point: IterationPoint, start: SSAValue, last: NestLoop | None
     ) -> SSAValue:
         """Copies contiguous elements to the list from `start` on; returns the new end."""
         writer = body.writer
@@ -121,7 +123,7 @@ class CompressLoops(Emitter):
             step(1, [])
             return writer.value(Index.of(start, 1, 1))
         lanes = self._lanes(last.group)
-        run(point, [replace(last, widths=(lanes, 1) if lanes else (1,))], step)
+        write_nest(point, [replace(last, widths=(lanes, 1) if lanes else (1,))], step)
         size = last.part.upper
         return writer.value(Index.of(start) + (size if isinstance(size, int) else Index.of(size)))
 
@@ -133,17 +135,17 @@ class CompressLoops(Emitter):
         return fitting_lanes(group.extent, self.target.machine.vector_bytes, lane)
 
 
-def _each(
+def _carry_through(
     point: IterationPoint,
-    runs: Sequence[Run],
+    nest: Sequence[NestLoop],
     start: SSAValue,
     emit: Callable[[SSAValue], SSAValue],
 ) -> SSAValue:
     """Writes a nest around `emit`, which carries the end of the list; returns the last end."""
-    if not runs:
+    if not nest:
         return emit(start)
-    first, *inner = runs
+    first, *inner = nest
     with point.writer.loop(first.part.lower, first.part.upper, carried=[start]) as loop:
         point.bind(first.group, first.part.base + Index.of(loop.counter))
-        loop.next([_each(point, inner, loop.carried[0], emit)])
+        loop.next([_carry_through(point, inner, loop.carried[0], emit)])
     return loop.results[0]

@@ -14,10 +14,15 @@ from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, element_index
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline, widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, in_lanes, run
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    NestLoop,
+    fitting_lanes,
+    in_lanes,
+    write_nest,
+)
 from popgraph.passes.structured.to_loops.emit.writer import INDEX
 from popgraph.support.shapes import prod
 from popgraph.support.tuning import Target
@@ -70,13 +75,13 @@ class SegmentsLoops(Emitter):
 
             group = Group((0,), columns)
             widths = _used(steps, columns)
-            run(point, [Run(group, Span(0, columns), widths)], block)
+            write_nest(point, [NestLoop(group, Span(0, columns), widths)], block)
 
     def _columns(
-        self, body: Body, point: IterationPoint, width: int, places: Sequence[SSAValue]
+        self, body: Body, point: IterationPoint, width: int, segment_rows: Sequence[SSAValue]
     ) -> None:
         """Writes a few adjacent columns of one segment."""
-        writer, (segment, start, end) = body.writer, places
+        writer, (segment, start, end) = body.writer, segment_rows
         lanes = self.lanes if width > 1 else 0
         vectors = max(1, width // max(1, lanes))
         nothing = in_lanes(writer, writer.literal(self.op.initial), lanes)
@@ -91,7 +96,7 @@ class SegmentsLoops(Emitter):
             for vector, total in enumerate(loop.carried):
                 row = at(self.op.rows, loop.counter, vector)
                 element = writer.get(body.inputs[0], row, lanes)
-                (made,) = inline(point, self.op.body.block, [element, total], Along(0, lanes))
+                (made,) = inline(point, self.op.body.block, [element, total], VectorDim(0, lanes))
                 totals.append(made)
             loop.next(totals)
         for vector, total in enumerate(loop.results):

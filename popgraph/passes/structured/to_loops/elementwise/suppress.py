@@ -17,7 +17,7 @@ from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.structured.selection import LANES, SIDES, padded
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of, of_lanes
@@ -99,8 +99,10 @@ class _Row:
                     )
                     for vector in range(KEYS)
                 ]
-                some = of_lanes(writer, reduce(self._either, map(self._bits, vectors)), arith.OrIOp)
-                is_one = writer.once(arith.CmpiOp(some, writer.number(0, i32), "ne"))
+                any_bits = of_lanes(
+                    writer, reduce(self._either, map(self._bits, vectors)), arith.OrIOp
+                )
+                is_one = writer.once(arith.CmpiOp(any_bits, writer.number(0, i32), "ne"))
                 with writer.when(is_one):
                     end = writer.value(Index.of(loop.counter, 1, block))
                     self._collect_each(loop.counter, end, count)
@@ -113,7 +115,7 @@ class _Row:
         writer = self.writer
         with writer.loop(start, end, carried=[self._number(count)]) as loop:
             key = self._bits(writer.load_input(self.body.inputs[1], self._key(loop.counter)))
-            self._put(loop.carried[0], self._unequal(key, loop.counter))
+            self._put(loop.carried[0], self._heap_key(key, loop.counter))
             is_one = writer.once(arith.CmpiOp(key, writer.number(0, i32), "ne"))
             step = writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(is_one, i64)), INDEX))
             loop.next([writer.value(Index.of(loop.carried[0]) + Index.of(step))])
@@ -134,17 +136,19 @@ class _Row:
         lanes = lanes_of(keys)
         return self.writer.once(arith.BitcastOp(keys, vector_of(i32, lanes) if lanes else i32))
 
-    def _unequal(self, key: SSAValue, place: SSAValue) -> SSAValue:
+    def _heap_key(self, key: SSAValue, position: SSAValue) -> SSAValue:
         """A key of the heap: the key, then the complement of the position."""
         # One comparison of integers: among equal keys, that of the lower position is larger.
         writer = self.writer
-        high, at = (writer.once(arith.ExtUIOp(half, i64)) for half in (key, self._half(place)))
+        high, at = (
+            writer.once(arith.ExtUIOp(half, i64)) for half in (key, self._low_half(position))
+        )
         high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
         low = writer.once(arith.XOrIOp(at, writer.number((1 << 32) - 1, i64)))
         return writer.once(arith.OrIOp(high, low))
 
-    def _half(self, place: SSAValue) -> SSAValue:
-        return self.writer.once(arith.IndexCastOp(place, i32))
+    def _low_half(self, position: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(position, i32))
 
     def _either(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.OrIOp(one, other))
@@ -203,17 +207,17 @@ class _Row:
         left = writer.value(Index.of(size, 1, -1) + Index.of(number, -1))
         self._sift(root, self._get(left), left, levels)
         low = writer.once(arith.TruncIOp(best, i32))
-        place = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
-        return writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(place, i64)), INDEX))
+        position = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
+        return writer.once(arith.IndexCastOp(writer.once(arith.ExtUIOp(position, i64)), INDEX))
 
-    def _try(self, place: SSAValue, count: SSAValue, most: SSAValue) -> None:
+    def _try(self, position: SSAValue, count: SSAValue, most: SSAValue) -> None:
         """Keeps a candidate unless a kept one suppresses it."""
         writer, boxes = self.writer, self.body.inputs[0]
         box = [
             writer.load_input(
                 boxes,
                 element_index(
-                    writer, tensor(self.op.boxes), [self.batch, place, writer.constant(side)]
+                    writer, tensor(self.op.boxes), [self.batch, position, writer.constant(side)]
                 ),
             )
             for side in range(SIDES)
@@ -225,7 +229,7 @@ class _Row:
         with writer.when(writer.once(arith.AndIOp(free, alone))):
             for side, value in enumerate(box):
                 writer.store(value, self.body.outputs[2], self._side(side, number))
-            stored = writer.once(arith.IndexCastOp(place, i64))
+            stored = writer.once(arith.IndexCastOp(position, i64))
             writer.store(stored, self.body.outputs[0], self._result(number))
             more = writer.value(Index.of(number, 1, 1))
             writer.store(writer.once(arith.IndexCastOp(more, i64)), count, Index())
@@ -252,7 +256,7 @@ class _Row:
                 ]
                 point = IterationPoint(writer, (padded(self.op.count),))
                 (found,) = inline(
-                    point, self.op.body.block, [*kept, *box, threshold], Along(0, lanes)
+                    point, self.op.body.block, [*kept, *box, threshold], VectorDim(0, lanes)
                 )
                 chosen = tile.SelectOp if lanes else arith.SelectOp
                 inner.next([writer.once(chosen(found, ones, inner.carried[0]))])
@@ -296,8 +300,10 @@ class _Row:
         return self._select(goes, self._select(is_right, right, left), at)
 
     def _inside(self, at: Index, size: SSAValue, instead: SSAValue) -> SSAValue:
-        place = self.writer.value(at)
-        return self._select(self.writer.once(arith.CmpiOp(place, size, "slt")), place, instead)
+        position = self.writer.value(at)
+        return self._select(
+            self.writer.once(arith.CmpiOp(position, size, "slt")), position, instead
+        )
 
     def _select(self, condition: SSAValue, one: SSAValue, other: SSAValue) -> SSAValue:
         assert condition.type == i1

@@ -17,7 +17,7 @@ from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, of_lanes
@@ -42,7 +42,7 @@ BUCKETS = 256
 class Digit(NamedTuple):
     """A byte by which entries are sorted: of one of their words, at a shift."""
 
-    part: int
+    word: int
     shift: int
 
 
@@ -122,13 +122,13 @@ class _Groups:
             at = writer.once(arith.IndexCastOp(loop.counter, i32))
             bit = writer.once(arith.ShRUIOp(writer.number(-(1 << 31), i32), at))
             tried = writer.once(arith.OrIOp(loop.carried[0], bit))
-            ones, than = (in_lanes(writer, value, self.lanes) for value in (one, tried))
+            ones, limit = (in_lanes(writer, value, self.lanes) for value in (one, tried))
             start = in_lanes(writer, least, self.lanes)
             with writer.loop(0, self.vectors, carried=[start]) as each:
                 keys = writer.vector_load(
                     self.largest, Index.of(each.counter, self.lanes), self.lanes
                 )
-                differs = writer.once(arith.XOrIOp(writer.once(arith.MaxUIOp(keys, than)), keys))
+                differs = writer.once(arith.XOrIOp(writer.once(arith.MaxUIOp(keys, limit)), keys))
                 is_less = writer.once(arith.MinUIOp(differs, ones))
                 each.next([writer.once(arith.AddiOp(each.carried[0], is_less))])
             less = of_lanes(writer, each.results[0], arith.AddiOp)
@@ -170,7 +170,7 @@ class _Entries(ABC):
         return element_index(self.writer, tensor(self.op.output), [self.row, at])
 
     @abstractmethod
-    def of(self, place: SSAValue) -> SSAValue:
+    def of(self, position: SSAValue) -> SSAValue:
         """The entry of the element at a position."""
 
     @abstractmethod
@@ -178,7 +178,7 @@ class _Entries(ABC):
         """Whether an entry comes after another one; among equal keys, by position."""
 
     @abstractmethod
-    def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
+    def any_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
         """Whether an element of the vectors from `start` on may come before `worst`."""
 
     @abstractmethod
@@ -186,22 +186,22 @@ class _Entries(ABC):
         """The bytes to sort by, lowest first; without positions if entries are `in_order`."""
 
     @abstractmethod
-    def part(self, entry: SSAValue, number: int) -> SSAValue:
+    def word(self, entry: SSAValue, number: int) -> SSAValue:
         """A word of an entry, an i64 with bytes to sort by."""
 
     @abstractmethod
     def finish(self, at: SSAValue) -> None:
         """Replaces an entry by its position."""
 
-    def keys(self, place: SSAValue, lanes: int = 0, further: int = 0) -> SSAValue:
+    def keys(self, position: SSAValue, lanes: int = 0, further: int = 0) -> SSAValue:
         """The key of an element of the row, or the keys of a vector of elements."""
         writer, point = self.writer, IterationPoint(self.writer, self.op.sizes)
-        at = element_index(writer, tensor(self.op.rows), [self.row, place]) + further
+        at = element_index(writer, tensor(self.op.rows), [self.row, position]) + further
         if lanes:
             elements = writer.vector_load_input(self.rows, at, lanes)
         else:
             elements = writer.load_input(self.rows, at)
-        (found,) = inline(point, self.op.body.block, [elements], Along(1, lanes))
+        (found,) = inline(point, self.op.body.block, [elements], VectorDim(1, lanes))
         return found
 
 
@@ -213,20 +213,20 @@ class _Packed(_Entries):
     One comparison of integers; one of floats would test for NaN, and compare positions of ties.
     """
 
-    def of(self, place: SSAValue) -> SSAValue:
+    def of(self, position: SSAValue) -> SSAValue:
         writer = self.writer
-        low = writer.once(arith.XOrIOp(self._number(place), writer.number((1 << 32) - 1, i64)))
-        high = writer.once(arith.ExtUIOp(self.keys(place), i64))
+        low = writer.once(arith.XOrIOp(self._number(position), writer.number((1 << 32) - 1, i64)))
+        high = writer.once(arith.ExtUIOp(self.keys(position), i64))
         high = writer.once(arith.ShLIOp(high, writer.number(32, i64)))
         return writer.once(arith.OrIOp(high, low))
 
-    def _number(self, place: SSAValue) -> SSAValue:
-        return self.writer.once(arith.IndexCastOp(place, i64))
+    def _number(self, position: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(position, i64))
 
     def is_after(self, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.CmpiOp(one, other, "ult"))
 
-    def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
+    def any_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
         writer = self.writer
         high = writer.once(arith.ShRUIOp(worst, writer.number(32, i64)))
         last = largest = in_lanes(writer, writer.once(arith.TruncIOp(high, i32)), lanes)
@@ -239,41 +239,41 @@ class _Packed(_Entries):
     def digits(self, in_order: bool) -> list[Digit]:
         return [Digit(0, shift) for shift in range(32 if in_order else 0, 64, 8)]
 
-    def part(self, entry: SSAValue, number: int) -> SSAValue:
+    def word(self, entry: SSAValue, number: int) -> SSAValue:
         return entry
 
     def finish(self, at: SSAValue) -> None:
         writer = self.writer
         low = writer.once(arith.TruncIOp(self.get(at), i32))
-        place = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
-        self.put(at, writer.once(arith.ExtUIOp(place, i64)))
+        position = writer.once(arith.XOrIOp(low, writer.number(-1, i32)))
+        self.put(at, writer.once(arith.ExtUIOp(position, i64)))
 
 
 @dataclass(frozen=True)
 class _Positions(_Entries):
     """Positions; keys of 64 bits are read from the row."""
 
-    def of(self, place: SSAValue) -> SSAValue:
-        return self.writer.once(arith.IndexCastOp(place, i64))
+    def of(self, position: SSAValue) -> SSAValue:
+        return self.writer.once(arith.IndexCastOp(position, i64))
 
     def is_after(self, one: SSAValue, other: SSAValue) -> SSAValue:
         writer = self.writer
-        key, than = (
+        key, other_key = (
             self.keys(writer.once(arith.IndexCastOp(entry, INDEX))) for entry in (one, other)
         )
         further = writer.once(arith.CmpiOp(one, other, "sgt"))
-        is_tied = writer.once(arith.CmpiOp(key, than, "eq"))
-        is_less = writer.once(arith.CmpiOp(key, than, "ult"))
+        is_tied = writer.once(arith.CmpiOp(key, other_key, "eq"))
+        is_less = writer.once(arith.CmpiOp(key, other_key, "ult"))
         return writer.once(arith.OrIOp(is_less, writer.once(arith.AndIOp(is_tied, further))))
 
-    def some_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
+    def any_before(self, start: SSAValue, worst: SSAValue, lanes: int) -> SSAValue:
         raise AssertionError("keys of 64 bits have no vectors")
 
     def digits(self, in_order: bool) -> list[Digit]:
-        places = [] if in_order else [Digit(0, shift) for shift in range(0, 32, 8)]
-        return [*places, *(Digit(1, shift) for shift in range(0, 64, 8))]
+        positions = [] if in_order else [Digit(0, shift) for shift in range(0, 32, 8)]
+        return [*positions, *(Digit(1, shift) for shift in range(0, 64, 8))]
 
-    def part(self, entry: SSAValue, number: int) -> SSAValue:
+    def word(self, entry: SSAValue, number: int) -> SSAValue:
         writer = self.writer
         if number:
             return self.keys(writer.once(arith.IndexCastOp(entry, INDEX)))
@@ -326,13 +326,13 @@ class _Row:
     def _choose(self, count: int, size: int) -> None:
         """Tries the elements after the first `count`, and skips blocks without a candidate."""
         # One test of 4 vectors skips 64 elements with AVX-512.
-        writer, least = self.writer, self._least
+        writer, least = self.writer, self._lower_bound
         block = VECTORS * self.lanes
         whole = (size - count) // block * block if block else 0
         if whole:
             with writer.loop(count, count + whole, block) as loop:
                 worst = self._worst(least)
-                with writer.when(self.entries.some_before(loop.counter, worst, self.lanes)):
+                with writer.when(self.entries.any_before(loop.counter, worst, self.lanes)):
                     end = writer.value(Index.of(loop.counter, 1, block))
                     with writer.loop(loop.counter, end) as inner:
                         self._try(inner.counter, least)
@@ -340,7 +340,7 @@ class _Row:
             self._try(loop.counter, least)
 
     @property
-    def _least(self) -> SSAValue | None:
+    def _lower_bound(self) -> SSAValue | None:
         """An entry that comes after all results, if one is known."""
         writer = self.writer
         if self.groups is None:
@@ -357,9 +357,9 @@ class _Row:
         worst = self.entries.get(self.writer.constant(0))
         return worst if least is None else self.writer.once(arith.MaxUIOp(worst, least))
 
-    def _try(self, place: SSAValue, least: SSAValue | None) -> None:
+    def _try(self, position: SSAValue, least: SSAValue | None) -> None:
         """Replaces the worst entry of the heap by an element, if that comes before it."""
-        tried, worst = self.entries.of(place), self._worst(least)
+        tried, worst = self.entries.of(position), self._worst(least)
         with self.writer.when(self.entries.is_after(worst, tried)):
             self._sift(self.writer.constant(0), tried, self.writer.constant(self.op.count))
 
@@ -408,8 +408,8 @@ class _Row:
 
     def _bucket(self, entry: SSAValue, number: int, digit: Digit) -> Index:
         """The counter of an entry's byte."""
-        writer, (part, shift) = self.writer, digit
-        word = self.entries.part(entry, part)
+        writer, shift = self.writer, digit.shift
+        word = self.entries.word(entry, digit.word)
         moved = writer.once(arith.ShRUIOp(word, writer.number(shift, i64))) if shift else word
         byte = writer.once(arith.AndIOp(moved, writer.number(BUCKETS - 1, i64)))
         return Index.of(writer.once(arith.IndexCastOp(byte, INDEX)), 1, number * BUCKETS)
@@ -443,9 +443,9 @@ class _Row:
 
     def _inside(self, at: Index, size: SSAValue, instead: SSAValue) -> SSAValue:
         """A node of the heap, or `instead` if the heap is shorter."""
-        place = self.writer.value(at)
-        inside = self.writer.once(arith.CmpiOp(place, size, "slt"))
-        return self._select(inside, place, instead)
+        position = self.writer.value(at)
+        inside = self.writer.once(arith.CmpiOp(position, size, "slt"))
+        return self._select(inside, position, instead)
 
     def _select(self, condition: SSAValue, one: SSAValue, other: SSAValue) -> SSAValue:
         return self.writer.once(arith.SelectOp(condition, one, other))

@@ -153,7 +153,7 @@ class Span:
         return self.base + _index(self.upper)
 
     @property
-    def fixed(self) -> int | None:
+    def static_extent(self) -> int | None:
         """The number of iterations if all chunks have the same; None otherwise."""
         if isinstance(self.lower, int) and isinstance(self.upper, int):
             return self.upper - self.lower
@@ -174,7 +174,7 @@ def spans(
     """The range of each loop that the current chunk runs; `sizes` end loops with a size."""
     result = [Span(0, _end(writer, group, sizes)) for group in groups]
     if cut is not None and chunk is not None:
-        for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
+        for part, number in zip(cut.parts, part_numbers(writer, cut, chunk), strict=True):
             running = groups[part.loop].running
             if running is not None:
                 result[part.loop] = _running_part(
@@ -234,16 +234,16 @@ def _running_part(writer: Writer, group: Group, count: int, number: Index, size:
     return Span(writer.times(lower, factor), writer.times(upper, factor))
 
 
-def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:
+def part_numbers(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:
     """The number of a chunk's part in each cut loop: digits of its number, last loop fastest."""
     rest, numbers = Index.of(chunk), list[Index]()
     for part in reversed(cut.parts[1:]):
-        rest, number = digits(writer, rest, part.count)
+        rest, number = quotient_and_remainder(writer, rest, part.count)
         numbers.append(number)
     return [rest, *reversed(numbers)]
 
 
-def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
+def quotient_and_remainder(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
     """The quotient and the remainder of a number by a base."""
     if base == 1:
         return number, Index()
@@ -254,7 +254,7 @@ def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
     )
 
 
-def windows(point: IterationPoint, groups: Sequence[Group]) -> list[Span]:
+def full_spans(point: IterationPoint, groups: Sequence[Group]) -> list[Span]:
     """The full range of each loop, from its index in `point` on."""
     return [whole(point.writer, group, point.indices[group.last]) for group in groups]
 

@@ -102,7 +102,7 @@ def _has_rows(op: tile.ElementOp) -> bool:
 
 
 @dataclass(frozen=True)
-class Along:
+class VectorDim:
     """The vectorized dimension and the number of lanes."""
 
     dim: int
@@ -119,7 +119,10 @@ class Along:
 
 
 def inline(
-    point: IterationPoint, block: Block, arguments: Sequence[SSAValue], along: Along | None = None
+    point: IterationPoint,
+    block: Block,
+    arguments: Sequence[SSAValue],
+    along: VectorDim | None = None,
 ) -> list[SSAValue]:
     """
     Writes a body for these arguments and returns the values it yields.
@@ -151,7 +154,7 @@ def inline(
                 values[op.result] = writer.literal(op.value)
             case _:
                 (result,) = op.results
-                values[result] = _written(writer, op, operands)
+                values[result] = _operation(writer, op, operands)
     raise AssertionError("a body ends with tile.yield")
 
 
@@ -165,7 +168,7 @@ def _is_row(op: tile.ElementOp, along: int) -> bool:
     return isinstance(last, tile.IndexOp) and last.dim.value.data == along
 
 
-def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
+def _operation(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
     lanes = max(map(lanes_of, operands), default=0)
     if lanes:
         made = on_lanes(op, [in_lanes(writer, value, lanes) for value in operands], lanes)

@@ -12,15 +12,15 @@ from xdsl.ir import SSAValue
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, ceiling
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 
-LevelLoops = Callable[[], list[Run]]
+LevelLoops = Callable[[], list[NestLoop]]
 """Returns the loops of one level; called inside the loops of the next level, which bound them."""
 
 
-def by_chunks(
-    point: IterationPoint, runs: Sequence[Run], terms: int, *, width: int = 1, longer: int = 0
+def chunk_levels(
+    point: IterationPoint, nest: Sequence[NestLoop], terms: int, *, width: int = 1, longer: int = 0
 ) -> list[LevelLoops]:
     """
     Splits a nest into levels: the loops inside the shortest chunks first, the outermost last.
@@ -33,17 +33,17 @@ def by_chunks(
     # chunks of 144 terms, which take less than 1 % more time (Zen 5).
     levels: list[LevelLoops] = []
     most = longer or point.writer.target.tuning.partial_sums
-    cut = chunked_reduction(_extents(runs), width, terms) if terms else None
+    cut = chunked_reduction(_extents(nest), width, terms) if terms else None
     while cut is not None:
-        runs, inside = _chunked(point, runs, cut)
+        nest, inside = _chunked(point, nest, cut)
         levels.append(inside)
-        cut = chunked_reduction(_extents(runs), 1, most)
-    outermost = list(runs)
+        cut = chunked_reduction(_extents(nest), 1, most)
+    outermost = list(nest)
     return [*levels, lambda: outermost]
 
 
-def _extents(runs: Sequence[Run]) -> list[int]:
-    return [part.group.extent for part in runs]
+def _extents(nest: Sequence[NestLoop]) -> list[int]:
+    return [part.group.extent for part in nest]
 
 
 def chunked_reduction(extents: Sequence[int], width: int, terms: int) -> tuple[int, int] | None:
@@ -71,19 +71,19 @@ def chunked_reduction(extents: Sequence[int], width: int, terms: int) -> tuple[i
 
 
 def _chunked(
-    point: IterationPoint, runs: Sequence[Run], cut: tuple[int, int]
-) -> tuple[list[Run], LevelLoops]:
+    point: IterationPoint, nest: Sequence[NestLoop], cut: tuple[int, int]
+) -> tuple[list[NestLoop], LevelLoops]:
     """Cuts a loop of a nest: the loops over chunks, and those inside the current chunk."""
     at, size = cut
-    extent, end = runs[at].group.extent, runs[at].part.upper
+    extent, end = nest[at].group.extent, nest[at].part.upper
     chunks = Group((point.new_dim(),), -(-extent // size))
     count = chunks.extent if end == extent else ceiling(point.writer, point.writer.bound(end), size)
 
-    def inside() -> list[Run]:
+    def inside() -> list[NestLoop]:
         part = _span(point.writer, point.indices[chunks.last], end, size)
-        return [replace(runs[at], part=part), *runs[at + 1 :]]
+        return [replace(nest[at], part=part), *nest[at + 1 :]]
 
-    return [*runs[:at], Run(chunks, Span(0, count))], inside
+    return [*nest[:at], NestLoop(chunks, Span(0, count))], inside
 
 
 def _span(writer: Writer, number: Index, end: Bound, size: int) -> Span:
@@ -101,14 +101,14 @@ class Totals(Protocol):
     def clear(self, level: int) -> None:
         """Sets the total of a level to zero."""
 
-    def add(self, runs: Sequence[Run]) -> None:
+    def add(self, nest: Sequence[NestLoop]) -> None:
         """Adds the terms of these loops to level 0."""
 
     def carry(self, level: int) -> None:
         """Adds the total of the level below to a level."""
 
 
-def add_up(point: IterationPoint, levels: Sequence[LevelLoops], totals: Totals) -> None:
+def blocked_sum(point: IterationPoint, levels: Sequence[LevelLoops], totals: Totals) -> None:
     """Writes the loops of all levels, which leave the sum in the last level of `totals`."""
     *shorter, loops = levels
     level = len(shorter) - 1
@@ -116,10 +116,10 @@ def add_up(point: IterationPoint, levels: Sequence[LevelLoops], totals: Totals) 
 
     def chunk(_: int, carried: list[SSAValue]) -> list[SSAValue]:
         if level:
-            add_up(point, shorter, totals)
+            blocked_sum(point, shorter, totals)
             totals.carry(level)
         else:
             totals.add(shorter[0]())
         return carried
 
-    run(point, loops(), chunk)
+    write_nest(point, loops(), chunk)

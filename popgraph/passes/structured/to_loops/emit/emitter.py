@@ -58,7 +58,7 @@ class Emitter(ABC):
     """For each of the values, the offset of an element in its memory."""
     work: int = 0
     """Elements touched by the whole operation."""
-    cut_together = 1
+    most_cut_loops = 1
     """The most loops that a cut may split."""
     covers_memory = False
     """Whether `write` fills halos and padding, too; otherwise they are zeroed before it."""

@@ -12,7 +12,7 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.passes.structured.to_loops.emit.vectors import Run, lanes_of, run
+from popgraph.passes.structured.to_loops.emit.vectors import NestLoop, lanes_of, write_nest
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 
 
@@ -109,9 +109,9 @@ class BlockTranspose:
         square = lanes * lanes.bit_length() + min(lanes, extent)
         return (whole * square / lanes + rest) / extent
 
-    def write(self, runs: Sequence[Run]) -> None:
-        """Writes the loops; the last of `runs` is the inner one."""
-        *outer, inner = runs
+    def write(self, nest: Sequence[NestLoop]) -> None:
+        """Writes the loops; the last of `nest` is the inner one."""
+        *outer, inner = nest
         along = next(one for one in outer if one.group == self.across)
         outer.remove(along)
         if self.beyond is None:
@@ -136,7 +136,11 @@ class BlockTranspose:
         return self.ends.source_form.stride(group.last) or 0
 
     def _loops(
-        self, outer: Sequence[Run], along: Run, inner: Run, inside: Sequence[Run] = ()
+        self,
+        outer: Sequence[NestLoop],
+        along: NestLoop,
+        inner: NestLoop,
+        inside: Sequence[NestLoop] = (),
     ) -> None:
         """Writes the loops over blocks; the loops `inside` are the innermost."""
 
@@ -146,11 +150,11 @@ class BlockTranspose:
                     self._block(height, width)
                     return carried
 
-                return run(self.point, inside, block, carried)
+                return write_nest(self.point, inside, block, carried)
 
-            return run(self.point, [replace(inner, widths=(self.lanes, 1))], rows, carried)
+            return write_nest(self.point, [replace(inner, widths=(self.lanes, 1))], rows, carried)
 
-        run(self.point, [*outer, along], columns)
+        write_nest(self.point, [*outer, along], columns)
 
     def _block(self, height: int, width: int) -> None:
         """Copies a block of `height` source rows with `width` contiguous elements each."""

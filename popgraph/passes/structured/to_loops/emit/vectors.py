@@ -121,7 +121,7 @@ def write(point: IterationPoint, access: Source, value: SSAValue, lanes: int) ->
 
 
 @dataclass(frozen=True)
-class Run:
+class NestLoop:
     """One loop of a nest: a range of a group, in steps of the first width, then of the next."""
 
     group: Group
@@ -129,20 +129,20 @@ class Run:
     widths: tuple[int, ...] = (1,)
 
 
-def run(
+def write_nest(
     point: IterationPoint,
-    runs: Sequence[Run],
+    nest: Sequence[NestLoop],
     emit: Emit,
     carried: Sequence[SSAValue] = (),
     width: int = 1,
 ) -> list[SSAValue]:
     """Writes a nest of loops, outermost first, around `emit`."""
-    if not runs:
+    if not nest:
         return emit(width, list(carried))
-    first, *rest = runs
+    first, *rest = nest
 
     def inside(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        return run(point, rest, emit, carried, width)
+        return write_nest(point, rest, emit, carried, width)
 
     lower: Bound = first.part.lower
     values = list(carried)
@@ -155,11 +155,11 @@ def run(
     return values
 
 
-def _whole(writer: Writer, this: Run, lower: Bound, width: int) -> Bound:
+def _whole(writer: Writer, this: NestLoop, lower: Bound, width: int) -> Bound:
     """The end of the last full step of `width`, from `lower` on."""
-    fixed = this.part.fixed
-    if fixed is not None:
-        return this.part.upper - fixed % width if isinstance(this.part.upper, int) else 0
+    static_extent = this.part.static_extent
+    if static_extent is not None:
+        return this.part.upper - static_extent % width if isinstance(this.part.upper, int) else 0
     # Chunks begin at multiples of the width, so only the end of the loop cuts a step. A size of the
     # call times 3 may end anywhere, though: its full steps are counted when the kernel runs.
     running, extent = this.group.running, this.group.extent
@@ -182,14 +182,14 @@ def whole_steps(writer: Writer, lower: Bound, upper: Bound, width: int) -> SSAVa
 def _after(writer: Writer, part: Span, middle: Bound) -> Bound:
     """The start of the remainder, where full steps end at `middle`."""
     # A chunk that begins after the last full step has a remainder only, from its own start on.
-    if part.fixed is not None or middle is part.upper:
+    if part.static_extent is not None or middle is part.upper:
         return middle
     return writer.once(arith.MaxSIOp(writer.bound(part.lower), writer.bound(middle)))
 
 
 def _steps(
     point: IterationPoint,
-    this: Run,
+    this: NestLoop,
     bounds: tuple[Bound, Bound],
     width: int,
     emit: Emit,

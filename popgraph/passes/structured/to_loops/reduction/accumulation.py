@@ -15,7 +15,13 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, whole
 from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
-from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    Emit,
+    NestLoop,
+    in_lanes,
+    lanes_of,
+    write_nest,
+)
 
 
 def type_of(attribute: Attribute) -> Attribute:
@@ -44,9 +50,9 @@ class Accumulation:
         self.writer = point.writer
         self.roles = list(zip(combiners_of(op.body.block, len(op.inputs)), op.initial, strict=True))
         self.empty = 0 in op.sizes[op.parallel_rank :]
-        self.runs = [Run(group, whole(self.writer, group)) for group in groups]
-        if self.runs:
-            self.runs[-1] = replace(self.runs[-1], widths=widths)
+        self.nest = [NestLoop(group, whole(self.writer, group)) for group in groups]
+        if self.nest:
+            self.nest[-1] = replace(self.nest[-1], widths=widths)
 
     def fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
         """Writes the loops around `step`; long float32 sums are blocked."""
@@ -54,7 +60,7 @@ class Accumulation:
         if self.empty:
             return start
         terms = self.writer.target.tuning.partial_sums if self._sums_float32() else 0
-        levels = chunks.by_chunks(self.point, self.runs, terms, width=width)
+        levels = chunks.chunk_levels(self.point, self.nest, terms, width=width)
         return self._level(levels, start, step)
 
     def _level(
@@ -66,7 +72,7 @@ class Accumulation:
         def chunk(_: int, totals: list[SSAValue]) -> list[SSAValue]:
             return self._joined(totals, self._level(shorter, self._fresh(totals), step))
 
-        return run(self.point, loops(), chunk if shorter else step, start)
+        return write_nest(self.point, loops(), chunk if shorter else step, start)
 
     def _sums_float32(self) -> bool:
         return any(

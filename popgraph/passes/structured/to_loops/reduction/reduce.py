@@ -25,22 +25,22 @@ from popgraph.passes.structured.to_loops.emit.access import (
     IterationPoint,
     Source,
     Span,
+    full_spans,
     in_place,
     volume,
-    windows,
 )
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.bodies import VectorDim, inline, widest_lane
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
     STRIDES,
-    Run,
+    NestLoop,
     fitting_lanes,
     in_lanes,
     lanes_of,
     read,
-    run,
     write,
+    write_nest,
 )
 from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
 from popgraph.support.shapes import Shape, prod
@@ -137,7 +137,7 @@ class ReduceLoops(Emitter):
     # Decisions
 
     def _mode(self, vector_bytes: int) -> Mode:
-        op, beside = self.op, self.target.tuning.reduction_vectors
+        op, most_vectors = self.op, self.target.tuning.reduction_vectors
         # Several vectors are independent accumulators: 4 cycles of latency take 4 of them to add
         # one vector in each cycle.
         factors = self.forms[: len(op.inputs)]
@@ -149,13 +149,13 @@ class ReduceLoops(Emitter):
             widest = widest_lane([*kinds, *results], op.body.block, op.epilogue.block, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _readable(factors, self.outer[-1]):
-                return Mode(Lanes.PARALLEL, lanes, max(1, min(beside, extent // lanes)))
+                return Mode(Lanes.PARALLEL, lanes, max(1, min(most_vectors, extent // lanes)))
         if self.inner and None not in self.combiners:
             extent, inner = self.inner[-1].extent, self.inner[-1].last
             widest = widest_lane(kinds, op.body.block, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
-                unrolled = max(1, min(beside, extent // lanes))
+                unrolled = max(1, min(most_vectors, extent // lanes))
                 # A mask is a constant: the length of the remainder must be one, too.
                 masked = self.inner[-1].running is None
                 masked &= not any(type_of(initial) == i1 for initial in self.initial)
@@ -230,15 +230,15 @@ class ReduceLoops(Emitter):
         self.factors, self.epilogue_inputs = sources[:first], sources[first:end]
         self.targets = sources[end:]
         self.accumulation = Accumulation(point, self.op, self.inner, self._inner_widths())
-        parts = parts if parts is not None else windows(point, self.outer)
-        runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
+        parts = parts if parts is not None else full_spans(point, self.outer)
+        nest = [NestLoop(group, part) for group, part in zip(self.outer, parts, strict=True)]
         if self.mode.along is Lanes.PARALLEL:
             last = self.outer[-1]
             widths = self.mode.widths(last.extent, running=last.running is not None)
-            runs[-1] = Run(last, parts[-1], widths)
+            nest[-1] = NestLoop(last, parts[-1], widths)
         elif self.mode.rows > 1:
-            runs[-1] = Run(self.outer[-1], parts[-1], (self.mode.rows, 1))
-        run(point, runs, self._results)
+            nest[-1] = NestLoop(self.outer[-1], parts[-1], (self.mode.rows, 1))
+        write_nest(point, nest, self._results)
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
@@ -250,7 +250,7 @@ class ReduceLoops(Emitter):
         """Writes one result, or a few vectors of results."""
         if self.mode.along is Lanes.REDUCTION:
             if width > 1:
-                self._write_results(self._of_rows(), width)
+                self._write_results(self._row_totals(), width)
             else:
                 self._write_results(self._totals(self._across_lanes()), 0)
             return carried
@@ -282,7 +282,7 @@ class ReduceLoops(Emitter):
             with self.point.shifted(dim, vector * lanes):
                 values = [read(self.point, access, dim, lanes) for access in self.factors]
                 old = accumulators[vector * count : (vector + 1) * count]
-                new = inline(self.point, self.op.body.block, [*values, *old], Along(dim, lanes))
+                new = inline(self.point, self.op.body.block, [*values, *old], VectorDim(dim, lanes))
             result += [in_lanes(self.writer, value, lanes) for value in new]
         return result
 
@@ -290,7 +290,10 @@ class ReduceLoops(Emitter):
         dim = self.outer[-1].last if self.outer else 0
         epilogue_inputs = [read(self.point, access, dim, lanes) for access in self.epilogue_inputs]
         results = inline(
-            self.point, self.op.epilogue.block, [*accumulators, *epilogue_inputs], Along(dim, lanes)
+            self.point,
+            self.op.epilogue.block,
+            [*accumulators, *epilogue_inputs],
+            VectorDim(dim, lanes),
         )
         for value, target in zip(results, self.targets, strict=True):
             write(self.point, target, value, lanes)
@@ -348,7 +351,7 @@ class ReduceLoops(Emitter):
         count = len(self.initial)
         return [self._total(accumulators[number::count], number) for number in range(count)]
 
-    def _of_rows(self) -> list[SSAValue]:
+    def _row_totals(self) -> list[SSAValue]:
         """The results of a few rows, as vectors; lanes of rows are kept in local memory."""
         lanes, rows, count = self.mode.lanes, self.mode.rows, len(self.initial)
         homes = [self.writer.local(type_of(initial), rows * lanes) for initial in self.initial]
@@ -402,18 +405,18 @@ class ReduceLoops(Emitter):
         """The accumulators of one row, joined into one vector of partial results."""
         combiner = self.combiners[number]
         assert combiner is not None
-        return self._in_pairs(combiner, parts)
+        return self._pairwise(combiner, parts)
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
         """The total of all lanes and scalars, added in pairs."""
         combiner, initial = self.combiners[number], self.initial[number]
         assert combiner is not None
         vectors = [part for part in parts if lanes_of(part)]
-        total = self._all_lanes(combiner, self._in_pairs(combiner, vectors))
+        total = self._all_lanes(combiner, self._pairwise(combiner, vectors))
         scalars = [total, *[part for part in parts if not lanes_of(part)]]
         if identity_of(combiner, initial) != initial:
             scalars.append(self.writer.literal(initial))
-        return self._in_pairs(combiner, scalars)
+        return self._pairwise(combiner, scalars)
 
     def _all_lanes(self, combiner: Combiner, value: SSAValue) -> SSAValue:
         """The total of the lanes of a vector, by halves: log2(lanes) steps."""
@@ -425,7 +428,7 @@ class ReduceLoops(Emitter):
             distance //= 2
         return self.writer.extract(value, 0)
 
-    def _in_pairs(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
+    def _pairwise(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
         values = list(values)
         while len(values) > 1:
             pairs = zip(values[::2], values[1::2], strict=False)
