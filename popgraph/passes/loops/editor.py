@@ -62,6 +62,7 @@ class Editor(Writer):
         (outermost,) = self.levels
         for op in (*self._dropped, *self._deferred):
             op.drop_all_references()
+        # The bounds of unrolled loops have no uses left.
         used = [op for op in outermost.operations if not _is_unused_constant(op)]
         refill(outermost.block, used)
 

@@ -112,6 +112,7 @@ def before(anchor: Operation, kind: type[Arithmetic], lhs: SSAValue, rhs: SSAVal
     """Inserts an operation before another one, unless the block has an equal one before it."""
     block = anchor.parent
     assert block is not None
+    # Uses of an operand are few; a block has up to thousands of operations.
     for use in lhs.uses:
         op = use.operation
         same = type(op) is kind and op.operands[0] is lhs and op.operands[1] is rhs

@@ -114,6 +114,7 @@ class MarkedLoops:
                 found = True
                 self._nests.append(Nest())
                 self._visit_marked(op, path, (), self._nests[-1])
+            # A list: `any` alone would stop at the first block with marked loops.
             elif any(list(map(self._find, ((*path, inner) for inner in _blocks(op))))):
                 found = True
                 self.around.add(op)

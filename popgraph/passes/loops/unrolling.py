@@ -92,6 +92,7 @@ class Unrolling:
         changed = [
             (memory, at)
             for memory in self.marked.changed.get(op, ())
+            # In order of their index: the C does not depend on the order of stores.
             for at in sorted(self.registers[memory])
         ]
         before = [self.registers[memory][at] for memory, at in changed]

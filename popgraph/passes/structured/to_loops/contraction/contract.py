@@ -1,9 +1,9 @@
-"""The loop nest around the micro-kernel of a scheduled contraction."""
+"""The loop nest around the micro-kernel of a scheduled contraction, also chunk by chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from xdsl.ir import Block, SSAValue
@@ -31,7 +31,6 @@ from popgraph.passes.structured.analysis.parallel_loops import Loop
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.k_outer import KOuterLoops
 from popgraph.passes.structured.to_loops.contraction.microkernel import BlockSums, MicroKernel
-from popgraph.passes.structured.to_loops.contraction.panel_by_chunks import PanelByChunks
 from popgraph.passes.structured.to_loops.contraction.prefetch import (
     NextSection,
     PanelPrefetch,
@@ -39,7 +38,7 @@ from popgraph.passes.structured.to_loops.contraction.prefetch import (
     no_prefetch,
 )
 from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest, rows_of
-from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid, TileSums
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
     IterationPoint,
@@ -48,6 +47,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
     whole,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
+from popgraph.passes.structured.to_loops.emit.chunks import blocked_sum
 from popgraph.passes.structured.to_loops.emit.emitter import Body, Emitter
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import NestLoop
@@ -308,3 +308,55 @@ class ContractLoops(Emitter):
         """The number of terms in a panel of a factor."""
         terms = range(self.parallel, len(self.sizes))
         return prod(self.sizes[dim] for dim in terms if form.uses(dim))
+
+
+EachTile = Callable[[Callable[[Tile, Index], None]], None]
+"""Writes the loops over tiles around the computation of one: (tile, number of its first row)."""
+
+
+@dataclass(frozen=True)
+class PanelByChunks:
+    """Keeps the sums of all rows in local memory, as one tile `whole`, until the epilogue."""
+
+    micro: MicroKernel
+    epilogue: Epilogue
+    whole: Tile
+
+    def write(self, each_tile: EachTile) -> None:
+        micro = self.micro
+        levels = micro.levels()
+        grid, count = micro.grid, len(levels) - 1
+        memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
+        totals = PanelTotals(micro, each_tile, memories)
+        blocked_sum(grid.point, levels, totals)
+        total = memories[-1]
+        each_tile(lambda tile, first: self.epilogue.apply(tile, TileSums(total, first)))
+
+
+@dataclass(frozen=True)
+class PanelTotals:
+    """The sums of all rows of a panel, by levels of chunks."""
+
+    micro: MicroKernel
+    each_tile: EachTile
+    memories: Sequence[SSAValue]
+
+    @property
+    def grid(self) -> TileGrid:
+        return self.micro.grid
+
+    def clear(self, level: int) -> None:
+        memory = self.memories[level]
+        self.each_tile(lambda tile, first: self.grid.clear(tile, TileSums(memory, first)))
+
+    def add(self, nest: Sequence[NestLoop]) -> None:
+        self.each_tile(lambda tile, first: self._add(tile, first, nest))
+
+    def _add(self, tile: Tile, first: Index, nest: Sequence[NestLoop]) -> None:
+        self.grid.add(tile, TileSums(self.memories[0], first), self.micro.sums_over(tile, nest))
+
+    def carry(self, level: int) -> None:
+        part, total = self.memories[level - 1], self.memories[level]
+        self.each_tile(
+            lambda tile, first: self.grid.add(tile, TileSums(total, first), TileSums(part, first))
+        )

@@ -40,6 +40,7 @@ class Epilogue:
     in_lanes: bool
 
     def apply(self, tile: Tile, sums: TileSums) -> None:
+        # Loops over elements, or over rows, index the sums, which must be in memory.
         if not self.in_lanes or self._is_long(tile):
             sums = self.grid.saved(tile, sums)
         if self.in_lanes:

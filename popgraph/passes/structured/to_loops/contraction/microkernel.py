@@ -145,6 +145,7 @@ class MicroKernel:
     def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The reduction loops, in levels of chunks."""
         nest = self._full_nest(self.inner)
+        # A reduction of zero terms has no chunks: its sums stay zero.
         terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
         return chunk_levels(self.grid.point, nest, terms, longer=longer)
 

@@ -88,6 +88,7 @@ class TileGrid:
         before = dict(self.point.indices)
         if self.line is not None:
             assert isinstance(row, int), "rows of several lines are counted when they are written"
+            # Row 9 of lines of 7 is row 2 of the next line.
             self.point.indices[self.line] += row // self.across
             row %= self.across
         if self.row is not None:

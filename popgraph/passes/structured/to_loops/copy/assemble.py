@@ -79,6 +79,7 @@ class AssembleLoops(Emitter):
 
 def _common_dims(op: tile.AssembleOp) -> list[int]:
     """The dimensions along which every piece covers the whole result."""
+    # Along these, the range of a chunk is the same in the result and in all pieces.
     shape = tensor(op.output).get_shape()
     return [
         dim

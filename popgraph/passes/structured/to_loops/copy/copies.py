@@ -219,6 +219,7 @@ def copy_alternating(
 
 def _groups(sizes: Shape, forms: Sequence[Linear], cut: Cut | None) -> list[Group]:
     """The loops over a box; the cut dimension is not joined with others."""
+    # A joined loop has no single range for a range of one of its dimensions.
     if cut is None:
         return group_loops(range(len(sizes)), sizes, forms)
     running = {} if cut.running is None else {cut.dim: cut.running}

@@ -82,6 +82,7 @@ class RelayoutLoops(Emitter):
             return
         for box in self.boxes:
             source = CopySource(memory, _form(self.strides, box.start))
+            # Padding is written, too: `covers_memory` states that nothing zeroes it before.
             if box.empty:
                 source = CopySource(body.writer.number(0, self.type.element_type))
             form = _form(row_major(self.physical), box.start)

@@ -41,6 +41,7 @@ class SegmentsLoops(Emitter):
         self.lanes = fitting_lanes(columns, target.machine.vector_bytes, widest)
         if not _is_dense(op):
             self.lanes = 0
+        # Totals of a few vectors of columns stay in registers over all rows of a segment.
         most = target.tuning.reduction_vectors
         self.vectors = max(1, min(most, columns // self.lanes)) if self.lanes else 1
         self.work = prod(tensor(op.rows).get_shape()) + prod(op.sizes)
@@ -108,6 +109,7 @@ def _is_dense(op: tile.SegmentsOp) -> bool:
     for value in (op.rows, op.output):
         type_ = tensor(value)
         form = offset(type_, AffineMap.identity(2), type_.get_shape())
+        # One column is contiguous whatever its stride.
         if form.stride(1) != 1 and type_.get_shape()[1] > 1:
             return False
     return True
