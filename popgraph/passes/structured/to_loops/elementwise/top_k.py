@@ -425,7 +425,7 @@ class _Row:
 
     def _sift(self, start: SSAValue, moving: SSAValue, size: SSAValue) -> None:
         """Sifts an entry down from `start` while a child is worse."""
-        # From the root of n entries, floor(log2(n)) steps reach a leaf; there is no early exit.
+        # From the root of n entries, floor(log2(n)) steps reach a leaf, without an early exit.
         steps = self.op.count.bit_length() - 1
         with self.writer.loop(0, steps, carried=[start]) as loop:
             loop.next([self._step_down(loop.carried[0], size, moving)])

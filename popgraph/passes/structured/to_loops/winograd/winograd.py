@@ -196,8 +196,8 @@ class WinogradLoops(Emitter):
         """Allocates local memory for the sums of one panel, and for transformed tiles."""
         op, taps, tiles, line = self.op, self.taps, self.tiles, self._line
         channels = 0 if op.is_transformed else self.channels
-        # Tiles and taps are an odd number of cache lines apart: at a power of two, the taps of a
-        # tile would share cache sets.
+        # Tiles and taps have pitches of an odd number of cache lines: with a power of two, the taps
+        # of a tile would share cache sets.
         scratch = Scratch(tiles, taps, channels, self.lanes, line)
         sums = self.writer.alloca(self.kind, taps * scratch.sums)
         self.sums_type = self._rows(self.lanes, self.lanes, scratch.sums)
