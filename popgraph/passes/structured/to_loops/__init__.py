@@ -83,8 +83,8 @@ class StructuredToLoops(Pass):
         known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None
         written: dict[Hashable, tuple[str, Kernel]] = {}
         for op in kernels_of(module):
-            # What runs once, at load, is compiled without transposes in registers: it is another
-            # kernel.
+            # A kernel that runs once, at load, has no transposes in registers: an equal operation
+            # of a call has another kernel.
             structure = structures.of(op), runs_once(op)
             if structure not in written:
                 written[structure] = self._written(op, functions, known)
