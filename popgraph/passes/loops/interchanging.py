@@ -15,8 +15,7 @@ from popgraph.passes.loops.indices import loops_in
 from popgraph.passes.loops.marked import is_pure
 from popgraph.passes.structured.to_loops.emit.create import create_unchecked, fill, operands_of
 
-Load = memref.LoadOp | vector.LoadOp
-Store = memref.StoreOp | vector.StoreOp
+LOADS, STORES = {memref.LoadOp, vector.LoadOp}, {memref.StoreOp, vector.StoreOp}
 
 
 def interchange(kernel: Block) -> None:
@@ -63,7 +62,7 @@ class MarkedNest:
             assert len(inner) == 1 and isinstance(inner[0], scf.ForOp), "a nest is one loop deep"
             loops.append(inner[0])
         nest = MarkedNest(loops)
-        nest.stored.update(operands_of(op)[1] for op in outermost.walk() if isinstance(op, Store))
+        nest.stored.update(operands_of(op)[1] for op in outermost.walk() if type(op) in STORES)
         for depth, loop in enumerate(loops, 1):
             nest.depths[loop.body.block.args[0]] = depth
         return nest
@@ -80,9 +79,9 @@ class MarkedNest:
         """
         # A sum carried by an inner loop would be one value for all rows and lanes of the nest.
         outer = [op for one in self.loops[:-1] for op in one.body.block.ops]
-        around = [op for op in outer if op not in self.loops and not isinstance(op, scf.YieldOp)]
+        around = [op for op in outer if op not in self.loops and type(op) is not scf.YieldOp]
         return (
-            all(not loop.iter_args for loop in self.loops)
+            all(not loop.results for loop in self.loops)
             and all(map(self.is_recomputed, around))
             and all(self._visit(op, 0) for op in around)
             and self._fits(self.body, 0) is not None
@@ -90,30 +89,31 @@ class MarkedNest:
 
     def is_recomputed(self, op: Operation) -> bool:
         """Whether an operation may run again: pure, or a load of memory without stores here."""
-        return is_pure(op) or (isinstance(op, Load) and operands_of(op)[0] not in self.stored)
+        return is_pure(op) or (type(op) in LOADS and operands_of(op)[0] not in self.stored)
 
     def _fits(self, block: Block, segment: int) -> int | None:
         """The last segment of a block that begins in `segment`; None if it does not fit."""
         for op in block.ops:
-            if isinstance(op, scf.ForOp):
+            if type(op) is scf.ForOp:
                 # A triangle, `for i: for k < i`, has bounds that depend on the nest.
-                if op.iter_args or any(self.depths.get(one, 0) for one in operands_of(op)):
+                if op.results or any(self.depths.get(one, 0) for one in operands_of(op)):
                     return None
                 self.depths[op.body.block.args[0]] = 0
                 inside = self._fits(op.body.block, segment + 1)
                 if inside is None:
                     return None
                 segment = inside + 1
-            elif not isinstance(op, scf.YieldOp) and not self._visit(op, segment):
+            elif type(op) is not scf.YieldOp and not self._visit(op, segment):
                 return None
         return segment
 
     def _visit(self, op: Operation, segment: int) -> bool:
-        if op.regions or not (self.is_recomputed(op) or isinstance(op, Load | Store)):
+        recomputed = self.is_recomputed(op)
+        if op.regions or not (recomputed or type(op) in LOADS | STORES):
             return False
         operands = operands_of(op)
         needed = {self.segments[one] for one in operands if one in self.segments}
-        if not self.is_recomputed(op):
+        if not recomputed:
             needed.add(segment)
         depth = max((self.depths.get(one, 0) for one in operands), default=0)
         # Memory that the nest stores to cannot be reloaded later: a value loaded before an inner
@@ -138,7 +138,7 @@ class Distribution:
         # Recomputed values are copied where a segment needs them; values that all iterations share
         # come once, before the copies. The last operation is `scf.yield`.
         for op in list(block.ops)[:-1]:
-            if isinstance(op, scf.ForOp):
+            if type(op) is scf.ForOp:
                 yield from self._segment(segment, outer)
                 segment = []
                 yield from self._loop(op, outer)

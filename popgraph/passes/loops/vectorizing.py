@@ -40,7 +40,7 @@ def vectorize(kernel: Block) -> None:
 def _replace(loop: scf.ForOp, body: LaneBody, indices: Indices) -> None:
     """Replaces a loop by one unrolled loop for each group of vectors of equal width."""
     # [16, 16, 4, 1]: the last panel ends in narrower vectors, so one loop becomes three.
-    block, start = loop.parent, constant_of(loop.lb)
+    block, start = loop.parent, constant_of(operands_of(loop)[0])
     assert block is not None and start is not None
     for lanes, alike in groupby(widths_of(loop)):
         end = start + lanes * len(list(alike))
@@ -62,7 +62,7 @@ class LaneBody:
     """
 
     def __init__(self, loop: scf.ForOp, indices: Indices) -> None:
-        self._body, self._indices = loop.body.block, indices
+        self._body, self._indices = loop.regions[0].blocks[0], indices
         self._counter = self._body.args[0]
         self._varying: set[SSAValue] = {self._counter}
         """Indices that differ between iterations; other differing values become vectors."""
@@ -81,18 +81,18 @@ class LaneBody:
 
     def _fits(self, op: Operation) -> bool:
         operands = operands_of(op)
-        if isinstance(op, memref.LoadOp | memref.StoreOp):
+        if type(op) in (memref.LoadOp, memref.StoreOp):
             stride = self._stride(operands[-1])
             self._strides[op] = stride
             # With stride 0, all iterations would store to one element.
-            return stride == 1 or (stride == 0 and isinstance(op, memref.LoadOp))
+            return stride == 1 or (stride == 0 and type(op) is memref.LoadOp)
         varies = not self._varying.isdisjoint(operands)
         if op.results and type(op.results[0].type) is IndexType:
             self._varying.update(op.results if varies else ())
             return not op.regions
-        if isinstance(op, arith.AddfOp) and (product := _product_of_sum(op)) is not None:
+        if type(op) is arith.AddfOp and (product := _product_of_sum(op)) is not None:
             self._products[op] = product
-        return isinstance(op, scf.YieldOp) or (type(op) in SCALARS and not varies)
+        return type(op) is scf.YieldOp or (type(op) in SCALARS and not varies)
 
     def _stride(self, index: SSAValue) -> int:
         """The difference of the indices of consecutive iterations; -1 if it is not constant."""
