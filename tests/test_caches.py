@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.support.cache_files import is_sealed, read_sealed, write_sealed, write_whole
+from popgraph.support.cache_files import is_sealed, read_sealed, write_cache_file, write_sealed
 from tests.damages import DAMAGES
 
 
@@ -44,7 +44,7 @@ def test_others_may_read_what_the_user_lets_them(tmp_path: Path) -> None:
     """A cache may be made by one user for all."""
     before = os.umask(0o022)
     try:
-        write_whole(tmp_path / "file", [b"content"])
+        write_cache_file(tmp_path / "file", [b"content"])
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644

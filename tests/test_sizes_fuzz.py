@@ -28,7 +28,7 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsizedError
 from popgraph.support.shapes import prod
-from popgraph.support.sizes import fronts
+from popgraph.support.sizes import leading_slices
 from popgraph.testing import assert_close, products
 from tests.checking import check_ir
 from tests.passes.mutants import Mutant
@@ -129,13 +129,13 @@ def exact(network: SizedNetwork, size: int, inputs: Mapping[str, Array]) -> dict
         made.run(compilation, module)
         if made.name == "onnx-to-graphcore":
             break
-    return run(module, network.fronts(inputs, size), compilation.weights, None)[0]
+    return run(module, network.leading_slices(inputs, size), compilation.weights, None)[0]
 
 
 def in_front(module: ModuleOp, outputs: Mapping[str, Array], number: int) -> dict[str, Array]:
     """What of outputs is in front of the end."""
     (size,) = sizes_of(module)
-    return fronts(outputs, size.outputs, number)
+    return leading_slices(outputs, size.outputs, number)
 
 
 def check(network: SizedNetwork, threads: int = THREADS) -> None:
@@ -204,7 +204,7 @@ def test_c_runs_to_sizes(threads: int) -> None:
         program = backend_named("c").build(module, compilation.weights, threads=threads)
         for size in SIZES:
             inputs = network.inputs(size, UNREAD)
-            found = program.run(network.fronts(inputs, size))
+            found = program.run(network.leading_slices(inputs, size))
             for name, expected in exact(network, size, inputs).items():
                 assert_close(found[name], expected, TOLERANCE, f"{name} for {size}")
 

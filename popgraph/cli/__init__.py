@@ -224,7 +224,7 @@ def main() -> None:
     if not is_launched():
         command(prog_name="popgraph")
         return
-    from popgraph.support.ranks.world import ending_together
+    from popgraph.support.ranks.world import ending_all_ranks
 
-    with ending_together():
+    with ending_all_ranks():
         command(prog_name="popgraph")

@@ -14,8 +14,8 @@ from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError, UnsizedError
 from popgraph.support.files import MODELS
 from popgraph.support.garbage import while_importing
-from popgraph.support.reading import no_such
-from popgraph.support.writing import replaceable, write_text
+from popgraph.support.reading import no_such_file
+from popgraph.support.writing import is_writable, write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -44,7 +44,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
-        raise ModelError(no_such(path), str(path))
+        raise ModelError(no_such_file(path), str(path))
     if path.suffix not in MODELS:
         raise ModelError(
             f"{path.suffix or 'a file without a suffix'} is not a model format",
@@ -400,7 +400,7 @@ def check_place(path: Path, option: str) -> None:
         raise typer.BadParameter(f"{str(path)!r} is a folder", param_hint=option)
     if not path.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(path.parent)!r}", param_hint=option)
-    if not replaceable(path):
+    if not is_writable(path):
         raise typer.BadParameter(f"{str(path)!r} cannot be written", param_hint=option)
 
 

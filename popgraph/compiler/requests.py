@@ -62,7 +62,7 @@ from popgraph.support.errors import (
     NeedsHostError,
     PopgraphError,
     UnsupportedError,
-    fitting_memory,
+    reporting_out_of_memory,
     together,
 )
 from popgraph.support.files import changed, is_unchanged
@@ -335,7 +335,7 @@ class BuildRequest:
 
     def executable(self) -> Executable:
         """The program of a module with static shapes; the module may be lowered."""
-        with fitting_memory():
+        with reporting_out_of_memory():
             return self._executable()
 
     @property

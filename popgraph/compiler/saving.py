@@ -12,7 +12,7 @@ from popgraph.builder.pgraph import WeightFile, text_of
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import WriteError
 from popgraph.support.safetensors import safetensors
-from popgraph.support.writing import Parts, write_file, write_pair, write_text
+from popgraph.support.writing import Chunks, write_file, write_pair, write_text
 
 
 def _save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> str:
@@ -29,7 +29,7 @@ def _save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> str:
         write_text(path, text)
         return ""
 
-    def naming(name: str) -> Parts:
+    def naming(name: str) -> Chunks:
         return [text_of(module, compilation.weights, WeightFile(name)).encode()]
 
     write_pair(path, naming, beside, lambda: safetensors(file.arrays))

@@ -13,7 +13,7 @@ from popgraph.support.amounts import bytes_text, counted
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, prod
 
-MOST_LISTED = 12
+MAX_LISTED = 12
 """The maximum number of inputs, and of outputs, that are listed."""
 
 
@@ -106,9 +106,9 @@ class Description:
 
 def _listed(word: str, of: Iterable[TensorSpec]) -> list[tuple[str, str]]:
     found = list(of)
-    rows = [(word, str(one)) for one in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
-        rows.append((word, f"... and {len(found) - MOST_LISTED} more"))
+    rows = [(word, str(one)) for one in found[:MAX_LISTED]]
+    if len(found) > MAX_LISTED:
+        rows.append((word, f"... and {len(found) - MAX_LISTED} more"))
     return rows or [(word, "none")]
 
 

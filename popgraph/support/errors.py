@@ -135,7 +135,7 @@ def _first_of(same: Sequence[PopgraphError]) -> PopgraphError:
 
 
 @contextmanager
-def fitting_memory() -> Iterator[None]:
+def reporting_out_of_memory() -> Iterator[None]:
     """Turns MemoryError into an error that names the model."""
     try:
         yield

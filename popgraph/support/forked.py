@@ -18,11 +18,11 @@ from weakref import WeakSet
 
 NICENESS = 5
 """Niceness of the child, so that the parent stays responsive."""
-MOST_TOLD = 4000
+MAX_ERROR_LENGTH = 4000
 """Maximum length of an error message from the child, which a pipe takes without blocking."""
-PATIENCE = 2.0
+SECONDS_TO_END = 2.0
 """Seconds for a child to clean up when it is terminated."""
-REMINDERS = 20
+SIGNALS = 20
 """Number of signals sent during that time."""
 
 
@@ -57,9 +57,9 @@ class Child:
             os.close(theirs)
             raise
         if self.pid == 0:
-            _be_child(work, theirs)
+            _run_child(work, theirs)
         os.close(theirs)
-        self._told = ours
+        self._pipe = ours
         self._ended = threading.Event()
         self._parent = os.getpid()
         _CHILDREN.add(self)
@@ -67,9 +67,9 @@ class Child:
     def outcome(self) -> str:
         """Waits for the child; "" on success, else the error."""
         line = b""
-        while not line.endswith(b"\n") and (more := os.read(self._told, 4096)):
+        while not line.endswith(b"\n") and (more := os.read(self._pipe, 4096)):
             line += more
-        os.close(self._told)
+        os.close(self._pipe)
         code = 0
         with suppress(ChildProcessError):  # Somebody has waited for it before.
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -83,13 +83,13 @@ class Child:
         if self._ended.is_set() or self._parent != os.getpid():
             return
         # Repeated, since a subprocess that just started may have missed the first signal.
-        for number in (*[signal.SIGTERM] * REMINDERS, signal.SIGKILL):
-            self._tell_all(number)
-            if self._ended.wait(PATIENCE / REMINDERS):
+        for number in (*[signal.SIGTERM] * SIGNALS, signal.SIGKILL):
+            self._signal_all(number)
+            if self._ended.wait(SECONDS_TO_END / SIGNALS):
                 break
-        self._tell_all(signal.SIGKILL)  # What it started as it ended has heard nothing yet.
+        self._signal_all(signal.SIGKILL)  # A subprocess started meanwhile has had no signal.
 
-    def _tell_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         """Signals the child and its subprocesses, if any are left."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -107,7 +107,7 @@ def _end_all() -> None:
         child.end()
 
 
-def _be_child(work: Callable[[], object], told: int) -> None:
+def _run_child(work: Callable[[], object], pipe: int) -> None:
     """Runs in the child and never returns, so that exit handlers of the parent do not run."""
     reason = "it was interrupted"
     try:
@@ -118,27 +118,27 @@ def _be_child(work: Callable[[], object], told: int) -> None:
         signal.set_wakeup_fd(-1)
         with suppress(OSError):
             os.nice(NICENESS)
-        _let_go(told)
+        _close_inherited(pipe)
         work()
         reason = ""
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
     finally:
         with suppress(OSError):
-            os.write(told, json.dumps(reason[:MOST_TOLD]).encode() + b"\n")
+            os.write(pipe, json.dumps(reason[:MAX_ERROR_LENGTH]).encode() + b"\n")
         os._exit(0)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, _heard)
+    signal.signal(number, _ignored)
     raise SystemExit("it was told to end")
 
 
-def _heard(number: int, frame: FrameType | None) -> None:
+def _ignored(number: int, frame: FrameType | None) -> None:
     """Ignores a signal by a handler, since subprocesses inherit SIG_IGN but no handlers."""
 
 
-def _let_go(kept: int) -> None:
+def _close_inherited(kept: int) -> None:
     """Closes pipes, sockets and terminals, so that they end with the parent."""
     null = os.open(os.devnull, os.O_RDWR)
     for name in Path("/proc/self/fd").iterdir():

@@ -73,7 +73,9 @@ def sizes_in(sizes: Sequence[Size], shapes: Mapping[str, Shape]) -> dict[str, in
     return found
 
 
-def fronts(arrays: Mapping[str, Array], places: Iterable[Place], number: int) -> dict[str, Array]:
+def leading_slices(
+    arrays: Mapping[str, Array], places: Iterable[Place], number: int
+) -> dict[str, Array]:
     """The leading slices of arrays for this value of a size."""
     found = dict(arrays)
     for place in places:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.history import Row
 
@@ -17,11 +17,11 @@ class Log(Callback):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pace = Pace(EVERY)
+        self._pace = RateLimit(EVERY)
 
     def on_epoch(self, trainer: Trained, row: Row) -> None:
         if self._pace.is_due():
-            with self._pace.kept():
+            with self._pace.measured():
                 trainer.history.write(self._path)
 
     def on_end(self, trainer: Trained) -> None:

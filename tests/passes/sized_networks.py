@@ -89,7 +89,7 @@ class SizedNetwork:
             made[self.bounded.name(number)] = array
         return made
 
-    def fronts(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
+    def leading_slices(self, inputs: Mapping[str, Array], size: int) -> dict[str, Array]:
         """The slices of the inputs up to the size."""
         return {name: array[_slices(_shape(array.shape, size))] for name, array in inputs.items()}
 

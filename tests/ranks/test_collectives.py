@@ -82,7 +82,9 @@ def test_fuzz_collectives(drawn: Drawn) -> None:
 
 def test_groups_across_ranks_with_several_replicas_are_refused() -> None:
     module = program("reduce", "Add", (2,), 2, 2)
-    with pytest.raises(PassError, match="have members in several processes, but each process has 2"):
+    with pytest.raises(
+        PassError, match="have members in several processes, but each process has 2"
+    ):
         SpreadReplicas(str(Replication(2, ranks=2))).run(Compilation(), module)
 
 

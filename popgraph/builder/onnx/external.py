@@ -21,7 +21,15 @@ from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import is_settled, state_of
-from popgraph.support.reading import Missing, Outside, Unreadable, beside, part_of, reading, size_of
+from popgraph.support.reading import (
+    Missing,
+    Outside,
+    Unreadable,
+    path_inside,
+    read_range,
+    reading,
+    size_of,
+)
 
 
 def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
@@ -73,11 +81,11 @@ class DataPlaces:
         if path.resolve() in self.files:
             return path
         inside = path.resolve().is_relative_to(home)
-        return beside(home, os.path.relpath(path, home) if inside and location else location)
+        return path_inside(home, os.path.relpath(path, home) if inside and location else location)
 
 
 class ExternalData:
-    """Resolves the files with a model's large tensors, beside the model or at `places`."""
+    """Resolves the files with a model's large tensors, path_inside the model or at `places`."""
 
     def __init__(
         self, folder: Path | None, store: WeightStore, places: DataPlaces | None = None
@@ -100,7 +108,7 @@ class ExternalData:
         row = dtypes.BY_ONNX.get(tensor.data_type)
         if row is None or row.name in PACKED:
             with _refusing(tensor.name, path):
-                tensor.raw_data = part_of(path, offset, length)
+                tensor.raw_data = read_range(path, offset, length)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             return
@@ -155,10 +163,10 @@ class ExternalData:
         """The file in the model's folder, otherwise at one of the further locations."""
         if self._places is None:
             assert self.folder is not None, "a model without a folder has places"
-            return beside(self.folder, location)
+            return path_inside(self.folder, location)
         if self.folder is not None:
             with suppress(Unreadable):
-                path = beside(self.folder, location)
+                path = path_inside(self.folder, location)
                 size_of(path)
                 return path
         return self._places.path(location)

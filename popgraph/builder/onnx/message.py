@@ -12,7 +12,7 @@ from onnx import AttributeProto, GraphProto, ModelProto
 from popgraph.builder.onnx.wire import Marking, without_weights
 from popgraph.support.errors import ModelError
 from popgraph.support.files import SIZE, State
-from popgraph.support.reading import Unreadable, opened, reading, rest_of
+from popgraph.support.reading import Unreadable, opened, read_stream, reading
 
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
@@ -41,7 +41,7 @@ def content_of(path: Path, where: str, *, mapped: bool = False) -> tuple[memoryv
         with reading(), file:
             size = state[SIZE]
             if size == 0:  # a pipe, for example
-                return memoryview(rest_of(file)), state
+                return memoryview(read_stream(file)), state
             if mapped:
                 return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ)), state
             content = np.empty(size, np.uint8)

@@ -509,7 +509,7 @@ class AiGraphcoreOpset1(Operands):
             return UNKNOWN
         place = axis % len(shape)
         if not broadcast:
-            shape = shapes.beside_data(indices, len(shape), place, group_size > 1)
+            shape = shapes.expanded_indices_shape(indices, len(shape), place, group_size > 1)
         return self._shaped(args, (*shape[:place], axis_size, *shape[place + 1 :]))
 
     # several convolutions

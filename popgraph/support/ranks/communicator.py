@@ -140,7 +140,7 @@ class Communicator(ABC):
         return self.rank == 0
 
 
-class Alone(Communicator):
+class SingleRank(Communicator):
     """The communicator of a process that is the only rank."""
 
     rank, size = 0, 1

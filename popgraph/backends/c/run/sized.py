@@ -20,7 +20,7 @@ from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import RunError
 from popgraph.support.given import as_array, fitted
 from popgraph.support.shapes import Shape, text
-from popgraph.support.sizes import fronts, sizes_in, with_sizes
+from popgraph.support.sizes import leading_slices, sizes_in, with_sizes
 
 MOST_KNOWN = 256
 """Combinations of sizes whose memory is remembered: to find it takes some 20 microseconds."""
@@ -61,10 +61,9 @@ class SizedExecutable(CExecutable):
     """
     A program whose loops end at sizes of the call.
 
-    Its memory is that of the bounds, and each run has the fronts of it that its sizes say: the
-    same sizes again cost no more than in a program of just these. Large arrays of which a size is
-    the outermost axis that has more than one place are used where they are; others are copied row
-    by row.
+    Its memory is that of the bounds, and each run uses the leading slices of it that its sizes say:
+    the same sizes again cost no more than in a program of just these. Large arrays of which a size
+    is the outermost axis with several places are used where they are; others are copied row by row.
     """
 
     def __init__(
@@ -85,9 +84,9 @@ class SizedExecutable(CExecutable):
         self._own = [(slot, self._pointers[slot]) for slot in slots]
         """The addresses of this program's own memory for inputs and outputs."""
         self._known: dict[tuple[Shape, ...], Fronts] = {}
-        """The fronts for inputs of these shapes."""
+        """The leading_slices for inputs of these shapes."""
         self._fronts = Fronts((), {}, {}, {}, [])
-        """The fronts of the last run."""
+        """The leading_slices of the last run."""
         self._turn_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
@@ -144,8 +143,8 @@ class SizedExecutable(CExecutable):
         inputs = {name: view for name, view in self._views("input").items() if name in self.inputs}
         outputs = self._views("output")
         for size in self.sizes:
-            inputs = fronts(inputs, size.inputs, numbers[size.name])
-            outputs = fronts(outputs, size.outputs, numbers[size.name])
+            inputs = leading_slices(inputs, size.inputs, numbers[size.name])
+            outputs = leading_slices(outputs, size.outputs, numbers[size.name])
         read = self._in_place("input", inputs, ReadInPlace)
         made = self._in_place("output", outputs, self._made_in_front)
         order = [numbers[size.name] for size in self.sizes]

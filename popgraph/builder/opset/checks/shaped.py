@@ -377,7 +377,7 @@ def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Complai
             f"Indices rank {len(indices)} must be <= data input rank {len(data)}."
         )
     place, group = node.number("axis", axis) % len(data), node.number("group_size", 1) > 1
-    stretched = shapes.beside_data(indices, len(data), place, group)
+    stretched = shapes.expanded_indices_shape(indices, len(data), place, group)
     if any(one > other for one, other in zip(stretched, data, strict=True)):
         yield (
             f"Failed to expand 'indices' shape {_listed(indices)} to match 'src' shape "

@@ -32,7 +32,7 @@ from popgraph.builder.pgraph.syntax.text_files import read_text
 from popgraph.builder.pgraph.syntax.tree import File, Function, Graph, Span, Static, Template, Train
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
-from popgraph.support.files import seen
+from popgraph.support.files import state_or_absent
 from popgraph.support.garbage import without_collection
 
 _GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
@@ -125,7 +125,7 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
 
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
     """Compiles a file; see `parse`. Its weights record all files that were read."""
-    before = seen(Path(path))
+    before = state_or_absent(Path(path))
     document = parse(read_text(path), str(path), search)
     document.weights.files[Path(path).resolve()] = before
     return document
@@ -157,14 +157,14 @@ def _check_graphs(source: Source, file: File) -> None:
     defines = any(isinstance(item, Template | Static | Function) for item in file.items)
     if not file.graphs and (file.trains or not defines):
         source.parse_error(Span(1, 1, 1, 2), "there is no graph here", _GRAPH)
-    seen: set[str] = set()
+    state_or_absent: set[str] = set()
     for graph in file.graphs:
         if graph.name is None:
             source.parse_error(graph.span, "a graph of a file needs a name", "`graph name(...)`")
-        elif graph.name.text in seen:
+        elif graph.name.text in state_or_absent:
             source.parse_error(graph.span, f"there are two graphs `{graph.name.text}`")
         else:
-            seen.add(graph.name.text)
+            state_or_absent.add(graph.name.text)
     source.raise_mistakes()
 
 

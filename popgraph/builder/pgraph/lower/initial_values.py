@@ -49,12 +49,12 @@ from popgraph.support.array_files import read_npy
 from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
 from popgraph.support.names import closest
-from popgraph.support.reading import Outside, Unreadable, beside
+from popgraph.support.reading import Outside, Unreadable, path_inside
 from popgraph.support.safetensors import as_type, is_type, read_key, read_part
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
-"""`load("weights.npz", "key")`: an array of a file beside the text."""
+"""`load("weights.npz", "key")`: an array of a file path_inside the text."""
 
 TENSOR = "tensor"
 """`tensor(f32[2, 3], zeros)`: a tensor with an explicit type that is not a weight."""
@@ -352,7 +352,7 @@ def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
 def path_beside(context: FileContext, file: str, span: Span) -> Path:
     """The path of a file below the folder of the text; fails for any other."""
     try:
-        return beside(context.folder, file)
+        return path_inside(context.folder, file)
     except Outside as error:
         context.source.parse_error(
             span,
