@@ -19,7 +19,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.description import TensorSpec
 from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.errors import RunError, UnsupportedError
-from popgraph.support.given import as_array, check_names, fitted
+from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
 from popgraph.support.sizes import Place, Size, named, with_sizes

@@ -25,6 +25,6 @@ def test_an_object_is_asked_about_once() -> None:
 
 def test_memory_is_bounded_and_answers_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that is gone leaves its place in memory to others, but not its answer."""
-    monkeypatch.setattr(memo, "MOST", 4)
+    monkeypatch.setattr(memo, "MAX_ENTRIES", 4)
     remembering = memo.by_identity(lambda given: given[0])
     assert [remembering([number]) for number in range(100)] == list(range(100))

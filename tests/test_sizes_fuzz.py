@@ -17,7 +17,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.executable import run
 from popgraph.backends.registry import backend_named
-from popgraph.compiler.generalize import GRAPHCORE, STRUCTURED, agree, probes_of, prove
+from popgraph.compiler.generalize import (
+    GRAPHCORE,
+    STRUCTURED,
+    check_agreement,
+    probes_of,
+    prove_generality,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.passes.base import Compilation, Pass
@@ -70,7 +76,7 @@ def agreed(network: SizedNetwork) -> None:
     """`UnsizedError` unless the graphs of small sizes are that of the bound."""
     whole, *smaller = (graphcore(network, size) for size in (BOUND, 2, 1))
     for number, found in zip((2, 1), smaller, strict=True):
-        agree(whole[0], whole[1], *found, number)
+        check_agreement(whole[0], whole[1], *found, number)
 
 
 def graphcore(network: SizedNetwork, size: int) -> tuple[ModuleOp, WeightStore]:
@@ -99,7 +105,7 @@ def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, 
     proven, running = names.index(STRUCTURED) + 1, names.index("bind-sizes")
     for made in steps[:proven]:
         made.run(compilation, module)
-    prove(module, compilation.weights, *probe(network, steps[:proven]))
+    prove_generality(module, compilation.weights, *probe(network, steps[:proven]))
     for made in steps[proven:running]:
         made.run(compilation, module)
     for made in steps[running:]:

@@ -129,7 +129,7 @@ def command(
     sizes, inputs = sizes_of(module), _inputs(module, made, given)
     vectors = []
     if not sizes:
-        vectors.append(_vector(request.copied(), inputs, exporter.steps))
+        vectors.append(_vector(request.copy(), inputs, exporter.steps))
     models.lower_to_sizes(request, model, dim, value, train=train)
     sizes = sizes_of(module)  # It is known by now which number each one begins at.
     for numbers in _numbers(sizes):

@@ -430,7 +430,7 @@ def given(
 
     Names are checked before files are read, and types before anything is compiled.
     """
-    from popgraph.support.given import check_names
+    from popgraph.support.inputs import check_names
 
     types, also = _input_types(module)
     numbers = values(texts, specs_of(module))
@@ -450,7 +450,7 @@ def known_given(
 ) -> dict[str, Array]:
     """The same for a cached program, whose model is not loaded."""
     from popgraph.support.dtypes import from_numpy
-    from popgraph.support.given import check_names
+    from popgraph.support.inputs import check_names
 
     numbers = values(texts, specs)
     check_names({**files, **numbers}, specs, complete=complete)
@@ -493,7 +493,7 @@ def _fitted(arrays: Mapping[str, Array], types: Mapping[str, Attribute]) -> dict
 
 def _converted(name: str, array: Array, dtype: DType) -> Array:
     """Converts an array to the element type of the model; a note says so."""
-    from popgraph.support.given import fitted
+    from popgraph.support.inputs import fitted
 
     found = fitted(name, array, dtype)
     if found.dtype != array.dtype:
@@ -508,13 +508,13 @@ def check_outputs(module: ModuleOp, compilation: Compilation, names: Collection[
     from popgraph.backends.reference import output_types
     from popgraph.dialects.levels import ONNX, level_of
     from popgraph.dialects.onnx.containers import model_of
-    from popgraph.support import given
+    from popgraph.support.inputs import check_outputs
 
     if level_of(module) == ONNX:
         known: Sequence[str] = model_of(module).graph.output_names
     else:
         known = [name for name, _ in output_types(module, compilation.weights)]
-    given.check_outputs(names, known)
+    check_outputs(names, known)
 
 
 def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:

@@ -45,9 +45,9 @@ def lowered_whole(request: BuildRequest, text: Text) -> Iterator[str]:
     try:
         yield text(request)
     except NeedsHostError as error:
-        if not request.splits:
+        if not request.may_split:
             raise
-        yield from lowered_steps(request.whole(error), text, error)
+        yield from lowered_steps(request.before_lowering(error), text, error)
 
 
 def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, str]:

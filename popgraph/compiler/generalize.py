@@ -94,7 +94,7 @@ def between(bound: int) -> tuple[int, ...]:
     return tuple(1 << by for by in range(2, (bound - 1).bit_length()))
 
 
-def agree(
+def check_agreement(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore, number: int
 ) -> None:
     """
@@ -106,7 +106,7 @@ def agree(
     compared.of_modules(module, other)
 
 
-def prove(
+def prove_generality(
     module: ModuleOp, weights: WeightStore, other: ModuleOp, other_weights: WeightStore
 ) -> None:
     """

@@ -28,7 +28,7 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import DATA_DIR, load_model_tests
 from onnx.backend.test.runner import Runner
 
-from popgraph.conformance.corrected import what_was_corrected
+from popgraph.conformance.corrected import corrections_of
 from popgraph.conformance.groups import nodes_of
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
@@ -90,7 +90,7 @@ class Case:
     def is_here(self) -> bool:
         """Whether the model is available without a download."""
         url = self.found.url
-        return url is None or (url.startswith(SHIPPED) and bool(_outputs_beside(self._file())))
+        return url is None or (url.startswith(SHIPPED) and bool(_outputs_of_files(self._file())))
 
     def why_skipped(self) -> str:
         """Why the test cannot be run; empty if it can."""
@@ -100,7 +100,7 @@ class Case:
             return "it draws random numbers, and expects those of NumPy"
         if self.name.startswith(ROUNDED):
             return "it expects rounding errors of single precision where exact results are 0"
-        return what_was_corrected(self.name, self.suites)
+        return corrections_of(self.name, self.suites)
 
     def _draws(self) -> bool:
         model = self.model
@@ -123,7 +123,7 @@ class Case:
         """The files of the test; empty if it is in memory."""
         if self.found.model_dir is not None:
             return sorted(each for each in Path(self.found.model_dir).rglob("*") if each.is_file())
-        return [self._file(), *_outputs_beside(self._file())] if self.is_here else []
+        return [self._file(), *_outputs_of_files(self._file())] if self.is_here else []
 
 
 def _drops(node: NodeProto, given: Mapping[str, Any]) -> bool:
@@ -132,7 +132,7 @@ def _drops(node: NodeProto, given: Mapping[str, Any]) -> bool:
     return bool(given.get(training)) and bool(given.get(ratio, 0.5))
 
 
-def _outputs_beside(model: Path) -> list[Path]:
+def _outputs_of_files(model: Path) -> list[Path]:
     return sorted(model.parent.glob(f"{model.stem}_output_*.pb"), key=_number)
 
 
@@ -196,7 +196,7 @@ def _shipped_data_set(model: ModelProto, file: Path) -> tuple[Arrays, Arrays]:
     ]
     outputs = [
         numpy_helper.to_array(TensorProto.FromString(path.read_bytes()))
-        for path in _outputs_beside(file)
+        for path in _outputs_of_files(file)
     ]
     return inputs, outputs
 
@@ -224,13 +224,13 @@ def node_cases() -> tuple[TestCase, ...]:
     This function must be the first to load them, so that all processes see the same numbers. Some
     cases overflow on purpose.
     """
-    with warnings.catch_warnings(), np.errstate(all="ignore"), _drawn_alike():
+    with warnings.catch_warnings(), np.errstate(all="ignore"), _seeded_alike():
         warnings.simplefilter("ignore")
         return tuple(load_model_tests(kind="node"))
 
 
 @contextmanager
-def _drawn_alike() -> Iterator[None]:
+def _seeded_alike() -> Iterator[None]:
     """Seeds the random generators, and restores them afterwards."""
     numbers, choices = np.random.get_state(), random.getstate()
     np.random.seed(0)

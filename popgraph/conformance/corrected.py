@@ -106,7 +106,7 @@ does, or reject it. For types that onnxruntime lacks, only the reference was com
 """
 
 
-def what_was_corrected(name: str, suites: Iterable[str]) -> str:
+def corrections_of(name: str, suites: Iterable[str]) -> str:
     """The error in a test of one of these suites; empty if there is none."""
     for found in CORRECTIONS:
         wrong = {f"onnx-{release}" for release in found.releases}

@@ -22,7 +22,7 @@ MODEL, DESCRIPTION = "model.onnx", "data.json"
 PREFIX = "test_"
 RTOL, ATOL = 1e-3, 1e-7
 """Default tolerances of ONNX's runner."""
-MOST_BYTES = 2**32
+MAX_BYTES = 2**32
 """Limit of unpacked bytes, above the size of any release's tests."""
 
 
@@ -76,8 +76,8 @@ def _unpack(file: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(file) as archive:
             members = [each for each in archive.infolist() if _is_of_a_test(each.filename)]
-            if sum(each.file_size for each in members) > MOST_BYTES:
-                raise ModelError(f"its tests are larger than {MOST_BYTES} bytes", str(file))
+            if sum(each.file_size for each in members) > MAX_BYTES:
+                raise ModelError(f"its tests are larger than {MAX_BYTES} bytes", str(file))
             archive.extractall(folder, members)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise ModelError(

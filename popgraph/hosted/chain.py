@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx.containers import value_name
-from popgraph.hosted.part import Part, Values
+from popgraph.hosted.part import LazyProgram, Values
 from popgraph.passes.onnx.partition import Step
 from popgraph.support.errors import NeedsHostError
 
@@ -24,7 +24,7 @@ class Chain:
     """
 
     steps: Sequence[Step]
-    parts: Sequence[tuple[Part, tuple[str, ...]]]
+    parts: Sequence[tuple[LazyProgram, tuple[str, ...]]]
     """The parts in order, with the names of their inputs."""
     values: Mapping[str, SSAValue]
     outputs: Mapping[str, str]
@@ -33,7 +33,7 @@ class Chain:
     @staticmethod
     def of(
         steps: Sequence[Step],
-        parts: Sequence[Part],
+        parts: Sequence[LazyProgram],
         inputs: Mapping[str, SSAValue],
         outputs: Mapping[str, SSAValue],
     ) -> Chain | None:
@@ -42,28 +42,30 @@ class Chain:
         """
         values = dict(inputs)
         for part in parts:
-            if not _are_among(part.piece.inputs, values):
+            if not _is_subset(part.piece.inputs, values):
                 return None
             for name, value in part.piece.outputs.items():
                 if values.setdefault(name, value) is not value:
                     return None
         named = {name: value_name(value) for name, value in outputs.items()}
-        if not _are_among({named[name]: value for name, value in outputs.items()}, values):
+        if not _is_subset({named[name]: value for name, value in outputs.items()}, values):
             return None
         return Chain(steps, [(part, tuple(part.piece.inputs)) for part in parts], values, named)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Runs the chain; raises `Broken` if a segment has to be split."""
+        """Runs the chain; raises `SplitRequired` if a segment has to be split."""
         known = dict(inputs)
         for at, (part, names) in enumerate(self.parts):
             try:
-                known |= part.made({name: known[name] for name in names})
+                known |= part.call({name: known[name] for name in names})
             except NeedsHostError as error:
-                raise Broken(at, {self.values[name]: known[name] for name in known}) from error
+                raise SplitRequired(
+                    at, {self.values[name]: known[name] for name in known}
+                ) from error
         return {name: known[value] for name, value in self.outputs.items()}
 
 
-class Broken(Exception):
+class SplitRequired(Exception):
     """A segment of a chain has no program; the values computed before it remain valid."""
 
     def __init__(self, at: int, values: Values) -> None:
@@ -72,5 +74,5 @@ class Broken(Exception):
         self.values = values
 
 
-def _are_among(some: Mapping[str, SSAValue], values: Mapping[str, SSAValue]) -> bool:
-    return all(values.get(name) is value for name, value in some.items())
+def _is_subset(subset: Mapping[str, SSAValue], values: Mapping[str, SSAValue]) -> bool:
+    return all(values.get(name) is value for name, value in subset.items())

@@ -8,7 +8,7 @@ from typing import TypeVar
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-MOST = 1 << 12
+MAX_ENTRIES = 1 << 12
 """Maximum number of cached objects per function."""
 
 
@@ -24,7 +24,7 @@ def by_identity(function: Callable[[Argument], Result]) -> Callable[[Argument], 
     def memoized(argument: Argument) -> Result:
         entry = known.get(id(argument))
         if entry is None:
-            if len(known) >= MOST:
+            if len(known) >= MAX_ENTRIES:
                 known.clear()
             # A cached object is kept alive, so its id stays unique.
             entry = known[id(argument)] = function(argument), argument

@@ -41,7 +41,7 @@ _OURS = {theirs: ours for ours, theirs in _NAMES.items()}
 _BYTES = "U8"
 _HEAD = struct.Struct("<Q")
 _METADATA = "__metadata__"
-_MOST_HEADER = 100_000_000
+_MAX_HEADER = 100_000_000
 _ALIGNMENT = 64
 
 
@@ -93,7 +93,7 @@ def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a file, and the offset of its arrays."""
     (size,) = _HEAD.unpack(read_range(path, 0, _HEAD.size))
-    if size > min(_MOST_HEADER, size_of(path)):
+    if size > min(_MAX_HEADER, size_of(path)):
         raise Unreadable("it is no .safetensors file")
     with reading("it is no .safetensors file"):
         header = json.loads(read_range(path, _HEAD.size, size))

@@ -29,7 +29,7 @@ from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
-from popgraph.support.given import check_names, fitted
+from popgraph.support.inputs import check_names, fitted
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import Driver
 from popgraph.training.inference_form import to_inference
@@ -67,7 +67,7 @@ class Build:
         )
         request = self.of(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}
-        return request.specialised(Call({**(shapes or {}), **fixed}, self.values))
+        return request.specialise(Call({**(shapes or {}), **fixed}, self.values))
 
     def of(self, module: ModuleOp, compilation: Compilation, options: Options) -> BuildRequest:
         """The build request of a module."""
@@ -266,5 +266,5 @@ def _runner(module: ModuleOp, weights: WeightStore, build: Build) -> Runner:
     request = build.of(module, Compilation(WeightStore(weights)), options)
     if build.values:
         shapes = {name: value.shape for name, value in build.values.items()}
-        request = request.specialised(Call(shapes, build.values))
+        request = request.specialise(Call(shapes, build.values))
     return request.runner()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from popgraph import compiler
 from popgraph.support.charts.chart import Curve
-from popgraph.support.charts.svg import spark, svg
+from popgraph.support.charts.svg import sparkline, svg
 from popgraph.support.pace import RateLimit
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.checks import Layer
@@ -109,6 +109,6 @@ class TrainingPage(Callback):
             "weight": f"{last.weight:.2e}",
             "gradient": f"{last.gradient:.2e}",
             "remark": last.remark,
-            "weights": spark(sizes),
-            "gradients": spark(gradients),
+            "weights": sparkline(sizes),
+            "gradients": sparkline(gradients),
         }

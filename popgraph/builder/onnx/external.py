@@ -103,11 +103,11 @@ class ExternalData:
     def _resolve_tensor(self, tensor: TensorProto) -> None:
         check_tensor(tensor)
         path, offset, length = self._place(tensor)
-        with _refusing(tensor.name, path):
+        with _reporting_unreadable(tensor.name, path):
             state = self.store.files.setdefault(path, state_of(path))
         row = dtypes.BY_ONNX.get(tensor.data_type)
         if row is None or row.name in PACKED:
-            with _refusing(tensor.name, path):
+            with _reporting_unreadable(tensor.name, path):
                 tensor.raw_data = read_range(path, offset, length)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
@@ -142,7 +142,7 @@ class ExternalData:
         except Unreadable as error:
             if self._places is not None:
                 raise _unrecognised(location, tensor.name, error, self._places) from error
-            raise _elsewhere(location, where, error, self.folder) from error
+            raise _outside_error(location, where, error, self.folder) from error
         try:
             offset = int(entries.get("offset") or 0)
             length = int(entries.get("length") or size - offset)
@@ -172,7 +172,7 @@ class ExternalData:
         return self._places.path(location)
 
 
-def _elsewhere(location: str, where: str, error: Unreadable, folder: Path | None) -> ModelError:
+def _outside_error(location: str, where: str, error: Unreadable, folder: Path | None) -> ModelError:
     if isinstance(error, Outside):
         return ModelError(
             f"the external data file {location!r} is outside the model's folder",
@@ -202,7 +202,7 @@ def _unrecognised(location: str, name: str, error: Unreadable, places: DataPlace
 
 
 @contextmanager
-def _refusing(name: str, path: Path) -> Iterator[None]:
+def _reporting_unreadable(name: str, path: Path) -> Iterator[None]:
     """Converts an error for a file that disappeared."""
     try:
         with reading():
@@ -222,7 +222,7 @@ def _mapping(
         if prod(shape) == 0:
             return np.empty(shape, dtype)
         size = prod(shape) * dtype.itemsize
-        with _refusing(name, path):
+        with _reporting_unreadable(name, path):
             mapped: Array = np.memmap(path, np.uint8, "r", offset, (size,))
         return array_of_memory(mapped, dtype, shape)
 

@@ -16,14 +16,14 @@ from popgraph.support.reading import Unreadable, opened, read_stream, reading
 
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
-THE_BYTES = "the bytes given"
+BYTES_LOCATION = "the bytes given"
 """The location in errors about a model without a file."""
 
 
 def read_message(model: str | Path | bytes, weights: Marking | None = None) -> ModelProto:
     """The message of a model, a file or its bytes; `weights` may put others in their place."""
     if isinstance(model, bytes | bytearray | memoryview):
-        return parsed(memoryview(model), THE_BYTES, weights)
+        return parsed(memoryview(model), BYTES_LOCATION, weights)
     where = where_of(Path(model))
     content, _ = content_of(Path(model), where)
     return parsed(content, where, weights)

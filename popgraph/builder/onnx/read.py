@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from popgraph.builder.budget import MODELS, most_function_nodes
 from popgraph.builder.onnx.external import DataPlaces, ExternalData
 from popgraph.builder.onnx.message import (
-    THE_BYTES,
+    BYTES_LOCATION,
     check,
     content_of,
     graphs_of,
@@ -34,7 +34,7 @@ from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
 
-_TOLD = {
+_IMPORTED_FIELDS = {
     "ir_version", "opset_import", "producer_name", "producer_version", "domain",
     "model_version", "doc_string", "graph", "metadata_props", "functions",
 }  # fmt: skip
@@ -102,7 +102,7 @@ def _load(
             f"cannot read a model from {type(model).__name__}",
             hint="give a path, a .pgraph text, bytes, a ModelProto, a Builder or an IR module",
         )
-    return parsed(memoryview(bytes(model)), THE_BYTES, kept), None
+    return parsed(memoryview(bytes(model)), BYTES_LOCATION, kept), None
 
 
 def _about(proto: ModelProto) -> dict[str, Attribute]:
@@ -117,7 +117,7 @@ def _about(proto: ModelProto) -> dict[str, Attribute]:
             about[key] = BytesAttr.of(text)
     if proto.model_version:
         about["model_version"] = IntegerAttr(proto.model_version, i64)
-    told = set(_TOLD)
+    told = set(_IMPORTED_FIELDS)
     if all(entry.HasField("key") and entry.HasField("value") for entry in proto.metadata_props):
         if proto.metadata_props:
             entries = [(entry.key, entry.value) for entry in proto.metadata_props]

@@ -12,7 +12,7 @@ from popgraph.backends.c.memory.zero_copy import Pointers
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
-from popgraph.support.given import as_array
+from popgraph.support.inputs import as_array
 from popgraph.support.shapes import Shape
 
 

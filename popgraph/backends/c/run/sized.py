@@ -18,7 +18,7 @@ from popgraph.backends.c.run.library import Code, load
 from popgraph.backends.interface import check_threads
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import RunError
-from popgraph.support.given import as_array, fitted
+from popgraph.support.inputs import as_array, fitted
 from popgraph.support.shapes import Shape, text
 from popgraph.support.sizes import leading_slices, sizes_in, with_sizes
 

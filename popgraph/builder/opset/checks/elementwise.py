@@ -10,7 +10,7 @@ from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
     Complaints,
     aligned,
-    asks,
+    checks,
     known,
     partials,
     product_partials,
@@ -31,7 +31,7 @@ _SINGLE, _HALF = dtypes.BY_POPART["FLOAT"], dtypes.BY_POPART["FLOAT16"]
 _DOUBLE = dtypes.BY_POPART["DOUBLE"]
 
 
-@asks(*BROADCASTING, own=_OWN)
+@checks(*BROADCASTING, own=_OWN)
 def broadcasting(node: Node) -> Complaints:
     promoted = any(  # a scalar of FLOAT takes the type of a tensor of FLOAT16
         (node.element(place), node.element(1 - place)) == (_SINGLE, _HALF)
@@ -41,17 +41,17 @@ def broadcasting(node: Node) -> Complaints:
     yield from _stretched(node, (0, 1), mixed=promoted)
 
 
-@asks("Where")
+@checks("Where")
 def choice(node: Node) -> Complaints:
     yield from _stretched(node, (1, 2), node.shape(0))
 
 
-@asks("PRelu")
+@checks("PRelu")
 def all_broadcast(node: Node) -> Complaints:
     yield from _stretched(node, range(len(node.inputs)))
 
 
-@asks(*VARIADIC)
+@checks(*VARIADIC)
 def variadic(node: Node) -> Complaints:
     if node.version >= 8:
         yield from all_broadcast(node)
@@ -83,7 +83,7 @@ def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
         )
 
 
-@asks("MatMul")
+@checks("MatMul")
 def product(node: Node) -> Complaints:
     yield from partials(node, product_partials)
     yield from matmul(node)
@@ -128,7 +128,7 @@ def _serialised(node: Node) -> Complaints:
         )
 
 
-@asks("Clip")
+@checks("Clip")
 def clip(node: Node) -> Complaints:
     for place, word in ((1, "min"), (2, "max")):
         yield from known(
@@ -139,7 +139,7 @@ def clip(node: Node) -> Complaints:
         )
 
 
-@asks("Dropout", own=("ShapedDropout",))
+@checks("Dropout", own=("ShapedDropout",))
 def dropout(node: Node) -> Complaints:
     if not 0 <= (ratio := node.real("ratio", 0.5)) < 1:
         yield (
@@ -148,7 +148,7 @@ def dropout(node: Node) -> Complaints:
         )
 
 
-@asks(*RANDOM)
+@checks(*RANDOM)
 def random(node: Node) -> Complaints:
     optional = "Optional seed attribute is not supported. Use session::setRandomSeed instead."
     yield from unsupported(node, f"{{node.id}}: {optional}", "seed")

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import AT_ONCE, Complaints, aligned, asks
+from popgraph.builder.opset.checks.rules import IMMEDIATE_CHECKS, Complaints, aligned, checks
 from popgraph.builder.opset.checks.shaped import elements_stay, wanted_shape
 from popgraph.support import dtypes, shapes
 
 
-@asks(own=("Abort",))
+@checks(own=("Abort",))
 def abort(node: Node) -> Complaints:
     if shapes.prod(node.shape()) > 1:
         yield "Conditional abort op can only test a scalar tensor"
 
 
-@asks(own=("Bucketize",))
+@checks(own=("Bucketize",))
 def bucketize(node: Node) -> Complaints:
     if (right := node.number("right")) not in (0, 1):
         yield f"BucketizeOp right = {right} is not valid: must be either 0 or 1."
@@ -47,7 +47,7 @@ def _unsupported(node: Node, what: str, place: int, wanted: str) -> str:
 _LABELS = ("UINT32", "INT32")
 
 
-@asks(own=("Ctc",))
+@checks(own=("Ctc",))
 def ctc_loss(node: Node) -> Complaints:
     yield from _log_probabilities(node)
     named = dtypes.BY_ONNX.get(node.number("outDataType"))
@@ -71,7 +71,7 @@ def ctc_loss(node: Node) -> Complaints:
         yield from _lengths(node, place, title, title, *_LABELS)
 
 
-@asks(own=("CtcBeamSearchDecoder",))
+@checks(own=("CtcBeamSearchDecoder",))
 def ctc_decoder(node: Node) -> Complaints:
     yield from _log_probabilities(node)
     yield from _lengths(node, 1, "data lengths", "input lengths", "UINT32")
@@ -99,7 +99,7 @@ def _lengths(node: Node, place: int, title: str, typed: str, *allowed: str) -> C
         yield _unsupported(node, "data type", place, expected)
 
 
-@asks(own=("Nll",))
+@checks(own=("Nll",))
 def nll_loss(node: Node) -> Complaints:
     shape, about = node.shape(), f"Op {node.numbered}. "
     if shape == ():
@@ -116,7 +116,7 @@ def nll_loss(node: Node) -> Complaints:
         )
 
 
-@asks(own=("L1",))
+@checks(own=("L1",))
 def l1_loss(node: Node) -> Complaints:
     if not node.rank():
         yield "L1Op not valid for rank-0 tensor (scalar)"
@@ -125,7 +125,7 @@ def l1_loss(node: Node) -> Complaints:
 # recurrences and images
 
 
-@asks(own=("LSTM",))
+@checks(own=("LSTM",))
 def lstm(node: Node) -> Complaints:
     """The weights of four gates, and the states, fit the data."""
     data, weights = node.shape(), node.shape(1)
@@ -146,7 +146,7 @@ _SMALLEST = 2.0**-23
 """The distance from 1 to the next f32."""
 
 
-@asks(own=("NormalizeImage",))
+@checks(own=("NormalizeImage",))
 def image(node: Node) -> Complaints:
     if abs(node.real("scale", 1.0)) < _SMALLEST:
         yield "[normalizeImageOpCreator] scale should be greater than 0."
@@ -157,14 +157,14 @@ def image(node: Node) -> Complaints:
 # shapes and indices
 
 
-@asks(own=("Reshape",))
+@checks(own=("Reshape",))
 def reshape(node: Node) -> Complaints:
     wanted = node.numbers("shape")
     yield from wanted_shape(node, wanted)
     yield from elements_stay(node, wanted)
 
 
-@asks(own=("Reverse",))
+@checks(own=("Reverse",))
 def reverse(node: Node) -> Complaints:
     rank, given = node.rank(), node.numbers("dimensions")
     about = f"ReverseOp '{node.numbered}'"
@@ -177,7 +177,7 @@ def reverse(node: Node) -> Complaints:
             yield f"Dimension {one} appears multiple times in the list of dimensions of {about}"
 
 
-@asks(own=("ShapedDropout",))
+@checks(own=("ShapedDropout",))
 def dropped_shape(node: Node) -> Complaints:
     whole, shape = node.shape(), node.numbers("shape")
     if not aligned(shape, whole):
@@ -188,21 +188,21 @@ def dropped_shape(node: Node) -> Complaints:
         )
 
 
-@asks(own=("DynamicAdd", "DynamicSlice", "DynamicUpdate", "DynamicZero"))
+@checks(own=("DynamicAdd", "DynamicSlice", "DynamicUpdate", "DynamicZero"))
 def dynamic(node: Node) -> Complaints:
     axes, sizes = node.numbers("axes"), node.numbers("sizes")
     if len(axes) != len(sizes):
         yield f"Op {node.numbered} has {len(axes)} axes, but {len(sizes)} sizes"
 
 
-@asks(own=("Subsample",), table=AT_ONCE)
+@checks(own=("Subsample",), table=IMMEDIATE_CHECKS)
 def strides(node: Node) -> Complaints:
     given = node.numbers("strides")
     if 0 in given:
         yield f"Strides invalid. 0 stride at index {given.index(0)}"
 
 
-@asks(own=("Subsample",))
+@checks(own=("Subsample",))
 def subsample(node: Node) -> Complaints:
     yield from strides(node)
     rank, given = node.rank(), node.numbers("strides")
@@ -213,7 +213,7 @@ def subsample(node: Node) -> Complaints:
 # splines
 
 
-@asks(own=("SplineBasis",))
+@checks(own=("SplineBasis",))
 def spline_basis(node: Node) -> Complaints:
     if not 0 <= (degree := node.number("degree", 1)) <= 3:
         yield f"SplineBasisOp degree = {degree} is not valid: must be between 0 and 3."
@@ -221,7 +221,7 @@ def spline_basis(node: Node) -> Complaints:
     yield from _spline_ranks(node, names, 2, 1, 1)
 
 
-@asks(own=("SplineWeighting",))
+@checks(own=("SplineWeighting",))
 def spline_weighting(node: Node) -> Complaints:
     names = {"input": "Input", "weight": "Weight", "basis": "Basis", "weightIndex": "weightIndex"}
     yield from _spline_ranks(node, names, 2, 3, 2, 2)

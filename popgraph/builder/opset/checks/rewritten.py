@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 
 from popgraph.builder.opset.checks.elementwise import broadcasting, matmul
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.rules import Complaints, asks, chosen
+from popgraph.builder.opset.checks.rules import Complaints, checks, chosen
 from popgraph.builder.opset.checks.shaped import elements_stay, transpose
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.types import static_shape
@@ -22,7 +22,7 @@ def _on_the_way(node: Node, number: int) -> str:
     return f"{result}_onnxtoonnxd_{number}"
 
 
-@asks("Gemm")
+@checks("Gemm")
 def gemm(node: Node) -> Complaints:
     """Gemm(a, b, c) -> Add(MatMul(Transpose(a), Transpose(b)), c)."""
     names, types = list(node.inputs), list(node.types)
@@ -63,7 +63,7 @@ def _of_shape(type_: Attribute, shape: Shape) -> Attribute:
     return TensorType(type_.element_type, shape) if isinstance(type_, TensorType) else type_
 
 
-@asks("DepthToSpace", "SpaceToDepth", own=("DepthToSpace",))
+@checks("DepthToSpace", "SpaceToDepth", own=("DepthToSpace",))
 def blocks(node: Node) -> Complaints:
     """Implemented as Reshape, Transpose, Reshape, so sizes must be multiples of the block."""
     spreads, block = node.op_type == "SpaceToDepth", node.number("blocksize")

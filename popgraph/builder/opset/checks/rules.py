@@ -22,11 +22,11 @@ Only the first complaint is used, so a rule may rely on earlier conditions.
 CHECKS: dict[tuple[str, str], list[Rule]] = {}
 """The rules of sessions, by domain and operator, in PopART's order."""
 
-AT_ONCE: dict[tuple[str, str], list[Rule]] = {}
+IMMEDIATE_CHECKS: dict[tuple[str, str], list[Rule]] = {}
 """The rules that the builder itself enforces, mostly in shape inference."""
 
 
-def asks(
+def checks(
     *names: str, own: Sequence[str] = (), table: dict[tuple[str, str], list[Rule]] = CHECKS
 ) -> Callable[[Rule], Rule]:
     """Registers a rule for ONNX operators, and for PopART's `own`."""
@@ -44,9 +44,9 @@ def complaint(node: Node) -> str | None:
     return _first([in_place, *CHECKS.get((node.domain, node.op_type), ())], node)
 
 
-def complaint_at_once(node: Node) -> str | None:
+def immediate_complaint(node: Node) -> str | None:
     """The first complaint of PopART's builder."""
-    return _first(AT_ONCE.get((node.domain, node.op_type), ()), node)
+    return _first(IMMEDIATE_CHECKS.get((node.domain, node.op_type), ()), node)
 
 
 def _first(rules: Iterable[Rule], node: Node) -> str | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
-    AT_ONCE,
+    IMMEDIATE_CHECKS,
     Complaints,
     aligned,
-    asks,
     axes,
+    checks,
     in_range,
     known,
     needed,
@@ -20,15 +20,15 @@ from popgraph.operators.reductions import REDUCTIONS
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
-asks(*REDUCTIONS, own=("ReduceMedian",))(axes)
+checks(*REDUCTIONS, own=("ReduceMedian",))(axes)
 
 
-@asks("Constant")
+@checks("Constant")
 def constant(node: Node) -> Complaints:
     yield from unsupported(node, "The Constant op attribute '{}' is not supported.", "sparse_value")
 
 
-@asks("ConstantOfShape")
+@checks("ConstantOfShape")
 def constant_of_shape(node: Node) -> Complaints:
     yield from known(node, "the tensor `{}` does not have data", 0)
 
@@ -68,7 +68,7 @@ def _sizes(node: Node, wanted: Sequence[int]) -> list[int]:
     return [shape[at] if not size and at < len(shape) else size for at, size in enumerate(wanted)]
 
 
-@asks("Reshape")
+@checks("Reshape")
 def reshape(node: Node) -> Complaints:
     yield from needed(node, 1, "shape")
     wanted = node.integers(1)
@@ -77,7 +77,7 @@ def reshape(node: Node) -> Complaints:
     yield from elements_stay(node, wanted)
 
 
-@asks("Expand")
+@checks("Expand")
 def expand(node: Node) -> Complaints:
     yield from needed(node, 1, "shape")
     if not aligned(node.shape(), node.integers(1)):
@@ -91,7 +91,7 @@ _UNABLE = (
 )
 
 
-@asks("Tile")
+@checks("Tile")
 def tile(node: Node) -> Complaints:
     yield from known(node, "The 'Repeats' Tensor `{}' must be of type Constant", 1)
     about = f"'Repeats' tensor `{node.input(1)}'"
@@ -106,7 +106,7 @@ def tile(node: Node) -> Complaints:
             yield f"{about} has invalid value `{value}' at index {place}"
 
 
-@asks("Tile", table=AT_ONCE)
+@checks("Tile", table=IMMEDIATE_CHECKS)
 def tiled(node: Node) -> Complaints:
     shape, repeats = node.shape(), node.integers(1)
     if len(repeats) == len(shape):
@@ -122,7 +122,7 @@ def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
         )
 
 
-@asks("Flatten")
+@checks("Flatten")
 def flatten(node: Node) -> Complaints:
     rank, place = node.rank(), node.number("axis", 1)
     place += rank if place < 0 else 0
@@ -133,7 +133,7 @@ def flatten(node: Node) -> Complaints:
 # splitting and joining
 
 
-@asks("Concat")
+@checks("Concat")
 def concat(node: Node) -> Complaints:
     first, default = node.shape(), 1 if node.version < 4 else 0
     yield from in_range(node, "Attribute 'axis' of ConcatOp, {}, is outside of", default)
@@ -161,7 +161,7 @@ def concat(node: Node) -> Complaints:
         sizes[place] += shape[place]
 
 
-@asks("Split", table=AT_ONCE)
+@checks("Split", table=IMMEDIATE_CHECKS)
 def split_by_builder(node: Node) -> Complaints:
     shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
     count = len(node.outputs)
@@ -178,7 +178,7 @@ def split_by_builder(node: Node) -> Complaints:
         yield "The input is not evenly splittable"
 
 
-@asks("Split")
+@checks("Split")
 def split(node: Node) -> Complaints:
     """Session messages, for a model that no builder has checked."""
     shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
@@ -198,7 +198,7 @@ def split(node: Node) -> Complaints:
         )
 
 
-@asks("Slice", own=("Slice",))
+@checks("Slice", own=("Slice",))
 def slice_axes(node: Node) -> Complaints:
     if not node.domain:
         for place, word in enumerate(("starts", "ends", "axes"), 1):
@@ -239,18 +239,18 @@ def sorts(node: Node, title: str, default: int) -> Complaints:
         )
 
 
-@asks("ArgMax", "ArgMin")
+@checks("ArgMax", "ArgMin")
 def extremum(node: Node) -> Complaints:
     yield from sorts(node, "ArgExtremaOp", 0)
     yield from in_range(node, "Axis {} is out of", 0)
 
 
-@asks(own=("Sort",))
+@checks(own=("Sort",))
 def sort(node: Node) -> Complaints:
     yield from sorts(node, "BaseSortOp", -1)
 
 
-@asks("TopK")
+@checks("TopK")
 def top_k(node: Node) -> Complaints:
     yield from sorts(node, "BaseSortOp", -1)
     yield from known(node, "The tensor `{}` does not have data", 1)
@@ -269,7 +269,7 @@ def top_k(node: Node) -> Complaints:
         )
 
 
-@asks("Transpose")
+@checks("Transpose")
 def transpose(node: Node) -> Complaints:
     order, rank = node.numbers("perm"), node.rank()
     if order and len(order) != rank:
@@ -282,7 +282,7 @@ def transpose(node: Node) -> Complaints:
 # along an axis
 
 
-@asks("CumSum")
+@checks("CumSum")
 def cumulated(node: Node) -> Complaints:
     for name in ("exclusive", "reverse"):
         if node.number(name) not in (0, 1):
@@ -295,19 +295,19 @@ def cumulated(node: Node) -> Complaints:
         yield "CumSumOpx op, 'axis' value out of range."
 
 
-@asks("LogSoftmax")
+@checks("LogSoftmax")
 def log_softmax(node: Node) -> Complaints:
     yield from in_range(node, "LogSoftmax axis, {}, is outside of", 1)
 
 
-@asks("OneHot")
+@checks("OneHot")
 def one_hot(node: Node) -> Complaints:
     yield from known(node, "The depth Tensor `{}' does not have data", 1)
     if shapes.prod(node.shape(1)) != 1:
         yield "The depth tensor should be rank 0 in OneHot"
 
 
-@asks("Scan")
+@checks("Scan")
 def scan(node: Node) -> Complaints:
     """All scanned inputs have as many iterations as the first."""
     count = node.number("num_scan_inputs")
@@ -330,7 +330,7 @@ def scan(node: Node) -> Complaints:
 # gather and scatter
 
 
-@asks("Gather", own=("GroupedGather",))
+@checks("Gather", own=("GroupedGather",))
 def gather(node: Node) -> Complaints:
     yield from in_range(node, "GatherOp::setup axis = {} is outside the", 0)
     rank, grouped = node.rank(), node.domain and node.number("group_size", 1) > 1
@@ -338,7 +338,7 @@ def gather(node: Node) -> Complaints:
         yield "GatherOp::setup axis = 0 indicates the dimension of the group"
 
 
-@asks(own=("ScatterReduce",))
+@checks(own=("ScatterReduce",))
 def scatter_reduce(node: Node) -> Complaints:
     for name in ("axis_size", "group_size"):
         if (size := node.number(name, 1)) < 1:
@@ -352,7 +352,7 @@ def scatter_reduce(node: Node) -> Complaints:
     yield from _beside_source(node, 0, axis=-1, partial=not stretched)
 
 
-@asks("Scatter", "ScatterElements")
+@checks("Scatter", "ScatterElements")
 def scatter(node: Node) -> Complaints:
     """PopART has one class for both, and compares indices with the updates, the last operand."""
     yield from in_range(node, _OUTSIDE, default=0, place=2)

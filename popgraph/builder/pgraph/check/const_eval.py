@@ -29,8 +29,8 @@ Lookup = Callable[[Name], Expression | None]
 The constant value of a name: number, string, boolean, or a list of these; None if not constant.
 """
 
-_MOST_BITS = 256
-_MOST_CHARACTERS = 1 << 12
+_MAX_BITS = 256
+_MAX_CHARACTERS = 1 << 12
 
 _ARITHMETIC: Mapping[str, Callable[[int | float, int | float], int | float]] = {
     "+": operator.add,
@@ -129,10 +129,10 @@ def _binary(source: Source, expression: Binary) -> Expression:
 
 def _computed(source: Source, expression: Binary, a: int | float, b: int | float) -> int | float:
     try:
-        if expression.symbol == "**" and abs(b) * max(1, int(abs(a))).bit_length() > _MOST_BITS:
+        if expression.symbol == "**" and abs(b) * max(1, int(abs(a))).bit_length() > _MAX_BITS:
             raise OverflowError
         value = _ARITHMETIC[expression.symbol](a, b)
-        if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise OverflowError
     except ZeroDivisionError as error:
         source.parse_error(expression.span, "this divides by zero")

@@ -72,7 +72,7 @@ def text_of_file(context: FileContext, item: Import, path: Path) -> str:
         raise Failed from error
 
 
-def check_circle(context: FileContext, item: Import, path: Path) -> None:
+def check_cycle(context: FileContext, item: Import, path: Path) -> None:
     """Fails on a circular import."""
     if path.resolve() not in context.reading:
         return

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from popgraph.builder.pgraph.check.file_context import Definition, FileContext
-from popgraph.builder.pgraph.check.imports import check_circle, found, text_of_file
+from popgraph.builder.pgraph.check.imports import check_cycle, found, text_of_file
 from popgraph.builder.pgraph.check.opset_versions import check_opsets, declared_opsets
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.context import GraphContext
@@ -86,12 +86,12 @@ def _import(context: FileContext, item: Import) -> None:
                 context.scope.define(name, other.scope.known(values[name.text]))
                 context.borrowed.add(name.text)
             else:
-                _not_there(context, item, name, [*own, *values])
+                _unknown_import(context, item, name, [*own, *values])
         except Failed:
             continue
 
 
-def _not_there(context: FileContext, item: Import, name: Name, known: Sequence[str]) -> None:
+def _unknown_import(context: FileContext, item: Import, name: Name, known: Sequence[str]) -> None:
     close = closest(name.text, known, 0.5)
     listed = ", ".join(known) or "nothing"
     context.source.parse_error(
@@ -105,7 +105,7 @@ def _not_there(context: FileContext, item: Import, name: Name, known: Sequence[s
 def _context_of(context: FileContext, item: Import) -> FileContext:
     """The context of an imported file, which is read once."""
     path = found(context, item)
-    check_circle(context, item, path)
+    check_cycle(context, item, path)
     key = path.resolve()
     if key not in context.files:
         text = text_of_file(context, item, path)

@@ -17,8 +17,8 @@ from popgraph.builder.pgraph.check.losses import (
     LOSS_NAMES,
     ONE_HOT,
     Loss,
-    check_alike,
     check_class_numbers,
+    check_same_shape,
     class_axis,
     loss_named,
 )
@@ -148,7 +148,7 @@ def _target(
     if is_literal(found := fold(context, given)):
         return found
     target = lower_value(context, found)
-    check_alike(context.source, span, loss, y.type, target.type)
+    check_same_shape(context.source, span, loss, y.type, target.type)
     return _converted(context, target, dtype_of(y), span)
 
 

@@ -81,7 +81,7 @@ def add_constant(context: GraphContext, array: Array, name: str, span: Span) -> 
     return add_node(context, "Constant", [], [name], span, {"value": array})[0]
 
 
-def whole_numbers(context: GraphContext, given: SSAValue | int | list[int], span: Span) -> SSAValue:
+def integers(context: GraphContext, given: SSAValue | int | list[int], span: Span) -> SSAValue:
     """A value, or numbers as an i64 constant."""
     if isinstance(given, SSAValue):
         return given

@@ -14,7 +14,7 @@ from popgraph.builder.pgraph.lower.calls import lower_call
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
 from popgraph.builder.pgraph.lower.loops import lower_loop
 from popgraph.builder.pgraph.lower.nodes import add_node
-from popgraph.builder.pgraph.lower.statements import defining, lower_statements
+from popgraph.builder.pgraph.lower.statements import context_of_definition, lower_statements
 from popgraph.builder.pgraph.lower.subscripts import lower_subscripts
 from popgraph.builder.pgraph.lower.symbols import lower_binary, lower_choice, lower_unary
 from popgraph.builder.pgraph.lower.tensor_literals import lower_literal
@@ -53,13 +53,13 @@ def lower_statement(context: GraphContext, statement: Statement, notes: Notes) -
         case For():
             lower_for(context, statement, notes)
         case Weight():
-            lower_weight(defining(context, statement, notes), statement, notes)
+            lower_weight(context_of_definition(context, statement, notes), statement, notes)
         case Constant():
-            lower_constant(defining(context, statement, notes), statement, notes)
+            lower_constant(context_of_definition(context, statement, notes), statement, notes)
         case Static():
-            lower_let(defining(context, statement, notes), statement)
+            lower_let(context_of_definition(context, statement, notes), statement)
         case Assignment():
-            lower_assignment(defining(context, statement, notes), statement, notes)
+            lower_assignment(context_of_definition(context, statement, notes), statement, notes)
         case Freeze():
             _refuse_freeze(context, statement)
         case _:

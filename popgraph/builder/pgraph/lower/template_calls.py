@@ -18,7 +18,7 @@ from popgraph.builder.pgraph.lower.value_names import call_label
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import Call, Name, Template
 
-MOST_CALLS = 80
+MAX_CALLS = 80
 """Deepest nesting of `def` calls."""
 
 
@@ -76,10 +76,10 @@ def _written_out(inner: GraphContext, template: Template, given: Sequence[str]) 
 
 def _check_depth(context: GraphContext, called: Definition, call: Call) -> None:
     """Fails if calls are nested too deeply."""
-    if len(context.calls) < MOST_CALLS:
+    if len(context.calls) < MAX_CALLS:
         return
     name = called.template.name.text
-    what = f"calls of `def`s are nested more than {MOST_CALLS} levels deep"
+    what = f"calls of `def`s are nested more than {MAX_CALLS} levels deep"
     hint = "inline some of them, or let the graph call them in sequence"
     if called.full_name in context.calls:
         what, hint = f"`{name}` calls itself endlessly", ""

@@ -21,22 +21,22 @@ def lower_for(context: GraphContext, loop: For, notes: Notes) -> None:
             context.scope.check_new(target.name)
     first = loop.targets[0].name
     stem = notes.name or (first.text if isinstance(first, Name) else "for")
-    for number, meanings in _turns(context, loop):
+    for number, meanings in _iterations(context, loop):
         scope = Scope(context.source, context.scope, carries=True)
-        turn = context.within(scope, f"{context.prefix}{stem}{number}/")
+        body = context.within(scope, f"{context.prefix}{stem}{number}/")
         for target, meaning in zip(loop.targets, meanings, strict=True):
             if isinstance(target.name, Name):
                 scope.define(target.name, meaning)
-        lower_statements(turn, loop.body.statements)
+        lower_statements(body, loop.body.statements)
 
 
-def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Expression]]]:
+def _iterations(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Expression]]]:
     """Yields each iteration's number, and the values of the loop names in it."""
     if isinstance(loop.range, Range):
-        first, last = _whole(context, loop.range.first), _whole(context, loop.range.last)
+        first, last = _range_end(context, loop.range.first), _range_end(context, loop.range.last)
         context.source.spend(loop.range.span, ITERATION * max(0, last - first))
         for number in range(first, last):
-            yield number, _spread(context, loop, Number(loop.range.span, number))
+            yield number, _unpacked(context, loop, Number(loop.range.span, number))
         return
     items = known(context, loop.range)
     if not isinstance(items, Items):
@@ -46,10 +46,10 @@ def _turns(context: GraphContext, loop: For) -> Iterator[tuple[int, Sequence[Exp
         raise Failed
     context.source.spend(loop.range.span, ITERATION * len(items.items))
     for number, item in enumerate(items.items):
-        yield number, _spread(context, loop, item)
+        yield number, _unpacked(context, loop, item)
 
 
-def _spread(context: GraphContext, loop: For, item: Expression) -> Sequence[Expression]:
+def _unpacked(context: GraphContext, loop: For, item: Expression) -> Sequence[Expression]:
     """Unpacks an item into the names of a loop."""
     if len(loop.targets) == 1:
         return [item]
@@ -63,7 +63,7 @@ def _spread(context: GraphContext, loop: For, item: Expression) -> Sequence[Expr
     raise Failed
 
 
-def _whole(context: GraphContext, expression: Expression) -> int:
+def _range_end(context: GraphContext, expression: Expression) -> int:
     found = known(context, expression)
     if isinstance(found, Number) and isinstance(found.value, int):
         return found.value

@@ -27,7 +27,7 @@ STRING = "string"
 BITS = "bits"
 """`f32(bits([0x7fc00001]))`: elements by their bit patterns."""
 
-_MOST_AXES = 32
+_MAX_AXES = 32
 
 Leaf = int | float | bool | str | bytes
 
@@ -196,8 +196,8 @@ def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
     if not isinstance(expression, Items):
         return ()
     shapes = [_shape(source, item) for item in expression.items]
-    if shapes and len(shapes[0]) >= _MOST_AXES:
-        source.mismatch(expression.span, f"a list has at most {_MOST_AXES} levels")
+    if shapes and len(shapes[0]) >= _MAX_AXES:
+        source.mismatch(expression.span, f"a list has at most {_MAX_AXES} levels")
         raise Failed
     for item, shape in zip(expression.items, shapes, strict=True):
         if shape != shapes[0]:

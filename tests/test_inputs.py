@@ -17,7 +17,7 @@ import popgraph
 from popgraph.cli import app
 from popgraph.support import dtypes
 from popgraph.support.errors import RunError
-from popgraph.support.given import check_names, fitted
+from popgraph.support.inputs import check_names, fitted
 
 
 @pytest.mark.parametrize(
