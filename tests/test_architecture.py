@@ -586,7 +586,7 @@ NUMBERS = {
     "onnx/evaluate_constants.py:MOST_ELEMENTS": "the size of a text, whatever the machine",
     "operators/complaints.py:MOST": "the range of a type",
     "operators/control.py:MOST_OUTPUTS": "how long somebody waits for a program",
-    "operators/context.py:TURN": "numbers of random states",
+    "operators/context.py:ITERATION_STEPS": "numbers of random states",
     "operators/losses.py:IMPOSSIBLE": "a logarithm of nothing, in every type",
     "operators/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
     "operators/grids.py:CUBIC_A": "the operator's definition",

@@ -137,7 +137,9 @@ def test_the_walk_through_the_levels_shows_the_ir_of_today() -> None:
     """`python -m tests.walkthrough` writes it."""
     text = walkthrough.PAGE.read_text()
     assert walkthrough.page(text) == text
-    steps = {found[4] for found in walkthrough.SHOWN.finditer(text)}
+    shown = list(walkthrough.SHOWN.finditer(text))
+    assert all(found[6].strip() for found in shown), "a step that changes nothing shows nothing"
+    steps = {found[4] for found in shown}
     at_loops = {step.pass_class.name for step in PIPELINE if step.level == "loops" and not step.to}
     assert at_loops <= steps
 

@@ -496,7 +496,7 @@ def test_a_node_is_computed_by_the_host_within_what_an_open_model_has_compiled()
 
 
 REFUSED = {
-    WHILE_ROWS: ("output 'r' of Loop has a row for each turn", "(Loop-16)"),
+    WHILE_ROWS: ("output 'r' of Loop has a row for each iteration", "(Loop-16)"),
     GROWTH.replace("Mul(s, x0)", "Neg(s)"): ("state 's' of Loop changes", "(Loop-16)"),
     STRUCTURE.format(nodes="v = Slice(x, first, ns, second)"): (
         "ends of Slice must be constant",

@@ -194,9 +194,9 @@ def test_sequences_and_optionals_come_and_go() -> None:
     assert found["squares"].tolist() == [9, 16, 1, 1, 4]
     assert not found["there"]
     assert run(pieces=[], x=x, maybe=x)["there"]
-    with pytest.raises(RunError, match="input 'pieces' is a sequence, not ndarray") as error:
+    with pytest.raises(RunError, match="input 'pieces' must be a sequence, not ndarray") as error:
         run(pieces=x, x=x, maybe=None)
-    assert error.value.hint == "give a list of arrays"
+    assert error.value.hint == "pass a list of arrays"
 
 
 @BACKENDS
@@ -225,7 +225,7 @@ def test_getting_nothing_is_an_error() -> None:
     )
     node = helper.make_node("OptionalGetElement", ["maybe"], ["x"])
     run = popgraph.compile(model([node], [maybe], [tensor("x", [2])]))
-    with pytest.raises(RunError, match="has nothing to get"):
+    with pytest.raises(RunError, match="of OptionalGetElement is empty"):
         run(maybe=None)  # type: ignore[arg-type]
 
 

@@ -47,7 +47,7 @@ from popgraph.support.inputs import check_names, fitted
         (np.array([1]), "bool", "input 'x' holds int64, the model wants bool"),
         (np.array([1j]), "f32", "input 'x' holds complex128, the model wants float32"),
         (["a"], "f32", "input 'x' holds <U1, the model wants float32"),
-        ([[1], [2, 3]], "f32", "input 'x' is a list whose rows have different shapes"),
+        ([[1], [2, 3]], "f32", "input 'x' has rows of different shapes"),
     ],
 )
 def test_numbers_are_converted_if_they_stay_what_they_are(

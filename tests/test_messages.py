@@ -190,7 +190,7 @@ def test_arguments_of_another_type_are_named(case: str) -> None:
         (None, "input 'x' holds NoneType, the model wants float32"),
         ("abc", "input 'x' holds <U3, the model wants float32"),
         ({"a": 1}, "input 'x' holds dict, the model wants float32"),
-        ([[1], [2, 3]], "input 'x' is a list whose rows have different shapes"),
+        ([[1], [2, 3]], "input 'x' has rows of different shapes"),
     ],
 )
 def test_inputs_that_are_no_arrays(given: Any, message: str) -> None:

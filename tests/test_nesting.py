@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from popgraph.compiler import lower, parse_ir
-from popgraph.dialects.text import DEEPEST
+from popgraph.dialects.text import DEEPEST, deepest
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import ParseError
-from popgraph.support.nesting import deepest
 
 TEXTS: dict[str, Callable[[int], str]] = {
     "modules": lambda n: "builtin.module {\n" * n + "}\n" * n,

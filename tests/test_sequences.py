@@ -56,7 +56,7 @@ def test_lists_go_in_and_come_out(backend: str) -> None:
         np.testing.assert_array_equal(found["z"], np.concatenate([*given, x[None]]))
         np.testing.assert_array_equal(found["y"], -x if optional is None else optional)
     assert not run.computed_by.in_python
-    with pytest.raises(RunError, match="input 's' is a sequence, not ndarray"):
+    with pytest.raises(RunError, match="input 's' must be a sequence, not ndarray"):
         run(s=x, o=None, x=x)
     with pytest.raises(RunError, match="input 's' is missing"):
         run(o=None, x=x)

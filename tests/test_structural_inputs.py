@@ -843,7 +843,7 @@ def test_a_structure_that_weights_decide_is_computed_once_they_are_frozen() -> N
     training = Training("l", SGD(), gradients=("x",))
     with pytest.raises(UnsupportedError, match="weights that may change: 's', 'v'") as caught:
         popgraph.compile(model, options=Options(training=training), backend="reference")
-    assert caught.value.hint == "freeze 's', 'v': what decides a structure is not trained"
+    assert caught.value.hint == "freeze 's', 'v': weights that decide a structure are not trained"
     frozen = replace(training, frozen=("s", "v"))
     step = popgraph.compile(model, options=Options(training=frozen), backend="reference")
     assert step(x=np.ones((4, 6), np.float32))["l"] == 6

@@ -1,1 +1,1 @@
-"""What runs a module: NumPy at every level, C at the lowest."""
+"""The backends that run modules: NumPy at every level, C at the lowest."""

@@ -19,22 +19,22 @@ from popgraph.support.sizes import Size
 
 @dataclass(frozen=True)
 class ComputedBy:
-    """What computes a model: programs in C, and nodes that Python computes."""
+    """The engines that compute a model: compiled C programs, and Python for single nodes."""
 
     in_c: bool = False
-    """Whether there is a program in C."""
+    """Whether any part is a C program."""
     in_python: frozenset[str] = frozenset()
-    """The operators of the nodes that Python has computed so far."""
+    """The operators that Python has computed so far."""
 
     def __or__(self, other: ComputedBy) -> ComputedBy:
         return ComputedBy(self.in_c or other.in_c, self.in_python | other.in_python)
 
 
 def refuse_donations(donate: Collection[str], why: str) -> None:
-    """RunError if any input is donated, for programs that make all outputs anew."""
+    """Raises RunError if any input is donated, for programs without in-place outputs."""
     if donate:
         raise RunError(
-            f"no input can be donated: {why}", hint="leave donate out: the outputs are the same"
+            f"no input can be donated: {why}", hint="call without donate: the outputs are the same"
         )
 
 
@@ -45,47 +45,45 @@ class Executable(ABC):
     outputs: dict[str, tuple[DType, Shape]]
     variables: dict[str, tuple[DType, Shape]]
     key: str | None = None
-    """The key in the cache of programs, if it is kept there."""
+    """The key in the program cache, if the program is cached."""
     sizes: tuple[Size, ...] = ()
-    """The sizes that each call brings: the shapes of inputs and outputs are those of the bounds."""
+    """The sizes that each call may choose; shapes of inputs and outputs are at their bounds."""
     unsized: str = ""
-    """Why the program is for one size, where others were wanted, too."""
+    """The reason why a program with requested sizes is for one size only."""
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         """
-        One step: the outputs for these inputs; variables move on to their next values.
+        Runs one step: returns the outputs, and updates the variables.
 
-        Outputs may be made in the memory of the inputs in `donate`, which the caller loses.
+        Outputs may overwrite the inputs in `donate`, which the caller must not use any more.
         """
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        """
-        Several runs, one after the other; their arrays stand in a row, along an axis in front.
-        """
+        """Runs `count` steps in sequence; inputs and outputs are stacked along a leading axis."""
         runs = [
             self.run({name: array[at] for name, array in inputs.items()}) for at in range(count)
         ]
         return {name: np.stack([one[name] for one in runs]) for name in self.outputs}
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
-        """The sizes that inputs of these shapes bring; None if the program is not for them."""
+        """The sizes for inputs of these shapes; None if the program does not support them."""
         fits = all(shapes[name] == shape for name, (_, shape) in self.inputs.items())
         return {} if fits else None
 
     @property
     def donations(self) -> Mapping[str, str]:
-        """The inputs that can be donated, with the output that is made in the memory of each."""
+        """The inputs that can be donated, each with the output that overwrites it."""
         return {}
 
     @property
     def computed_by(self) -> ComputedBy:
-        """What has computed its runs so far."""
+        """The engines that have computed its runs so far."""
         return ComputedBy()
 
     @property
     def arena(self) -> int:
-        """The bytes of the memory that a run computes in; 0 where none is planned."""
+        """The bytes of scratch memory of a run; 0 if none is planned."""
         return 0
 
     @abstractmethod
@@ -94,14 +92,14 @@ class Executable(ABC):
 
     @abstractmethod
     def write(self, variable: str, value: Array) -> None:
-        """Gives a variable a value."""
+        """Assigns a variable."""
 
     def share(self, other: Self) -> None:
-        """From here on both have the same variables, whose values are the other's."""
+        """Makes both use the other's variables."""
         raise AssertionError(f"{type(self).__name__} has variables of its own")
 
     def fitted(self, inputs: Mapping[str, object]) -> dict[str, Array]:
-        """The inputs in their element types; RunError unless these fit, names and shapes, too."""
+        """The inputs in their element types; RunError if names, types or shapes differ."""
         check_names(inputs, self.inputs)
         return {name: self._fitted(name, inputs[name]) for name in self.inputs}
 
@@ -110,7 +108,7 @@ class Executable(ABC):
         array = as_array(name, value)
         if array.shape != shape:
             raise RunError(
-                f"input {name!r} has shape {text(array.shape)}, the model wants {text(shape)}"
+                f"input {name!r} must have the shape {text(shape)}, not {text(array.shape)}"
             )
         return fitted(name, array, dtype)
 
@@ -120,11 +118,11 @@ class NativeExecutable(Executable):
 
     @abstractmethod
     def share(self, other: Self) -> None:
-        """From here on both have the same variables, whose values are the other's, and arena."""
+        """Makes both use the other's variables and one arena."""
 
     @abstractmethod
     def twin(self, weights: ArrayStore, own: Collection[str]) -> Self:
-        """The same program with an arena and variables of its `own`; the others are shared."""
+        """A copy with its own arena and its `own` variables; the other variables are shared."""
 
     @abstractmethod
     def variable(self, name: str) -> Array:

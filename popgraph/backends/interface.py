@@ -1,4 +1,4 @@
-"""The interface of backends: what one gives, to compile programs and to keep them."""
+"""The interface of backends: compilation, caching, and services of this machine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ MOST_THREADS = 1024
 
 
 def check_threads(threads: int) -> None:
-    """BackendError for a number of threads that no program can run on."""
+    """Raises BackendError for an unsupported number of threads."""
     if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
         raise BackendError(
-            f"{threads!r} threads cannot run a program", hint=f"1 to {MOST_THREADS}; 1 starts none"
+            f"{threads!r} threads cannot run a program",
+            hint=f"use 1 to {MOST_THREADS}; 1 starts no thread",
         )
 
 
@@ -42,7 +43,7 @@ class Key:
 
 
 class Case(NamedTuple):
-    """The module that another was made of, by giving its inputs their shapes and values."""
+    """The module that a module was specialized from, and the given shapes and values."""
 
     text: Callable[[], str]
     """The text of that module, see `Backend.spelled`."""
@@ -51,7 +52,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownModel:
-    """An open model whose file was read before. This one knows none of its programs."""
+    """A cached interface of a model with open shapes; this base class has no programs."""
 
     threads: int
     interface: Mapping[str, tuple[Any, ...]]
@@ -59,21 +60,21 @@ class KnownModel:
     files: Mapping[str, Sequence[int]]
     """The files that were read, and their states at that time."""
     overridable: tuple[str, ...] = ()
-    """The initializers for which a call may bring other values."""
+    """The initializers that a call may override."""
 
     def recall(self, signature: object) -> Executable | None:
-        """The program for calls of this signature."""
+        """The cached program for calls of this signature, if any."""
         return None
 
     def undecided(self, signature: object) -> tuple[str, ...]:
-        """The inputs whose values such calls must say, too, before they have a program."""
+        """The inputs whose values the signature must include, too, to select a program."""
         return ()
 
     def note_undecided(self, signature: object, names: Sequence[str]) -> None:
-        """Keeps that calls of this signature have no program of their own."""
+        """Records that calls of this signature are selected by these inputs' values, too."""
 
     def remember(self, signature: object, program: Executable) -> None:
-        """Keeps the way to a program."""
+        """Records the program of a signature."""
 
     def is_unchanged(self) -> bool:
         """Whether the files are unchanged since they were read."""
@@ -82,7 +83,7 @@ class KnownModel:
 
 @dataclass(frozen=True)
 class KnownProgram:
-    """The only program of a model whose file was read before."""
+    """The cached program of a model with static shapes."""
 
     program: Executable
     files: Mapping[str, Sequence[int]]
@@ -92,23 +93,23 @@ class KnownProgram:
 
 @dataclass(frozen=True)
 class KnownCall:
-    """A call of an open model's file for which the cache has a program."""
+    """A call of an open model for which the cache has a program."""
 
     shapes: Mapping[str, Sequence[int]]
     values: Mapping[str, Any]
-    """The numbers of structural inputs."""
+    """The values of structural inputs."""
     threads: int
     sizes: tuple[Size, ...] = ()
-    """The sizes that calls of the same program bring; the shapes are those of their bounds."""
+    """The sizes that calls of this program may choose; `shapes` are at their bounds."""
 
 
 class Shortcuts(Protocol):
-    """The ways from files of models to programs in a cache. A module may be one."""
+    """Lookups from model files to cached programs. A module may implement it."""
 
     def recall(
         self, model: object, options: object, threads: int, indices: str | None = None
     ) -> KnownProgram | KnownModel | None:
-        """The outcome of an earlier compilation, if all that it depends on is unchanged."""
+        """The result of an earlier compilation, if everything it depends on is unchanged."""
         return None
 
     def remember(
@@ -121,7 +122,7 @@ class Shortcuts(Protocol):
         indices: str | None = None,
         overridable: Collection[str] = (),
     ) -> None:
-        """Keeps the way from a model's file to its program; `files` are all that were read."""
+        """Records the program of a model file; `files` are all files that were read."""
         return
 
     def remember_open(
@@ -134,22 +135,22 @@ class Shortcuts(Protocol):
         interface: Mapping[str, tuple[Any, ...]],
         overridable: Collection[str] = (),
     ) -> KnownModel:
-        """Keeps the interface of an open model, to find its programs by their signatures."""
+        """Records the interface of an open model, whose programs are found by signature."""
         rows = {str(name): state for name, state in files.items()}
         return KnownModel(threads, interface, rows, tuple(sorted(overridable)))
 
     def note_call(
         self, model: object, files: Mapping[Path, State], call: KnownCall, program: Executable
     ) -> None:
-        """Notes, for people to see, that the cache has a program for a call."""
+        """Records for display that the cache has a program for a call."""
         return
 
     def known_calls(self, model: Path) -> list[KnownCall]:
-        """The calls of a file, in its present state, for which the cache has programs."""
+        """The calls of the current version of a file for which the cache has programs."""
         return []
 
     def standing(self) -> tuple[object, ...]:
-        """Everything that shortcuts depend on but for the model, the options and the code."""
+        """Everything that shortcuts depend on besides the model, the options and the code."""
         return ()
 
 
@@ -163,12 +164,12 @@ class Health:
 
     rows: Sequence[tuple[str, ...]] = ()
     trouble: PopgraphError | None = field(default=None)
-    """Why the backend cannot work."""
+    """The reason why the backend cannot work."""
 
 
 class Backend(ABC):
     """
-    A way to run modules: lowers them for a machine, to a level, and makes executables of them.
+    A compilation target: builds executables from modules that are lowered to its level.
 
     A backend must have a name and `build`. Its instance is registered with `add_backend`.
     """
@@ -178,13 +179,13 @@ class Backend(ABC):
     level: ClassVar[str] = "program"
     """The level to which modules are lowered before `build`."""
     runs_to_sizes: ClassVar[bool] = False
-    """Whether its executables run modules with `sizes`, for any of these up to their bounds."""
+    """Whether its executables run modules with `sizes`, for all values up to their bounds."""
     is_native: ClassVar[bool] = False
     """
     Whether it compiles to `NativeExecutable`s.
 
-    The engine splits a training between several of those, which share variables, and a quick one
-    may run while the tuned one is compiled.
+    The engine splits training into several of them, which share variables. A quickly compiled
+    one may run while the optimized one is compiled.
     """
 
     @abstractmethod
@@ -200,15 +201,15 @@ class Backend(ABC):
         known: KnownKernels | None = None,
     ) -> Executable:
         """
-        The executable of a module of `level`.
+        Builds the executable of a module of `level`.
 
-        It is kept under the `key`, with the `notices` that its user has read, if the backend has a
-        cache. One that is wanted `soon` should be compiled fast, and is not kept. Functions of the
-        module without a body are kernels that `known_kernels` had found for the passes.
+        If the backend has a cache, the result is stored under `key`, with the `notices` that the
+        user has read. With `soon`, compile time matters most, and the result is not cached.
+        Functions without a body are kernels that `known_kernels` found for the passes.
         """
 
     def machine(self) -> Machine | None:
-        """The machine that passes decide for; None: no decision depends on it."""
+        """The machine that passes optimize for; None: no decision depends on it."""
         return None
 
     def measured(self) -> tuple[str, ...]:
@@ -218,36 +219,36 @@ class Backend(ABC):
     def key(
         self, module: ModuleOp, passes: Sequence[object], case: Case | None = None
     ) -> Key | None:
-        """The key of the program that `passes` would make of a module; None: it is not kept."""
+        """The key of the program that `passes` would produce from a module; None: not cached."""
         return None
 
     def known_kernels(self) -> KnownKernels | None:
-        """The kernels of earlier programs, which passes need not write again; None: no store."""
+        """The cached kernels of earlier programs, which passes can reuse; None: no cache."""
         return None
 
     def spelled(self, module: ModuleOp) -> str:
-        """The text by which keys distinguish modules that become different programs."""
+        """A text of the module for keys: it differs if the programs may differ."""
         return str(module)
 
     def build_again(
         self, key: Key, weights: WeightStore, threads: int = 1, *, is_told: bool = False
     ) -> Executable | None:
-        """The executable that was kept under a key; who `is_told` has read its notices."""
+        """The executable cached under a key; repeats its notices unless `is_told`."""
         return None
 
     @property
     def shortcuts(self) -> Shortcuts:
-        """The ways from files of models to its programs, which need neither passes nor xDSL."""
+        """Lookups from model files to its programs, which import neither passes nor xDSL."""
         return NoShortcuts()
 
     @property
     def tools(self) -> Tools:
-        """Its answers to `measure`, `viewer` and the commands that show or write code."""
+        """The tools for `measure`, `viewer` and the commands that show or export code."""
         raise BackendError(
-            f"the backend {self.name!r} can neither show, measure nor export its code",
+            f"the backend {self.name!r} cannot show, measure or export code",
             hint="use --backend c",
         )
 
     def health(self) -> Health:
-        """Its state on this machine."""
+        """The state of the backend on this machine."""
         return Health()

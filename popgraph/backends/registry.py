@@ -1,4 +1,4 @@
-"""The registry of backends: the only place that knows their modules."""
+"""The registry of backends, which imports their modules on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.support.names import closest
 DEFAULT = "c"
 """The backend that is used unless another one is named."""
 OWN = {"c": "popgraph.backends.c.backend", "reference": "popgraph.backends.reference.backend"}
-"""The modules that register backends of this package, each imported when it is first asked for."""
+"""The modules that register backends of this package, each imported on first use."""
 BACKENDS: dict[str, Backend] = {}
 """The registered backends, by name."""
 
@@ -23,7 +23,7 @@ def add_backend(backend: Backend) -> Backend:
     other = type(known).__module__ if known is not None else OWN.get(backend.name, module)
     if other != module:
         raise ExtensionError(
-            f"there are two backends {backend.name!r}",
+            f"duplicate backend {backend.name!r}",
             f"{other} and {module}",
             "rename one of them",
         )
@@ -33,7 +33,7 @@ def add_backend(backend: Backend) -> Backend:
 
 
 def backend_named(name: str) -> Backend:
-    """The backend of a name, imported or loaded if need be; PopgraphError if there is none."""
+    """The backend of a name, imported or loaded on demand; PopgraphError if there is none."""
     found = _found(name) if isinstance(name, str) else None
     if found is None:
         installed = (point.name for point in extensions.entry_points(extensions.BACKENDS))

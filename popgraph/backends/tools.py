@@ -1,4 +1,4 @@
-"""The tools of a backend: its code as text, times of its kernels, exported sources."""
+"""The interface of a backend's tools: code as text, kernel times, exported sources."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Traced:
 
     op: CallOp | RunsPrograms
     count: int
-    """The number of its runs."""
+    """The number of runs."""
     nanoseconds: int
     bodies: tuple[TracedBody, ...]
 
     def scaled(self, ratio: float) -> Traced:
-        """The same with all times multiplied by a ratio."""
+        """A copy with all times multiplied by a ratio."""
         bodies = tuple(
             replace(body, calls=tuple(call.scaled(ratio) for call in body.calls))
             for body in self.bodies
@@ -42,7 +42,7 @@ class Traced:
         return replace(self, nanoseconds=round(self.nanoseconds * ratio), bodies=bodies)
 
     def kernels(self) -> Iterator[Traced]:
-        """The calls of kernels in here, the call itself included."""
+        """All kernel calls in this call, including itself."""
         if isinstance(self.op, CallOp):
             yield self
         for body in self.bodies:
@@ -56,16 +56,16 @@ class TracedBody:
 
     name: str
     count: int
-    """The number of its runs: iterations of a loop, or the times that a branch was taken."""
+    """The number of runs: iterations of a loop, or how often a branch was taken."""
     calls: tuple[Traced, ...]
 
 
 class Profile(Protocol):
-    """A program whose calls of kernels can be timed one by one; times are in nanoseconds."""
+    """A program whose kernel calls can be timed one by one; times are in nanoseconds."""
 
     @property
     def executable(self) -> Executable:
-        """The program; a run of it measures."""
+        """The program; running it measures."""
 
     @property
     def calls(self) -> Sequence[CallOp | RunsPrograms]:
@@ -74,7 +74,7 @@ class Profile(Protocol):
     def measure(
         self, inputs: Mapping[str, Array], rounds: int, *, call_by_call: bool = True
     ) -> None:
-        """Runs the program `rounds` times as a whole and, if so wished, as often call by call."""
+        """Runs the program `rounds` times as a whole and, if `call_by_call`, in single calls."""
 
     @property
     def total(self) -> int:
@@ -90,15 +90,15 @@ class Profile(Protocol):
 
 
 class KernelText(Protocol):
-    """A kernel in the language of the backend."""
+    """A kernel in the target language."""
 
     @property
     def name(self) -> str:
-        """Its name in the IR."""
+        """The name in the IR."""
 
     @property
     def symbol(self) -> str:
-        """Its name in the language."""
+        """The name in the target language."""
 
     @property
     def text(self) -> str: ...
@@ -106,7 +106,7 @@ class KernelText(Protocol):
 
 @dataclass(frozen=True)
 class ExportForm:
-    """A user's wishes for exported sources."""
+    """The options of exported sources."""
 
     target: str
     name: str = "model"
@@ -120,68 +120,68 @@ class ExportForm:
 @dataclass(frozen=True)
 class Vector:
     """
-    Inputs, and the outputs of the reference backend for them.
+    A test vector: inputs, and the reference backend's outputs for them.
 
-    The outputs of a training are those after `Exporter.steps` steps on the same inputs.
+    In training, outputs are those after `Exporter.steps` steps on the same inputs.
     """
 
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Array]
     sizes: Sequence[int] = ()
-    """The sizes of the call, in the order in which the program has them."""
+    """The sizes of the call, in the order of the program's sizes."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The contents of files by name, and the memory that they need."""
+    """The contents of files by name, and the memory that the program requires."""
 
     files: Files
     rom: int
-    """Bytes of constants; code comes on top."""
+    """Bytes of constants, without code."""
     ram: int
 
 
 class Exporter(Protocol):
-    """Writes sources with an interface for one target."""
+    """An exporter of sources with an interface, for one target."""
 
     @property
     def machine(self) -> Machine:
-        """The machine that passes decide for."""
+        """The machine that passes optimize for."""
 
     @property
     def is_here(self) -> bool:
-        """Whether that is this machine, so that schedules measured on it apply."""
+        """Whether the target is this machine, so that schedules measured here apply."""
 
     @property
     def steps(self) -> int:
-        """The number of steps that the check of the sources runs before it compares outputs."""
+        """The number of steps that the exported check runs before it compares outputs."""
 
     def export(self, module: ModuleOp, weights: WeightStore, vectors: Sequence[Vector]) -> Exported:
         """
         The sources of the program `main`, and a check that runs it on test vectors.
 
-        There is one, or one for each of some sizes, the first for the bounds. The inputs of the
-        others are the front of its inputs.
+        A program with sizes has several vectors, the first at the bounds. The inputs of the
+        others are the fronts of its inputs.
         """
 
 
 class Tools(Protocol):
-    """A backend's code as text, its profiles and its exports. A module may be one."""
+    """A backend's code as text, its profiles and its exports. A module may implement it."""
 
     def kernels(self, module: ModuleOp) -> Sequence[KernelText]:
         """The kernels of a module that has gone through all passes."""
 
     def sources(self, module: ModuleOp, *, threads: int | None = None) -> dict[str, str]:
-        """Its translation units and headers (`*.h`) by the names of files."""
+        """The translation units and headers (`*.h`) by file name."""
 
     def emit(self, module: ModuleOp, weights: WeightStore, *, threads: int | None = None) -> Files:
-        """The sources, the memory that they begin with, and a description of their table."""
+        """The sources, the initial contents of memory, and a description of the pointer table."""
 
     def profile(self, module: ModuleOp, weights: WeightStore, threads: int = 1) -> Profile:
-        """The program, ready to be timed."""
+        """The program, prepared for timing."""
 
     def exporter(self, form: ExportForm) -> Exporter:
-        """Writes sources in this form; BackendError if a wish cannot be met."""
+        """The exporter for these options; BackendError if one is not supported."""
 
     def keep_measured(self, rows: Iterable[Row]) -> Path:
-        """Keeps schedules that were measured, for all later compilations on this machine."""
+        """Stores measured schedules for all later compilations on this machine."""

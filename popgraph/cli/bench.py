@@ -94,7 +94,7 @@ def command(
     module, compilation, _ = models.opened(model, dim, value, assumed=True)
     if accuracy and models.is_hosted(module):
         raise UnsupportedError(
-            "the exact results of a model of which Python computes some nodes are not known",
+            "exact results are not available for a model with host steps",
             str(model),
             "leave out --accuracy",
         )

@@ -51,7 +51,7 @@ def lowered_whole(request: BuildRequest, text: Text) -> Iterator[str]:
 
 
 def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, str]:
-    """The texts of segments; unknown sizes are those that random inputs produce."""
+    """The texts of segments; unknown sizes are taken from a run on random inputs."""
     segments = [step for step in model.steps if isinstance(step, Segment)]
     wanted = [(step, segment_request(request, model, step)) for step in segments]
     if all(_is_static(one) for _, one in wanted):

@@ -488,7 +488,7 @@ def check_flow(
 def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) -> None:
     """UnsizedError if an operation reduces elements beyond the end of a size."""
     match op:
-        case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.UnpackOp() | tile.AssembleOp():
+        case tile.MapOp() | tile.ViewOp() | tile.PackOp() | tile.AssembleOp():
             return
         case CallLoopOp() | CallCondOp():
             return  # Their bodies are graphs, whose operations are looked at.

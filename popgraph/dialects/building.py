@@ -1,4 +1,4 @@
-"""Construction of operations that stand nowhere yet."""
+"""Construction of operations outside every block."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from xdsl.ir import Block
 from xdsl.rewriter import InsertPoint
 
 
-class _Nowhere(Builder):
-    """A builder that inserts nothing."""
-
+class _Detached(Builder):
     def insert(self, op: InsertOpInvT, insertion_point: InsertPoint | None = None) -> InsertOpInvT:
         return op
 
 
 @contextmanager
 def building_nothing() -> Iterator[None]:
-    """What is constructed inside stands nowhere until it is added, whatever is built around it."""
-    with ImplicitBuilder(_Nowhere(InsertPoint.at_end(Block()))):
+    """Constructed operations stay detached inside, even under another implicit builder."""
+    with ImplicitBuilder(_Detached(InsertPoint.at_end(Block()))):
         yield

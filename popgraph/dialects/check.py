@@ -1,4 +1,8 @@
-"""IR checks beyond `verify()`: dominance, uses, print and parse."""
+"""
+IR checks beyond `verify()`: dominance, uses, print and parse.
+
+xDSL's `verify()` checks none of these: a use before its definition passes, prints and parses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element types as types of the IR, and their sizes."""
+"""The IR types of element types, and their sizes."""
 
 from __future__ import annotations
 
@@ -61,28 +61,28 @@ BY_NAME: dict[str, Attribute] = {
     "f6e2m3": Float6E2M3FNType(),
     "f6e3m2": Float6E3M2FNType(),
 }
-"""The types of the IR, as `support/dtypes.py` names them."""
+"""IR types by the names of `support/dtypes.py`."""
 
 _FROM_IR = {type_: dtypes.BY_NAME[name] for name, type_ in BY_NAME.items()}
 
 
 def to_ir(dtype: DType) -> Attribute:
-    """The type of the IR."""
+    """The IR type of an element type."""
     return BY_NAME[dtype.name]
 
 
 def from_ir(type_: Attribute) -> DType:
-    """The element type; KeyError for types that hold no numbers."""
+    """The element type of an IR type; KeyError for types that hold no numbers."""
     return _FROM_IR[type_]
 
 
-def of_sums(words: str) -> Attribute:
-    """The type of sums of products of words of this name."""
+def words_accumulator(words: str) -> Attribute:
+    """The accumulator type of packed words of this kind."""
     return to_ir(dtypes.from_numpy(WORDS[words].total))
 
 
 def element_bytes(type_: Attribute) -> int:
-    """The bytes of one element of a tensor or a memory, or of an element type itself."""
+    """The bytes of one element: of a tensor, a memref, or a value of an element type."""
     element = type_.element_type if isinstance(type_, TensorType | MemRefType) else type_
     return from_ir(element).numpy.itemsize
 

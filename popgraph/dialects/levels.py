@@ -1,4 +1,4 @@
-"""The levels of the IR, downwards: which one a module is at, and what may stand in it there."""
+"""The levels of the IR, top down: the level of a module, and the operations allowed there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEANINGS = {
     LOOPS: "how: kernels with their loops written out",
     PROGRAM: "how: calls of kernels on buffers in one arena",
 }
-"""What a person sees of a model at each level."""
+"""A short description of each level, for docs/tile.md and the viewer."""
 
 _TILE: dict[type[Operation], str] = {
     **dict.fromkeys(tile.STRUCTURED, STRUCTURED),
@@ -31,17 +31,17 @@ _TILE: dict[type[Operation], str] = {
     **dict.fromkeys(tile.PROGRAM, PROGRAM),
 }
 _FREE = (tile.ViewOp, tile.AssembleOp)
-"""Structured operations that stay until memory is planned: they may cost nothing."""
+"""Structured operations that may stay until memory planning, which can make them free."""
 
 
 def level_of(module: ModuleOp) -> str:
-    """The level of a module: the highest that one of its operations belongs to."""
+    """The level of a module: the topmost level of its operations."""
     found = {level for op in operations(module) if (level := _level(op)) is not None}
     return next((level for level in LEVELS if level in found), GRAPHCORE)
 
 
 def operations(module: ModuleOp) -> Iterator[Operation]:
-    """The operations of a module and of its graphs; not what stands in the bodies of these."""
+    """The operations of a module and of its graphs, without the bodies of operations there."""
     for op in module.ops:
         yield op
         if isinstance(op, GraphOp):
@@ -56,7 +56,7 @@ def _within(op: GraphOp | PrepareOp) -> Iterator[Operation]:
 
 
 def _level(op: Operation) -> str | None:
-    """The level that an operation belongs to; None for what may stand at several."""
+    """The level of an operation; None for operations that several levels allow."""
     dialect = op.name.split(".")[0].split("_")[0]
     if dialect in (ONNX, GRAPHCORE):
         return dialect
@@ -66,7 +66,7 @@ def _level(op: Operation) -> str | None:
 
 
 def check_level(module: ModuleOp, level: str) -> None:
-    """`PassError` when an operation of another level stands in a module that is at this one."""
+    """Raises PassError if the module holds an operation of another level."""
     for op in operations(module):
         own = _level(op)
         if own is not None and own != level:
@@ -74,4 +74,4 @@ def check_level(module: ModuleOp, level: str) -> None:
                 f"{op.name} belongs to the {own} level, but the module is at the {level} level"
             )
         if isinstance(op, GraphOp) and level in (ONNX, PROGRAM):
-            raise PassError(f"a module of the {level} level holds no {op.name}")
+            raise PassError(f"{op.name} is not allowed in a module of the {level} level")

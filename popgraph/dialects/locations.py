@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, Operation
 
 
 def source(location: Attribute | None) -> str:
-    """The user's name for an operation, without its notes, and the line where it was written."""
+    """The user's name of an operation, without notes, followed by its source line."""
     match location:
         case NameLoc():
             place: Attribute = location.location
@@ -22,6 +22,6 @@ def source(location: Attribute | None) -> str:
 
 
 def origin(op: Operation) -> str:
-    """Where an operation comes from, as messages say it."""
+    """The origin of an operation for messages: `node 'name'`, or an empty text."""
     location = op.location
     return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""

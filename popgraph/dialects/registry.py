@@ -75,13 +75,13 @@ def _stock() -> dict[str, Callable[[], Dialect]]:
 
 
 def register(context: Context) -> None:
-    """Lets `context` parse every dialect; each is imported when its first operation is met."""
+    """Registers every dialect; each is imported when its first operation is parsed."""
     for name, factory in (_stock() | OWN).items():
         context.register_dialect(name, factory)
 
 
 class IRContext(Context):
-    """What IR texts may use: every dialect, and operations from outside when a text names one."""
+    """The context of IR texts: every dialect, and operations from plugins once a text names one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class IRContext(Context):
     def get_optional_op(
         self, name: str, *, dialect_stack: Sequence[str] = ()
     ) -> type[Operation] | None:
-        """xDSL's look-up; what distributions bring is loaded for a name that nobody knows."""
+        """xDSL's lookup; plugin distributions are loaded only for a name that is still unknown."""
         found = super().get_optional_op(name, dialect_stack=dialect_stack)
         if found is None and "." in name:
             self._register_outside()
@@ -104,8 +104,9 @@ class IRContext(Context):
             warn(f"{error}", PopgraphWarning, stacklevel=2)
         for name, dialect in outside_dialects().items():
             if name not in self.registered_dialect_names:
-                self.register_dialect(name, partial(_made, dialect))
+                # Not a lambda: it would read `dialect` after the loop has ended.
+                self.register_dialect(name, partial(_identity, dialect))
 
 
-def _made(dialect: Dialect) -> Dialect:
+def _identity(dialect: Dialect) -> Dialect:
     return dialect

@@ -1,4 +1,4 @@
-"""The values on which a value depends."""
+"""Transitive operands of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 
 def values_behind(values: Iterable[SSAValue]) -> set[SSAValue]:
-    """These values, and all of their block that they are computed from."""
+    """The values and all values that they are computed from, up to block arguments."""
     found: set[SSAValue] = set()
     waiting = list(values)
     while waiting:

@@ -28,7 +28,7 @@ class StepPlan:
     The values of `STEP_OPTIONS`, which documents them, and the number of batches and ranks.
 
     A step is `batches` updates of the weights. Each accumulates the gradients of `accumulate`
-    micro-batches on each of the `replicas` of each of the `ranks`, of which this one is `rank`.
+    micro-batches on each of the `replicas` of each of the `ranks`; this one is number `rank`.
     """
 
     accumulate: int = 1

@@ -28,7 +28,7 @@ from popgraph.support.ranks.world import world
 
 @dataclass(frozen=True)
 class StagedCode:
-    """Builds the programs of a pipeline's stages; each rank builds those of its own devices."""
+    """Builds the programs of a pipeline's stages; a rank only builds for its own devices."""
 
     code: ProgramCode
     pipeline: Pipeline

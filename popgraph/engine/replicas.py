@@ -188,7 +188,7 @@ class InTurn(Replicas):
         executable.write(SEED, np.array([seed, step + self._plan.all_replicas]))
 
     def enter(self, executable: Executable, replica: int) -> None:
-        """Swaps in the values of a replica, and saves those of the previous one."""
+        """Swaps in the values of a replica, and saves the previous one's values."""
         if not self._own:
             return
         held = {id: executable.read(id) for id in self._own}
@@ -210,7 +210,7 @@ class Together(Replicas):
     def __init__(
         self, inputs: Mapping[str, Sequence[str]], results: Mapping[str, Sequence[str]]
     ) -> None:
-        """Maps inputs and results of one replica to those of the program, one per replica."""
+        """Maps inputs and results of one replica to the program's, one per replica."""
         self._inputs, self._results = inputs, results
 
     def enter(self, executable: Executable, replica: int) -> None:

@@ -62,7 +62,7 @@ class Share:
         return not _splits or world().is_first
 
     def taken(self, replicas: Sequence[Mapping[str, Array]]) -> Sequence[Mapping[str, Array]]:
-        """Selects this rank's inputs from those of all replicas."""
+        """Selects this rank's inputs from the inputs of all replicas."""
         if not self.is_part:
             return replicas
         first = self.own.rank * self.own.replicas

@@ -18,7 +18,7 @@ RunReplicas = Callable[[Sequence[Inputs]], Sequence[Results]]
 """Runs a micro-batch on every replica."""
 
 MOST_BYTES = 1 << 20
-"""Limit of the size of outputs in one call, which holds those of all micro-batches."""
+"""Limit of the size of outputs in one call, which returns outputs of all micro-batches."""
 
 
 class StepData(Protocol):

@@ -76,7 +76,7 @@ class InTurns(Executable):
 
     def _owner(self, variable: str) -> NativeExecutable:
         """
-        A program that has the variable; only the update program has those that only updates need.
+        The program that holds a variable; only the update program holds variables of updates.
         """
         return self._others if variable in self._others.variables else self._last
 

@@ -39,8 +39,8 @@ class Decoder:
         for token in decoder.stream(ids, max_new_tokens=100, stop=[2]):
             print(decode([token]), end="")
 
-    `max_length` is the largest number of tokens, prompt included; by default there is no limit but
-    fixed sizes of the model. Without `cache`, all tokens are computed again for each new one.
+    `max_length` is the largest number of tokens, prompt included; by default only fixed sizes of
+    the model limit it. Without `cache`, all tokens are computed again for each new one.
     """
 
     @names_arguments

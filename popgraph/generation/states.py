@@ -60,7 +60,7 @@ class Model:
 
     def pads_less(self, size: int, needed: int) -> bool:
         """
-        Whether less padding can help after an error with so many positions.
+        Whether less padding can help after an error at `size` positions.
 
         Tables of positions mostly have a power of two of them.
         """

@@ -243,7 +243,7 @@ class HostedModel:
         """
         Steps that replace a segment with too many specialisations.
 
-        The host computes the nodes whose shapes change between iterations. Empty if there are none.
+        The host computes nodes whose shapes change between iterations; empty without any.
         """
         part = self._parts[segment]
         with self._lock:

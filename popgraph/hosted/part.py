@@ -35,7 +35,7 @@ class Role:
     number: int = 0
     """Unique number within the model; selects its random streams."""
     known: tuple[str, ...] = ()
-    """Inputs to specialise for, besides those that operators require as constants."""
+    """Inputs to specialise for, besides inputs that operators require as constants."""
     repeated: bool = False
     """Whether it runs repeatedly, maybe with other shapes and values each time."""
     whole: bool = True

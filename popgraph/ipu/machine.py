@@ -13,7 +13,7 @@ class Ipu:
     """
     All hardware figures behind mapping and costs, and the size of the device.
 
-    Cycles are those of a tile. Tiles run in bulk-synchronous steps: each computes on its own
+    Cycles are tile cycles. Tiles run in bulk-synchronous steps: each computes on its own
     memory, all synchronize, and then they exchange the data of the next step.
     """
 

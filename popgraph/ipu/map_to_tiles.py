@@ -128,7 +128,7 @@ class _Mapper:
         graph.attributes[INPUTS] = ArrayAttr(inputs)
 
     def _map(self, op: Operation) -> None:
-        """Maps an operation, and those of its operands that have no mapping yet."""
+        """Maps an operation, and its operands without a mapping."""
         match op:
             case ReduceOp() if is_contraction(op):
                 for value in op.operands:

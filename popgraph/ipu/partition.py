@@ -166,7 +166,7 @@ class Work:
         return found
 
     def _sums(self, blocks: Blocks) -> Array:
-        """Bytes of a tile's partial sums, and of those that it receives."""
+        """Bytes of a tile's partial sums, and of received partial sums."""
         found: Array = 2 * blocks.of_dims(range(self.op.parallel_rank)) * self.sum_bytes
         return found
 

@@ -1,7 +1,7 @@
 """
 Elementwise operators: arithmetic, comparisons, rectifiers, casts and bits.
 
-Most are one operation of graphcore, which names them in its `ONNX`.
+Most map to one graphcore operation, whose class attribute `ONNX` names the operator.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COMPARISONS = {
 
 
 def _register_operations() -> None:
-    """The operators that are one operation, as the operations' own `ONNX` names them."""
+    """Registers the operators that map to one operation, as the operations' `ONNX` lists them."""
     for op in gc.GRAPHCORE.operations:
         assert issubclass(op, gc.GraphcoreOp)
         for operator in op.ONNX.split():
@@ -64,7 +64,7 @@ def _register_operations() -> None:
 
 
 def _one_operation(op: type[gc.GraphcoreOp], node: Node) -> Operand:
-    """An operation; of operators of any number of inputs a chain of it."""
+    """Builds one operation; variadic operators (Max, Min, Sum) become a chain."""
     create: Callable[..., Operand] = op
     if node.op.op_type in ("Max", "Min", "Sum"):
         return reduce(create, alike(*node.inputs))
@@ -77,9 +77,9 @@ def _one_operation(op: type[gc.GraphcoreOp], node: Node) -> Operand:
 
 def _widened(op: Callable[..., Operand], node: Node) -> Operand:
     """
-    Erf and IsNaN of integers and 8-bit floats, which some versions have.
+    Erf and IsNaN of integers and 8-bit floats, which some versions allow.
 
-    Erf of integers is cut off: it is 1 where single precision cannot tell, from 4 on.
+    Erf of an integer is rounded toward 0: in single precision, erf(x) is 1 from x = 4 on.
     """
     if not node.dtype.is_integer:
         return op(cast(node[0], dtypes.BY_NAME["f32"]))
@@ -138,7 +138,7 @@ def compute_identity(node: NodeView, x: Any) -> Any:
 
 
 def alike(*values: SSAValue) -> list[Operand]:
-    """The values in one element type: beside tensors in half, PopART takes scalars in single."""
+    """The values in one element type: PopART mixes f16 tensors with f32 scalars."""
     half, single = dtypes.BY_NAME["f16"], dtypes.BY_NAME["f32"]
     if {dtype_of(value) for value in values} != {half, single}:
         return list(values)
@@ -146,36 +146,36 @@ def alike(*values: SSAValue) -> list[Operand]:
 
 
 def second(node: Node) -> SSAValue:
-    """The second input; before opset 7 it was placed by attributes instead of NumPy's rule."""
+    """The second input; before opset 7 `axis` aligned it, instead of NumPy's broadcasting."""
     lhs, rhs = shape_of(node[0]), shape_of(node[1])
     if not node.integer("broadcast") or "axis" not in node.op.onnx_attributes():
         return node[1]
     axis = node.axis(node.integer("axis"))
-    behind = len(lhs) - axis - len(rhs)
-    if behind < 0:
+    trailing = len(lhs) - axis - len(rhs)
+    if trailing < 0:
         raise TypeMismatchError(f"an input of rank {len(rhs)} does not fit at axis {axis}")
-    return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * behind))
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * trailing))
 
 
-def whole_numbers(node: Node, index: int) -> SSAValue:
-    """An input that places, counts or sizes come in, as i64."""
+def as_i64(node: Node, index: int) -> SSAValue:
+    """An input of indices, counts or sizes, as i64."""
     row = dtype_of(node[index])
     if not row.is_integer:
         raise TypeMismatchError(
-            f"its input {index} is {row.name}, and takes whole numbers",
-            hint="`Cast(..., to=i64)` converts",
+            f"input {index} must be an integer type, not {row.name}",
+            hint="convert it with `Cast(..., to=i64)`",
         )
     return cast(node[index], dtypes.BY_NAME["i64"])
 
 
 def cast(value: Operand, to: dtypes.DType) -> SSAValue:
-    """The value in another element type, or itself."""
+    """The value in an element type; itself if it has that type."""
     value = SSAValue.get(value)
     return value if dtype_of(value) == to else gc.CastOp(value, to=element_types.to_ir(to)).result
 
 
 def computing(node: Node) -> dtypes.DType:
-    """What statistics of the first input are computed in: single precision for halves."""
+    """The accumulation type of statistics of the first input: f32 for f16 and bf16."""
     return dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
 
 
@@ -184,7 +184,7 @@ def power(node: Node) -> Lowered:
     base, exponent = node[0], second(node)
     if dtype_of(base) == dtype_of(exponent):
         return gc.PowOp(base, exponent)
-    # NumPy's types: the result has the type of the base, but is computed in one that holds both.
+    # The result has the type of the base, but is computed in a type that holds both.
     wide = dtype_of(base)
     if not wide.is_float:
         wide = dtypes.BY_NAME["f64" if dtype_of(exponent).is_float else "i64"]
@@ -195,7 +195,7 @@ def power(node: Node) -> Lowered:
 @lowers("Mod")
 @lowers("Fmod", "Remainder", domain=GRAPHCORE)
 def modulo(node: Node) -> Lowered:
-    """The remainder, with the sign of the dividend (fmod) or that of the divisor, if it has one."""
+    """The remainder, with the sign of the dividend (fmod) or of the divisor (otherwise)."""
     right = node[1]
     rest = gc.RemOp(node[0], right)
     if node.integer("fmod", int(node.op.op_type == "Fmod")) or node.dtype.numpy.kind == "u":
@@ -210,9 +210,9 @@ def modulo(node: Node) -> Lowered:
 
 @lowers("IncrementMod", domain=GRAPHCORE)
 def increment_mod(node: Node) -> Lowered:
-    """The sum's remainder, with its sign."""
+    """fmod(x + increment, modulus)"""
     if not node.real("modulus"):
-        raise TypeMismatchError("there is no remainder of a division by 0", hint="set `modulus`")
+        raise TypeMismatchError("`modulus` is missing or 0", hint="set `modulus`")
     total = gc.AddOp(node[0], node.scalar(node.real("increment")))
     return gc.RemOp(total, node.scalar(node.real("modulus")))
 
@@ -227,7 +227,7 @@ def mean(node: Node) -> Lowered:
 
 @lowers("ScaledAdd", domain=GRAPHCORE)
 def scaled_add(node: Node) -> Lowered:
-    """The factors are attributes or inputs."""
+    """scale0 * x + scale1 * y; the scales are attributes or inputs 2 and 3."""
 
     def scaled(value: SSAValue, name: str, index: int) -> Operand:
         given = node.optional(index)
@@ -243,11 +243,12 @@ lowers("Scale", domain=GRAPHCORE)(
 
 @lowers("CopyVarUpdate", domain=GRAPHCORE)
 def copy_var_update(node: Node) -> Lowered:
-    """The second input, which the variable that the first is will be in the next step."""
+    """Returns the second input, and assigns it to the variable that the first input is."""
     if node[0].type != node[1].type:
         raise TypeMismatchError(
-            f"a variable of {describe(node[0].type)} is to be {describe(node[1].type)}",
-            hint="a variable keeps its shape and the type of its elements",
+            f"a variable of type {describe(node[0].type)} cannot be assigned "
+            f"{describe(node[1].type)}",
+            hint="assign a tensor of the same shape and element type",
         )
     node.lowering.update(node[0], node[1])
     return node[1]
@@ -266,13 +267,13 @@ def slope(node: NodeView) -> Complaints:
 
 @lowers("PRelu")
 def parametric_relu(node: Node) -> Lowered:
-    """The slope broadcasts to x, not x to the slope."""
+    """x if x >= 0 else slope * x. The slope broadcasts to x, not x to the slope."""
     negative = gc.CompareOp(node[0], node.scalar(0), predicate="lt")
     return gc.WhereOp(negative, gc.MulOp(node[0], _slope(node)), node[0])
 
 
 def _slope(node: Node) -> SSAValue:
-    """The slope of PRelu; before opset 7 a list of slopes was one per channel, or one for all."""
+    """The slope of PRelu; before opset 7 a vector held one slope per channel, or one for all."""
     shape = shape_of(node[1])
     if node.version >= 7 or len(shape) != 1 or node.rank < 2:
         return node[1]
@@ -290,18 +291,18 @@ def softplus(node: Node) -> Lowered:
 
 def _exponential_unit(node: Node, alpha: float, pace: float = 1.0, gamma: float = 1.0) -> Operand:
     """
-    gamma * x above 0, gamma * alpha * (e^(x/pace) - 1) below; neither counts where the other does.
+    gamma * x for x > 0, else gamma * alpha * (e^(x/pace) - 1).
 
-    Of halves in single precision, which holds whatever number an attribute can be.
+    f16 and bf16 are computed in f32, which holds every value of the attributes.
     """
     wide = computing(node)
     x, zero = cast(node[0], wide), node.scalar(0.0, wide)
     above = gc.CompareOp(x, zero, predicate="gt")
-    # Chosen twice, so that the exponential cannot overflow, nor its gradient.
+    # Selecting 0 before the exponential, too, keeps it and its gradient from overflowing.
     below = gc.WhereOp(above, zero, x)
     exponent: Operand = below if pace == 1 else gc.DivOp(below, node.scalar(pace, wide))
     bent: Operand = gc.MulOp(gc.Expm1Op(exponent), node.scalar(alpha, wide))
-    if pace > 1:  # So small an exponent loses digits where it underflows, and bends nothing.
+    if pace > 1:  # |x/pace| < eps/2: e^(x/pace) - 1 is linear, but x/pace may underflow.
         least = node.scalar(ml_dtypes.finfo(wide.numpy).eps / 2, wide)
         bent = gc.WhereOp(gc.CompareOp(gc.AbsOp(exponent), least, predicate="lt"), below, bent)
     unit: Operand = gc.WhereOp(above, x, bent)
@@ -315,7 +316,7 @@ lowers("Elu")(lambda node: _exponential_unit(node, node.real("alpha")))
 @requires("Celu")
 def divisor(node: NodeView) -> Complaints:
     if node.real("alpha", 1.0) == 0:
-        yield TypeConflict("`alpha` is 0", "the formula divides by it")
+        yield TypeConflict("`alpha` is 0", "use another number: the formula divides by it")
 
 
 @lowers("Celu")
@@ -331,7 +332,7 @@ def selu(node: Node) -> Lowered:
 
 @mends("Shrink")
 def retype_bound(proto: FunctionProto, op: SchemaOp) -> None:
-    """The body of Shrink compares with a negative number, which no unsigned type has."""
+    """Shrink's body compares with -lambd in the type of x, which fails for unsigned types."""
     if is_of(op, 0, "u"):
         (negative,) = (node for node in proto.node if node.op_type == "Neg")
         (compared,) = (node for node in proto.node if negative.output[0] in node.input)
@@ -372,7 +373,7 @@ def clip(node: Node) -> Lowered:
 
 
 def _within_range(value: float, dtype: DType) -> float:
-    """The nearest number of an element type: bounds of integers may be those of floats."""
+    """A bound clamped to the range of an integer type: Clip-6 has float bounds for integers."""
     if not dtype.is_integer:
         return value
     ends = ml_dtypes.iinfo(dtype.numpy)
@@ -403,19 +404,19 @@ def cast_like(node: Node) -> Lowered:
 
 
 def _narrowed(node: Node, target: dtypes.DType) -> Operand:
-    """The first input cast; 8-bit floats hold the largest number they have where it is larger."""
+    """The first input cast; 8-bit floats saturate unless `saturate` is 0."""
     value: Operand = node[0]
     if dtype_of(value) == target:
         return value
     if target.name == "f8e8m0":
-        # Of numbers below 0 ONNX says nothing; its evaluator looks at their size alone.
+        # ONNX does not define negative inputs; its reference evaluator takes absolute values.
         size = gc.AbsOp(cast(value, dtypes.BY_NAME["f64"]))
         return cast(_power_of_two(node, size), target)
     return narrowed_to(node, value, target, bool(node.integer("saturate", 1)))
 
 
 def narrowed_to(node: Node, value: Operand, target: DType, saturates: bool) -> SSAValue:
-    """The value cast; if it saturates, the largest 8-bit float stands for what is larger."""
+    """The value cast; 8-bit floats are clamped to their finite range if it `saturates`."""
     if target.name.startswith("f8") and saturates:
         largest = float(ml_dtypes.finfo(target.numpy).max)
         value = value if is_float(value) else cast(value, dtypes.BY_NAME["f32"])
@@ -424,13 +425,13 @@ def narrowed_to(node: Node, value: Operand, target: DType, saturates: bool) -> S
 
 
 def limited(node: Node, value: Operand, low: float, high: float) -> Operand:
-    """The value where it is between two bounds, else the nearer bound; NaN stays NaN."""
+    """The value clamped to [low, high]; NaN stays NaN."""
     dtype = dtype_of(value)
     return gc.MinOp(gc.MaxOp(value, node.scalar(low, dtype)), node.scalar(high, dtype))
 
 
 def _power_of_two(node: Node, value: Operand) -> Operand:
-    """An f64 rounded to a number of f8e8m0; NaN if there is none and nothing is saturated."""
+    """An f64 rounded to a power of two of f8e8m0; NaN out of range unless `saturate`."""
     f64, f8e8m0 = dtypes.BY_NAME["f64"], dtypes.BY_NAME["f8e8m0"]
     ends = ml_dtypes.finfo(f8e8m0.numpy)
     saturates = node.integer("saturate", 1)
@@ -458,10 +459,10 @@ chooses("BitShift", direction=("LEFT", "RIGHT"))
 
 @lowers("BitCast")
 def bit_cast(node: Node) -> Lowered:
-    """A bool has the bits of 0 or of 1, in eight of them."""
+    """Reinterprets the bits; a bool is a byte, 0 or 1."""
     byte, target = dtypes.BY_NAME["u8"], dtypes.BY_ONNX.get(node.integer("to"))
     if target is None or {"c64", "c128"} & {target.name, node.dtype.name}:
-        raise node.unsupported("a type without real numbers", "take the parts apart before")
+        raise node.unsupported("a complex type", "cast the real and imaginary parts separately")
     value = node[0] if node.dtype.name != "bool" else cast(node[0], byte)
     if dtype_of(value) == target:
         return value
@@ -469,7 +470,7 @@ def bit_cast(node: Node) -> Lowered:
     return cast(gc.BitcastOp(value, to=element_types.to_ir(within)), target)
 
 
-without_gradient("BitCast", "it is about the bits of numbers, which have no slope")
+without_gradient("BitCast", "bit patterns are not differentiable")
 lowers("BitwiseXnor", domain=GRAPHCORE)(lambda node: gc.NotOp(gc.XorOp(node[0], node[1])))
 
 follows_data_sizes(

@@ -1,7 +1,8 @@
 """
 Attention, linear attention, rotary embeddings and causal convolutions with state.
 
-Each is lowered as the body in its schema, so this page has what legal nodes are, and a mend.
+They are lowered by the function bodies in their schemas; this page checks their nodes, and
+repairs the body of Attention.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from popgraph.operators.schema_bodies import is_of, renamed
 
 
 def _head(size: Dim, heads: int, name: str) -> Generator[TypeConflict, None, Dim]:
-    """The size of a head, from that of an axis of all heads."""
+    """The size of one head, from the size of an axis that concatenates all heads."""
     if heads < 1 or (isinstance(size, int) and size % heads):
-        yield TypeConflict(f"`{name}` is {heads} for {size} numbers", "it divides them")
+        yield TypeConflict(
+            f"`{name}` is {heads} for an axis of size {size}", "it must divide that size"
+        )
     return size // heads if isinstance(size, int) else None
 
 
 def _query_and_key(
     node: NodeView, query: PartialShape, key: PartialShape, value: PartialShape
 ) -> Generator[TypeConflict, None, tuple[Dim, Dim]]:
-    """The sizes of the heads of queries and keys, of [batch, length, all heads]."""
+    """The head sizes of queries and keys, from tensors [batch, length, heads * head size]."""
     queries, keys = node.integer("q_num_heads"), node.integer("kv_num_heads")
     of_query = yield from _head(query[2], queries, "q_num_heads")
     of_key = yield from _head(key[2], keys, "kv_num_heads")
@@ -40,7 +43,10 @@ def _query_and_key(
 
 def _grouped(queries: int, keys: int) -> Complaints:
     if queries and keys and queries % keys:
-        yield TypeConflict(f"{queries} heads of queries share {keys} of keys", "in equal parts")
+        yield TypeConflict(
+            f"{queries} query heads cannot share {keys} key heads equally",
+            "the number of query heads must be a multiple of that of key heads",
+        )
 
 
 @requires("Attention")
@@ -62,17 +68,17 @@ def attention(node: NodeView) -> Complaints:
     yield from _grouped(queries, keys)
     if differ(*alike):
         yield TypeConflict(
-            f"heads of queries have {alike[0]} numbers, those of keys {alike[1]}", "the same"
+            f"query heads have size {alike[0]}, key heads {alike[1]}", "both must be equal"
         )
     if differ(query[0], key[0]) or differ(key[0], value[0]) or differ(key[-2], value[-2]):
         yield TypeConflict(
             f"keys {shown(key)} and values {shown(value)} for queries {shown(query)}",
-            "batches, and the lengths of keys and values, are the same",
+            "the batch sizes, and the lengths of keys and values, must be equal",
         )
     if node.has(4) != node.has(5):
         yield TypeConflict("one of `past_key` and `past_value` is missing", "give both or none")
     if not node.has(4):
-        # From version 24 on, a mask that ends before the keys do hides the rest of them.
+        # From version 24 on, a mask may be shorter than the keys: it hides the rest of them.
         last = None if node.version >= 24 else key[-2]
         yield from stretches(node, 3, (query[0], queries or None, query[-2], last))
 
@@ -87,9 +93,9 @@ def lengths(node: NodeView) -> Iterator[Bounds]:
 @mends("Attention")
 def retype_mask(proto: FunctionProto, op: SchemaOp) -> None:
     """
-    Scores + a mask of integers  ->  Scores + the mask in the type of the scores
+    scores + mask  ->  scores + CastLike(mask, query), for masks of integers
 
-    The body of Attention puts infinities into its mask, which no integer is.
+    The body of Attention writes infinities into its mask, which integers cannot hold.
     """
     if is_of(op, 3, "i", "u"):
         query, mask = proto.input[0], proto.input[3]
@@ -108,7 +114,10 @@ def linear_attention(node: NodeView) -> Complaints:
     keys = node.integer("kv_num_heads")
     yield from _grouped(node.integer("q_num_heads"), keys)
     if differ(*alike):
-        yield TypeConflict(f"heads of queries {shown(query)}, keys {shown(key)}", "one size")
+        yield TypeConflict(
+            f"heads of queries {shown(query)} and keys {shown(key)} differ in size",
+            "their head sizes must be equal",
+        )
     for index in (1, 2):
         yield from of_shape(node, index, *query[:2], None)
     last = value[2] // keys if isinstance(value[2], int) else None
@@ -130,9 +139,14 @@ def rotary_embedding(node: NodeView) -> Complaints:
     rotated: Dim = node.integer("rotary_embedding_dim") or size
     pairs = rotated if isinstance(rotated, int) else 2
     if pairs < 2 or pairs % 2:
-        yield TypeConflict(f"{rotated} numbers of a head are rotated", "they are rotated in pairs")
+        yield TypeConflict(
+            f"`rotary_embedding_dim` is {rotated}", "it must be even: elements rotate in pairs"
+        )
     if isinstance(size, int) and pairs > size:
-        yield TypeConflict(f"{rotated} of the {size} numbers of a head are rotated", "at most all")
+        yield TypeConflict(
+            f"`rotary_embedding_dim` is {rotated} for heads of size {size}",
+            "it must be at most the head size",
+        )
     half = rotated // 2 if isinstance(rotated, int) else None
     yield from of_shape(node, 3, shape[0], length)
     rows = (None,) if node.has(3) else (shape[0], length)
@@ -140,7 +154,9 @@ def rotary_embedding(node: NodeView) -> Complaints:
         yield from of_shape(node, index, *rows, half)
     cosines, sines = node.shape_of(1), node.shape_of(2)
     if cosines and sines and any(map(differ, cosines, sines)):
-        yield TypeConflict(f"caches of {shown(cosines)} and {shown(sines)}", "they are alike")
+        yield TypeConflict(
+            f"`cos_cache` is {shown(cosines)}, `sin_cache` {shown(sines)}", "both must be alike"
+        )
 
 
 @bounds("RotaryEmbedding")

@@ -1,4 +1,4 @@
-"""Bodies of control flow: what they capture from outside, and what graphs inside nodes give."""
+"""Bodies of control flow: captured outer values, and checks of inner graphs' outputs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from popgraph.support.shapes import prod
 
 def close(blocks: Sequence[Block]) -> list[SSAValue]:
     """
-    Gives bodies, as last arguments, the outer values that any of them uses; these values.
+    Turns the outer values that any of the bodies uses into trailing arguments; returns them.
 
-    Outer constants are copied into the bodies instead. Bodies inside these are closed already:
-    what they capture are operands here.
+    Outer constants are copied into the bodies instead. Nested bodies are closed already, so
+    their captured values are operands here.
     """
     for block in blocks:
         drop_unused(block)
@@ -39,18 +39,18 @@ def close(blocks: Sequence[Block]) -> list[SSAValue]:
 
 
 def show_as(new: SSAValue, old: SSAValue) -> None:
-    """Gives a value the name in IR text that another one has, unless it has one."""
+    """Copies the name of `old` in IR text to `new`, unless `new` has one."""
     if new.name_hint is None:
         new.name_hint = old.name_hint
 
 
 def _replace(block: Block, old: SSAValue, new: SSAValue) -> None:
-    """Lets the operations of a block use another value."""
+    """Replaces a value in the operands of a block's operations."""
     old.replace_uses_with_if(new, lambda use: use.operation.parent is block)
 
 
 def outer_values(block: Block) -> Iterator[SSAValue]:
-    """The values from outside that the operations of a block use, in order."""
+    """The outer values that the operations of a block use, in order."""
     return (value for op in block.ops for value in op.operands if _home(value) is not block)
 
 
@@ -70,14 +70,14 @@ def _copy_constants(block: Block) -> None:
 
 
 def drop_unused(block: Block) -> None:
-    """Weights and literals that were only looked at, and what only fed those."""
+    """Erases operations without uses: weights and literals that only served a lookup."""
     for op in reversed(list(block.ops)):
         if op.results and not any(result.uses for result in op.results):
             Rewriter.erase_op(op)
 
 
 def discard(block: Block) -> None:
-    """Takes apart a body that is not to be: outer values forget that it used them."""
+    """Erases all operations of an abandoned body, so that outer values lose these uses."""
     for op in reversed(list(block.ops)):
         Rewriter.erase_op(op, safe_erase=False)
 
@@ -86,7 +86,7 @@ def discard(block: Block) -> None:
 
 
 def check_outputs(node: Node, graph: Graph, count: int) -> None:
-    """An error unless a graph inside gives as much as the node has outputs."""
+    """Raises an error unless an inner graph yields at least as many values as the node has."""
     if count < node.output_count:
         raise TypeMismatchError(
             f"{node.op.op_type} has {node.output_count} outputs, "
@@ -95,12 +95,12 @@ def check_outputs(node: Node, graph: Graph, count: int) -> None:
 
 
 def given_tensor(node: Node, graph: Graph, made: Sequence[SSAValue | None], index: int) -> SSAValue:
-    """An output of a graph inside; an error unless it is a tensor that can be computed."""
+    """An output of an inner graph; an error unless it is a tensor that can be computed."""
     value = made[index]
     if value is None:
         raise UnsupportedError(
-            f"what the graph of {node.op.op_type} gives as {graph.output_names[index]!r}, "
-            f"of type {describe(graph.yielded[index].type)}, cannot be computed",
+            f"output {graph.output_names[index]!r} of the graph of {node.op.op_type} has type "
+            f"{describe(graph.yielded[index].type)}, which cannot be computed",
             hint="PopGraph computes with dense tensors of numbers",
         )
     return value
@@ -108,9 +108,9 @@ def given_tensor(node: Node, graph: Graph, made: Sequence[SSAValue | None], inde
 
 def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     """
-    The value in the shape that the model says it has.
+    The value, reshaped to its declared shape if both have one element.
 
-    The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
+    The function bodies in which ONNX defines activations reshape scalars to [1].
     """
     shape = static_shape(declared.type)
     if is_held(value) or shape is None or shape == shape_of(value):

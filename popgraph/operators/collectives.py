@@ -1,4 +1,4 @@
-"""PopART's collectives, by which the replicas of a model exchange tensors."""
+"""PopART's collectives between replicas: all-reduce, reduce-scatter, all-gather."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from popgraph.support.errors import TypeMismatchError
 from popgraph.support.replicas import grouping
 
 COMBINED = (*gc.COMBINED_BY, gc.LOCAL)
-"""How tensors are combined, as PopART numbers it."""
+"""The combining operators, in the order of PopART's `CollectiveOperator`."""
 
 
 def _groups(node: Node) -> dict[str, Any]:
-    """The replicas that work together: all of them, unless the node says which."""
+    """The replica grouping of a node; all replicas are one group unless the node says otherwise."""
     replicas = node.lowering.replicas
     if own := node.integers("__collectiveReplicaGrouping"):
         stride, size = own[1], own[2]
@@ -26,8 +26,8 @@ def _groups(node: Node) -> dict[str, Any]:
         stride, size = grouping(kind, max(members, 1), replicas)
     if min(stride, size) < 1 or replicas % (stride * size):
         raise TypeMismatchError(
-            f"{replicas} replicas cannot be taken in groups of {size} that are {stride} apart",
-            hint="the size of a group divides the number of replicas",
+            f"{replicas} replicas cannot form groups of size {size} with stride {stride}",
+            hint="choose a size and a stride whose product divides the number of replicas",
         )
     return {"stride": stride, "size": size}
 
@@ -36,7 +36,7 @@ def _combined(node: Node) -> str:
     number = node.integer("__collectiveOperator")
     if not 0 <= number < len(COMBINED):
         raise TypeMismatchError(
-            f"there is no collective operator {number}", hint=f"0 to {len(COMBINED) - 1}"
+            f"unknown collective operator {number}", hint=f"use 0 to {len(COMBINED) - 1}"
         )
     return COMBINED[number]
 
@@ -60,5 +60,5 @@ _NODES = (replicated_all_reduce, replicated_reduce_scatter, replicated_all_gathe
 
 
 def is_collective(op: OnnxOp) -> bool:
-    """Whether replicas tell each other something by a node."""
+    """Whether a node exchanges data between replicas."""
     return lowering_of(op.domain, op.op_type) in _NODES

@@ -1,4 +1,4 @@
-"""Lowers what compares strings: each is a row of code points, filled up with zeros."""
+"""Lowers Equal, and inputs of strings: each string is a row of code points, padded with 0."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from popgraph.support.arrays import Array
 
 U64, I64 = dtypes.BY_NAME["u64"], dtypes.BY_NAME["i64"]
 FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
-"""Odd numbers whose powers spread: the first that tells all keys apart is taken."""
+"""Odd multipliers of polynomial hashes; the first one without a collision is used."""
 
 
 @lowers(STRINGS[1], domain=STRINGS[0])
 def of_code_points(node: Node) -> Lowered:
-    """An input of strings, which a program takes as code points."""
+    """An input of strings, passed to the program as code points."""
     return strings(node[0])
 
 
 @lowers("Equal")
 def equal(node: Node) -> Lowered:
-    """Compares elements; strings by all of their code points."""
+    """Compares elements; strings are equal if all their code points are."""
     if not is_strings(node[0]):
         return compare(node)
     one, other = (codes_of(node[index]) for index in range(2))
@@ -37,13 +37,13 @@ def equal(node: Node) -> Lowered:
 
 
 def hashes_of(table: Array) -> tuple[Array, Array]:
-    """Different numbers for rows of code points, and by what each code point is multiplied."""
+    """Collision-free hashes sum(code[i] * factor^(i + 1)) of distinct rows, and the powers."""
     for factor in FACTORS:
         powers = np.array([pow(factor, 1 + at, 1 << 64) for at in range(table.shape[1])], np.uint64)
         hashes = (table.astype(np.uint64) * powers).sum(axis=1, dtype=np.uint64)
         if len(np.unique(hashes)) == len(hashes):
             return hashes, powers
-    raise AssertionError("four independent hashes of 64 bits do not all collide")
+    raise AssertionError("four independent 64-bit hashes do not all collide")
 
 
 def _as_wide(node: Node, codes: SSAValue, width: int) -> SSAValue:
@@ -55,7 +55,7 @@ def _as_wide(node: Node, codes: SSAValue, width: int) -> SSAValue:
 
 
 def all_equal(node: Node, one: Operand, other: Operand) -> SSAValue:
-    """Whether all along the last axis are equal."""
+    """Whether two tensors are equal along the whole last axis."""
     different = cast(gc.CompareOp(one, other, predicate="ne"), I64)
     count = gc.ReduceSumOp(different, axes=[len(shape_of(different)) - 1], keepdims=False)
     return gc.CompareOp(count, node.literal(np.array(0)), predicate="eq").result

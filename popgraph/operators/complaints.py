@@ -15,11 +15,11 @@ PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
 """The words of `auto_pad`."""
 
 MOST = 2**31 - 1
-"""The largest size, stride or length that nodes may give."""
+"""The largest size, stride or length that a node may have."""
 
 
 def differ(first: Dim, second: Dim) -> bool:
-    """Whether two dimensions are certainly not the same."""
+    """Whether two dimensions are known and different."""
     return isinstance(first, int) and isinstance(second, int) and first != second
 
 
@@ -28,24 +28,24 @@ def shown(shape: Sequence[Dim]) -> str:
 
 
 def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = False) -> Complaints:
-    """Every axis is one of a tensor of this rank; with `end`, the place behind all is one, too."""
+    """Axes are in [-rank, rank - 1]; with `end`, `rank` itself is allowed too."""
     if rank is None:
         return
     for axis in axes:
         if not -rank <= axis < rank + end:
             last = rank - 1 + end
             yield TypeConflict(
-                f"{what} {axis} is not among {rank} axes", f"it is {-rank} to {last}"
+                f"{what} {axis} is out of range for {rank} axes", f"use {-rank} to {last}"
             )
 
 
 def all_different(what: str, axes: Sequence[int], rank: int | None) -> Complaints:
     if rank and len({axis % rank for axis in axes}) < len(axes):
-        yield TypeConflict(f"an axis stands twice in {what} {list(axes)}", "name every axis once")
+        yield TypeConflict(f"duplicate axis in {what} {list(axes)}", "list every axis once")
 
 
 def listed(node: NodeView, *indices: int) -> Complaints:
-    """Operands that are lists are vectors, or one number."""
+    """Operands that hold lists are vectors or scalars."""
     for index in indices:
         yield from of_rank(node, index, 0, 1)
 
@@ -65,61 +65,61 @@ def of_rank(node: NodeView, index: int, *ranks: int) -> Complaints:
     rank = node.rank_of(index)
     if rank is not None and rank not in ranks:
         wanted = " or ".join(map(str, ranks))
-        yield TypeConflict(f"`{_name(node, index)}` has {rank} axes", f"it has {wanted}")
+        yield TypeConflict(f"`{_name(node, index)}` has {rank} axes", f"it must have {wanted}")
 
 
 def at_least(node: NodeView, index: int, least: int) -> Complaints:
-    """An operand has so many axes or more."""
+    """An operand has at least `least` axes."""
     rank = node.rank_of(index)
     if rank is not None and rank < least:
         yield TypeConflict(
-            f"`{_name(node, index)}` has {rank} axes", f"it has {least} of them at least"
+            f"`{_name(node, index)}` has {rank} axes", f"it must have at least {least}"
         )
 
 
 def of_shape(node: NodeView, index: int, *wanted: Dim) -> Complaints:
-    """An operand has just this shape, where dimensions are known."""
+    """An operand has this shape; unknown dimensions match any size."""
     shape = node.shape_of(index)
     if shape is None:
         return
     if len(shape) != len(wanted) or any(map(differ, shape, wanted)):
         yield TypeConflict(
             f"`{_name(node, index)}` is {shown(shape)}, not {shown(wanted)}",
-            "the other inputs and the attributes say its shape",
+            "its shape follows from the other inputs and the attributes",
         )
 
 
 def one_element(node: NodeView, index: int) -> Complaints:
-    """An operand is a scalar; a list of one number, as some exporters write it, is one as well."""
+    """An operand has one element. Some exporters write shape [1] where ONNX says scalar."""
     shape = node.shape_of(index)
     if shape is not None and any(differ(dim, 1) for dim in shape):
-        yield TypeConflict(f"`{_name(node, index)}` is {shown(shape)}", "it is a scalar")
+        yield TypeConflict(f"`{_name(node, index)}` is {shown(shape)}", "it must be a scalar")
 
 
 def stretches(node: NodeView, index: int, to: PartialShape | None) -> Complaints:
-    """An operand broadcasts to a shape, and not the shape to the operand."""
+    """An operand broadcasts to a shape (unidirectionally)."""
     shape = node.shape_of(index)
     if shape is None or to is None:
         return
     pairs = zip(reversed(shape), reversed(to), strict=False)
     if len(shape) > len(to) or any(differ(a, b) and a != 1 for a, b in pairs):
         yield TypeConflict(
-            f"`{_name(node, index)}` of shape {shown(shape)} does not stretch to {shown(to)}",
-            "its sizes, counted from the last, are equal to those or 1",
+            f"`{_name(node, index)}` of shape {shown(shape)} does not broadcast to {shown(to)}",
+            "its sizes, aligned at the last axis, must be equal to those or 1",
         )
 
 
 def positive(node: NodeView, *names: str) -> Complaints:
-    """Attributes of one number that must be 1 or more."""
+    """Integer attributes are at least 1."""
     for name in names:
         if name in node.op.properties and node.integer(name) < 1:
-            yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
+            yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` must be 1 or more")
 
 
 def wrong_sizes(sizes: Sequence[int]) -> Complaints:
-    """Sizes of a shape are 0 or more, and its elements can be counted."""
+    """Sizes of a shape are 0 or more, and the number of elements is representable."""
     if cannot_exist(sizes):
-        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
+        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes must be 0 or more")
 
 
 def _name(node: NodeView, index: int) -> str:

@@ -1,8 +1,8 @@
 """
-Operators of whose inputs at most the shape counts: Constant, Shape, Size, Range, EyeLike.
+Constant, ConstantOfShape, Shape, Size, Range, EyeLike: operators with compile-time results.
 
 Their results are literals, except that a Range of known length may start at a position that
-depends on the iteration of a loop.
+depends on the iteration of a loop, and Shape and Size may depend on data in training.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ KINDS: dict[str, Any] = {
 def require_constant(node: NodeView) -> Complaints:
     names = sorted(node.op.onnx_attributes())
     if len(names) != 1:
-        yield TypeConflict(f"it has {len(names)} values: {', '.join(names)}", "it has one")
+        yield TypeConflict(
+            f"it has {len(names)} values: {', '.join(names)}", "set one value attribute"
+        )
 
 
 @lowers("Constant")
@@ -81,7 +83,7 @@ def require_constant_of_shape(node: NodeView) -> Complaints:
     yield from wrong_sizes(node.integers_of(0) or [])
     held = node.attribute("value")
     if isinstance(held, np.ndarray) and held.size != 1:
-        yield TypeConflict(f"`value` has {held.size} elements", "it has one")
+        yield TypeConflict(f"`value` has {held.size} elements", "it must have one")
 
 
 @lowers("ConstantOfShape", structural=[0])
@@ -133,10 +135,10 @@ def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Compl
     shown = ", ".join(map(str, bounds))
     if not all(map(math.isfinite, bounds)) or bounds[2] == 0:
         yield TypeConflict(
-            f"no tensor holds the range ({shown})", "its bounds are finite, its step is not 0"
+            f"no tensor holds the range ({shown})", "use finite bounds and a step other than 0"
         )
     elif (bounds[1] - bounds[0]) / bounds[2] > MAX_ELEMENTS:
-        yield TypeConflict(f"no memory holds the range ({shown})", "look at its step")
+        yield TypeConflict(f"the range ({shown}) does not fit into memory", "check its step")
 
 
 @lowers("Range", structural=[0, 1, 2])
@@ -156,7 +158,7 @@ def range_(node: Node) -> Lowered:
 
 
 def _moving_range(node: Node) -> Operand | None:
-    """Integers, as many in every iteration of a loop: `iota * delta + start`."""
+    """A Range of integers whose length is the same in every iteration: `iota * delta + start`."""
     known = [node.lowering.array(node[index]) for index in range(3)]
     if known[2] is None or all(one is not None for one in known) or not node.dtype.is_integer:
         return None
@@ -181,10 +183,10 @@ def require_eye_like(node: NodeView) -> Complaints:
 def eye_like(node: Node) -> Lowered:
     target = dtypes.BY_ONNX[node.integer("dtype")] if node.gives("dtype") else node.dtype
     rows, columns = node.shape
-    diagonal = min(max(node.integer("k"), -rows), columns)  # beyond both, there is none
+    diagonal = min(max(node.integer("k"), -rows), columns)  # all zeros beyond; k may be huge
     return node.literal(np.eye(rows, columns, diagonal).astype(target.numpy))
 
 
-without_gradient("EyeLike", "only the shape of its input counts")
+without_gradient("EyeLike", "it only reads the shape of its input")
 
 follows_data_sizes("Shape Size")

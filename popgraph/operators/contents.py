@@ -103,4 +103,4 @@ term_counts ai.onnx TfIdfVectorizer
 """
 
 list_pages(__package__, TABLE)
-# A network uses some of them: importing all takes 0.03 s of every start.
+# Pages are imported on first use: importing all of them takes 0.03 s of every start.

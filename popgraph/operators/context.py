@@ -1,4 +1,4 @@
-"""The state of lowering ONNX to graphcore that functions of single operators see."""
+"""The state of lowering ONNX to graphcore, as lowering functions of operators see it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,19 @@ from popgraph.support.arrays import Array
 from popgraph.support.tuning import Tuning
 
 Moved: TypeAlias = dict[SSAValue, SSAValue]
-"""Variables, as they were when the step began, and the values that they have got since."""
+"""From each variable's value at the start of the step to its current value."""
 
-TURN = 0x9E3779B97F4A7C15
-"""Steps from one turn of a loop to the next, for what draws in it: no step of a run gets there."""
+ITERATION_STEPS = 0x9E3779B97F4A7C15
+"""
+Distance of the random streams of two iterations of a loop, in training steps.
+
+So large that no run reaches it: an iteration never draws the numbers of a later step.
+"""
 
 
 @dataclass
 class LoweringContext(ABC):
-    """What lowering functions ask for beside their node: weights, seed, updates, inner graphs."""
+    """The services of lowering functions: weights, seed, variable updates, inner graphs."""
 
     weights: WeightStore
     training: bool
@@ -36,27 +40,27 @@ class LoweringContext(ABC):
     updates: dict[str, SSAValue] = field(default_factory=dict)
     streams: Iterator[int] = field(default_factory=count)
     turns: tuple[SSAValue, ...] = ()
-    """The numbers of the turns of the loops around what is being lowered."""
+    """The iteration numbers of the enclosing loops, outermost first."""
     trips: dict[SSAValue, int] = field(default_factory=dict)
-    """How many turns there are at most, by the numbers of the turns."""
+    """The maximal trip count of each enclosing loop, by its iteration number."""
     repeated: int = 1
-    """How often what is being lowered is written out, because loops around it are unrolled."""
+    """The number of copies of the code that unrolled enclosing loops make."""
     moved: list[Moved] = field(default_factory=list)
-    """For each body around what is being lowered, the variables that it updates."""
+    """The variables that each enclosing body updates, outermost first."""
     frozen: frozenset[str] = frozenset()
-    """Weights that training leaves as they are."""
+    """Weights that are not trained."""
     replicas: int = 1
-    """Of how many this is one."""
+    """The number of replicas that run this program."""
     checked: bool = True
-    """Whether positions that data brings are checked; else the nearest is taken."""
+    """Whether indices in data are checked at run time; otherwise they are clamped."""
     straight_through: bool = False
-    """Whether gradients pass what is quantized and read back."""
+    """Whether gradients pass a quantize/dequantize pair unchanged."""
     drops: bool = False
-    """Whether Dropout drops elements where its node does not say whether it does."""
+    """Whether Dropout is active where its node does not say."""
     data_sizes: DataSizes = field(default_factory=DataSizes)
-    """In training, the tensors whose sizes data decide."""
+    """In training, the tensors whose sizes depend on data."""
     passages: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    """Of quantized values, zeros that have the gradients of what they were before."""
+    """By quantized value, a zero that carries the gradient of the value before quantization."""
     _seed: SSAValue | None = None
 
     # Graphs inside nodes
@@ -66,44 +70,44 @@ class LoweringContext(ABC):
         self, graph: Graph, arguments: Sequence[SSAValue], *, named: bool = False
     ) -> list[SSAValue | None]:
         """
-        Lowers the nodes of a graph where operations are being built; what the graph yields.
+        Inlines a graph at the insertion point, and returns the values that it yields.
 
-        None stands for what is no tensor. If `named`, tensors inside can be asked for by name, as
-        those around the graph can.
+        A value that is not a tensor is None. If `named`, inner tensors can be looked up by name,
+        like tensors of the main graph.
         """
 
     @abstractmethod
     def check_types(self, graph: Graph) -> None:
-        """`TypeMismatchError` if a node of a graph does not fit its inputs."""
+        """Raises `TypeMismatchError` if a node of a graph does not fit its inputs."""
 
     @abstractmethod
-    def writing(self, block: Block, *turns: SSAValue) -> AbstractContextManager[Moved]:
+    def writing(self, block: Block, *numbers: SSAValue) -> AbstractContextManager[Moved]:
         """
-        Within it, operations are added to a body; `turns` is the number of its turn, if any.
+        A context in which operations are added to a body, whose iteration number is given, if any.
 
-        Gives the variables that the body updates: whoever holds it has to hand them on.
+        Yields the variables that the body updates, which the enclosing operation must return.
         """
 
     @abstractmethod
     def append(self, block: Block) -> None:
-        """Moves the operations of a block behind those that have been built."""
+        """Moves the operations of a block to the insertion point."""
 
     @abstractmethod
     def differentiate(self, block: Block) -> Sequence[SSAValue]:
-        """Adds the gradients of a body's result by its arguments to the body, and returns them."""
+        """Adds d(result)/d(arguments) to a body, and returns these gradients."""
 
     @abstractmethod
     def at_home(self) -> AbstractContextManager[object]:
-        """Within it, operations are added to the main graph."""
+        """A context in which operations are added to the main graph."""
 
     @abstractmethod
-    def unrolling(self, turns: int) -> AbstractContextManager[None]:
-        """Within it, what is lowered is written out so many times."""
+    def unrolling(self, trips: int) -> AbstractContextManager[None]:
+        """A context in which code is emitted `trips` times, because a loop is unrolled."""
 
     # Values
 
     def array(self, value: SSAValue) -> Array | None:
-        """The elements of a constant (or those that a variable starts with), else None."""
+        """The elements of a constant, or a variable's initial ones; None for other values."""
         if isinstance(value.owner, VariableOp):
             return self.weights.array(value.owner.literal)
         return constant_array(value, self.weights)
@@ -112,33 +116,33 @@ class LoweringContext(ABC):
         return ConstantOp(self.weights.attribute(array)).result
 
     def seed(self) -> SSAValue:
-        """The seed, and the number of this step; in a loop, every turn is a step of its own."""
+        """The random state [seed, step]; every iteration of a loop counts as a step of its own."""
         if self._seed is None:
             with self.at_home():
                 start = VariableOp(SEED, self.weights.attribute(np.zeros(2, np.int64)))
             self._seed = start.result
         state = self._seed
         for depth, turn in enumerate(self.turns, 1):
-            each = np.array([0, pow(TURN, depth, 2**64)], np.uint64).view(np.int64)
+            each = np.array([0, pow(ITERATION_STEPS, depth, 2**64)], np.uint64).view(np.int64)
             steps = MulOp(AddOp(turn, self.literal(np.array(1))), self.literal(each))
             state = AddOp(state, steps).result
         return state
 
     def moves(self, value: SSAValue) -> bool:
-        """Whether a step of training may give the weight that a value is another value."""
+        """Whether a value is a weight that training may change."""
         if not self.training or not isinstance(value.owner, VariableOp):
             return False
         return value.owner.variable.text not in self.frozen
 
     def update(self, old: SSAValue, new: SSAValue) -> None:
-        """`new` is the next value of the variable that `old` is; nothing if it is not one."""
+        """Sets the next value of the variable `old`; no effect if `old` is not a variable."""
         if isinstance(old.owner, VariableOp) and self.moved:
             self.moved[-1][old] = new
         elif isinstance(old.owner, VariableOp):
             self.updates[old.owner.variable.text] = new
 
     def current(self, old: SSAValue) -> SSAValue:
-        """The value that earlier nodes of this step have left in the variable that `old` is."""
+        """The value of the variable `old` after the nodes lowered so far."""
         for moved in reversed(self.moved):
             if old in moved:
                 return moved[old]

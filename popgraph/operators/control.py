@@ -1,4 +1,4 @@
-"""Lowers If, Loop and Call: graphs inside nodes become bodies, or stand in their place."""
+"""Lowers If, Loop and Call: inner graphs become bodies of operations, or are inlined."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.operators.elements import described, flat, packed, sequence, types
 from popgraph.operators.movement import I64, reshaped
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
-from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.operators.repetition import Iteration, LoopControl, Repetition
 from popgraph.operators.segments import segments
 from popgraph.support.errors import NeedsHostError, TypeMismatchError
 from popgraph.support.shapes import prod
@@ -33,7 +33,7 @@ from popgraph.support.shapes import prod
 
 @lowers("Call", domain=GRAPHCORE)
 def call(node: Node) -> Lowered:
-    """The nodes of the graph take the place of the call."""
+    """Inlines the callee."""
     graph = node.graph("callee")
     check_outputs(node, graph, len(graph.yielded))
     return node.lowering.place(graph, node.inputs)
@@ -43,7 +43,7 @@ def call(node: Node) -> Lowered:
 
 
 def _chooses_types(op: OnnxOp) -> Sequence[int]:
-    """The condition decides the structure where the branches give different types or lengths."""
+    """The condition is structural if the branches give different types, or sequences."""
     (then,), (otherwise,) = (op.graphs()[name] for name in ("then_branch", "else_branch"))
     pairs = zip(then.yielded, otherwise.yielded, strict=False)
     return (0,) if any(one.type != other.type or holds(one) for one, other in pairs) else ()
@@ -51,7 +51,7 @@ def _chooses_types(op: OnnxOp) -> Sequence[int]:
 
 @lowers("If", structural=_chooses_types)
 def if_(node: Node) -> Lowered:
-    """The branch that is taken, if that is known; of the other one nobody asks the types."""
+    """Inlines the branch that is taken if the condition is known; the other may be ill-typed."""
     predicate = _truth(node, 0)
     known = node.lowering.array(predicate)
     if known is not None:
@@ -80,22 +80,22 @@ def holds(value: SSAValue) -> bool:
 
 
 def _truth(node: Node, index: int) -> SSAValue:
-    """An input that says yes or no, as a scalar."""
+    """A condition input, as a scalar."""
     value = node[index]
     if prod(shape_of(value)) != 1 or dtype_of(value).name != "bool":
         raise TypeMismatchError(
-            f"the condition of {node.op.op_type} is one bool, not {describe(value.type)}"
+            f"the condition of {node.op.op_type} must be one bool, not {describe(value.type)}"
         )
     return _scalar(value)
 
 
 def _scalar(value: SSAValue) -> SSAValue:
-    """The one element of a tensor."""
+    """A one-element tensor, reshaped to a scalar."""
     return SSAValue.get(reshaped(value, ()))
 
 
 class _Branch:
-    """A branch of an If: what it gives, and the variables that it updates."""
+    """A lowered branch of an If: its outputs, and the variables that it updates."""
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self._lowering, self.block = node.lowering, Block()
@@ -107,14 +107,18 @@ class _Branch:
             self.given = [given_tensor(node, graph, made, index) for index in wanted]
 
     def end(self, variables: Sequence[SSAValue]) -> None:
-        """Yields what the branch gives, and what these variables are behind it."""
+        """Yields the branch's outputs, then the final values of these variables."""
         after = [self.moved.get(one, self._lowering.current(one)) for one in variables]
         with ImplicitBuilder(self.block):
             YieldOp([*flat(self.given), *after])
 
 
 def _check_typed(node: Node, graph: Graph) -> None:
-    """An error if a branch cannot be typed, which is no mistake as long as it is never taken."""
+    """
+    Raises an error if a branch cannot be typed.
+
+    Only branches that data may choose are checked: an ill-typed branch that never runs is legal.
+    """
     if all(static_shape(value.type) is not None for value in graph.yielded):
         return
     try:
@@ -136,7 +140,7 @@ def _check_branches(node: Node, *branches: _Branch) -> None:
             raise NeedsHostError(
                 f"output {name!r} of If is {described(one)} in one branch "
                 f"and {described(other)} in the other",
-                hint="where data decide, both branches give one type: pad, reshape or cast; "
+                hint="make both branches give one type (pad, reshape or cast), "
                 "or make the condition constant",
             )
 
@@ -146,9 +150,9 @@ def _check_branches(node: Node, *branches: _Branch) -> None:
 
 def _counts_rows(op: OnnxOp) -> Sequence[int]:
     """
-    The inputs that count iterations decide the structure if each of these gives a row.
+    The trip count and the condition are structural if the number of iterations decides a size.
 
-    A sequence that is carried may grow in each, too.
+    Each iteration stacks one row of every scan output, and may append to a carried sequence.
     """
     count = len(op.input_values()) - 2
     states, rows = op.output_values()[:count], op.output_values()[count:]
@@ -158,18 +162,18 @@ def _counts_rows(op: OnnxOp) -> Sequence[int]:
 @lowers("Loop", structural=_counts_rows)
 def loop(node: Node) -> Lowered:
     """
-    As many turns as input 0 says, as long as what the body yields first is true.
+    Repeats the body input 0 times, while the condition that the body yields first is true.
 
-    Without input 1, what it yields first is ignored, as the operator's definition says.
+    Without input 1 the yielded condition is ignored, as the operator's definition says.
     """
     made = _Loop(node, node.graph("body"))
     made.check()
-    steering = made.steering()
-    is_counted = steering.go is None and steering.limit is None and not node.lowering.training
-    found = segments(node, made.graph, steering.trips) if is_counted else None
+    control = made.control()
+    is_counted = control.go is None and control.limit is None and not node.lowering.training
+    found = segments(node, made.graph, control.trips) if is_counted else None
     if found is not None:
         return found
-    finals, rows = made.repetition().results(steering)
+    finals, rows = made.repetition().results(control)
     last, grown = iter(finals), iter(rows[len(made.wanted) :])
     stacked = dict(zip(made.wanted, rows, strict=False))
     return [
@@ -182,7 +186,7 @@ def loop(node: Node) -> Lowered:
 
 
 MOST_OUTPUTS = 1024
-"""Elements of a sequence that a program gives, each as an output: 1,000 compile in 2 s."""
+"""Most elements of a sequence that a program returns as outputs: 1,000 compile in 2 s."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +234,7 @@ def _is_appended(argument: SSAValue, place: int) -> bool:
 
 
 def _is_given(value: SSAValue) -> bool:
-    """Whether a graph gives a value, by itself or by what Identity makes of it."""
+    """Whether a graph yields a value, directly or through Identity."""
     users = [use.operation for use in value.uses]
     same = [op for op in users if isinstance(op, SchemaOp) and op.op_type == "Identity"]
     return any(isinstance(op, Yield) for op in users) or any(
@@ -245,14 +249,14 @@ def _is_of_numbers(value: SSAValue) -> bool:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A Loop and its body: what is carried, what is kept, what is stacked, what is appended."""
+    """A Loop and its body, with states that are kept, carried or appended to, and scan outputs."""
 
     node: Node
     graph: Graph
 
     @property
     def first(self) -> list[SSAValue]:
-        """The states before the first turn."""
+        """The initial states."""
         return [self.node[index] for index in range(2, len(self.node))]
 
     @property
@@ -261,16 +265,16 @@ class _Loop:
 
     @property
     def wanted(self) -> list[int]:
-        """The rows that the node gives."""
+        """The scan outputs that the node has, by index."""
         start = len(self.first)
         return [index for index in range(self.row_count) if self.node.wants(start + index)]
 
     def check(self) -> None:
-        """An error unless the body takes and gives what the node does."""
+        """Raises an error unless the body's inputs and outputs match the node's."""
         count, arguments = len(self.first), len(self.graph.block.args)
         if arguments != 2 + count or self.row_count < 0:
             raise TypeMismatchError(
-                f"a Loop with {count} states has a body with {2 + count} inputs and "
+                f"the body of a Loop with {count} states must have {2 + count} inputs and "
                 f"at least {1 + count} outputs, not {arguments} and {len(self.graph.yielded)}"
             )
         check_outputs(self.node, self.graph, len(self.graph.yielded) - 1)
@@ -292,7 +296,7 @@ class _Loop:
         ]
 
     def _gives_many(self, place: int) -> bool:
-        """Whether a state would be more outputs of the model than a program is to have."""
+        """Whether a state is returned as a sequence of more than MOST_OUTPUTS tensors."""
         result = next(iter(self.node.op.output_values()[place:]), None)
         count = self.node.optional(0)
         known = None if count is None else self.node.lowering.array(count)
@@ -310,24 +314,24 @@ class _Loop:
 
     @property
     def has_rows(self) -> bool:
-        """Whether each iteration gives a row: then their number is a part of a shape."""
+        """Whether each iteration stacks a row, so that the trip count is part of a shape."""
         return bool(self.wanted or self.appended)
 
-    def steering(self) -> Steering:
-        """How many turns there are, by what stands outside the body."""
+    def control(self) -> LoopControl:
+        """The trip count and the first condition, from the node's inputs."""
         trips, limit = self._trips()
         if self.node.optional(1) is None:
-            return Steering(trips, limit)
+            return LoopControl(trips, limit)
         go = _truth(self.node, 1)
         if self.has_rows and trips:
             self.node.array(1, "the condition")
         known = self.node.lowering.array(go)
         if known is None:
-            return Steering(trips, limit, go)
-        return Steering(trips if known else 0, limit)
+            return LoopControl(trips, limit, go)
+        return LoopControl(trips if known else 0, limit)
 
     def _trips(self) -> tuple[int, SSAValue | None]:
-        """The trip count, and the same as a limit if it is known at run time only."""
+        """The trip count, and the limit if the trip count is only known at run time."""
         if self.node.optional(0) is None:
             return UNBOUNDED, None
         if self.has_rows:
@@ -344,9 +348,11 @@ class _Loop:
         appended = {one.name: one.first for one in self.appended}
         return Repetition(self.node, self.body, firsts, [], names, rows, appended)
 
-    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
-        """One turn. That there is one means that the condition before it was true."""
-        assert not rows, "a Loop takes nothing apart"
+    def body(
+        self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]
+    ) -> Iteration:
+        """One iteration. It only runs if its condition holds, so the body gets True."""
+        assert not rows, "a Loop scans no inputs"
         numbers = (number, self.node.literal(np.array(True)))
         steers = [
             in_declared_shape(value, argument)
@@ -363,7 +369,7 @@ class _Loop:
         moved = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_carried]
         grown = [tensor(index) for index, one in enumerate(self.states, 1) if one.is_appended]
         stacked = [tensor(1 + len(states) + index) for index in self.wanted]
-        return Turn(self._go(made), moved, [*stacked, *grown])
+        return Iteration(self._go(made), moved, [*stacked, *grown])
 
     def _go(self, made: Sequence[SSAValue | None]) -> SSAValue | None:
         if self.node.optional(1) is not None:
@@ -372,7 +378,7 @@ class _Loop:
         known = None if value is None else self.node.lowering.array(value)
         if self.graph.block.args[1].uses and (known is None or not known):
             raise NeedsHostError(
-                "a Loop without a condition has a body that uses one",
+                "the body of a Loop reads a condition, but the Loop has none",
                 hint="give the Loop a condition: a constant that is true",
             )
         return None

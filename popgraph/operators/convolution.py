@@ -1,8 +1,8 @@
 """
 Conv, ConvTranspose, DeformConv, Col2Im, and PopART's MultiConv.
 
-Whatever graphcore's convolutions cannot say (asymmetric ends, moved elements) is padding, slices
-and lookups around them.
+Padding, slices and lookups around graphcore's convolutions express the rest: results larger than
+a gradient's (ConvTranspose), offsets of elements (DeformConv).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from popgraph.support.shapes import Shape, prod
 
 
 def _weighted(node: NodeView) -> Complaints:
-    """Requirements of a convolution in either direction."""
+    """Requirements that convolutions and transposed convolutions share."""
     weight = node.shape_of(1)
     yield from at_least(node, 0, 2)
     yield from positive(node, "group")
@@ -65,12 +65,12 @@ def _weighted(node: NodeView) -> Complaints:
     if given and any(map(differ, given, weight[2:])):
         yield TypeConflict(
             f"`kernel_shape` is {given}, but the weight is for {list(weight[2:])}",
-            "leave `kernel_shape` out: the weight says it",
+            "leave `kernel_shape` out: it follows from the weight",
         )
 
 
 def _grouped(node: NodeView, bias: int) -> Complaints:
-    """Groups divide the channels and the outputs, and the bias has a number for each output."""
+    """`group` divides the input and output channels; the bias has one element per output."""
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from _weighted(node)
     if weight is not None:
@@ -84,7 +84,8 @@ def _divides(node: NodeView, size: Dim, what: str, name: str = "group") -> Compl
     groups = node.integer(name, 1)
     if isinstance(size, int) and size % max(groups, 1):
         yield TypeConflict(
-            f"{size} {what} do not fall into {groups} groups", f"`{name}` divides them"
+            f"{size} {what} cannot be split into {groups} groups",
+            f"`{name}` must divide the number of {what}",
         )
 
 
@@ -107,7 +108,7 @@ def conv(node: Node) -> Lowered:
 
 
 def convolved(node: Node, x: Operand, w: Operand) -> Operand:
-    """A convolution with the attributes of the node."""
+    """The convolution of `x` by `w`, with the node's attributes."""
     windows = Windows.of(node, shape_of(w)[2:])
     return gc.ConvOp(
         x,
@@ -120,7 +121,7 @@ def convolved(node: Node, x: Operand, w: Operand) -> Operand:
 
 
 def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
-    """A number for each channel added, if there is one."""
+    """The result plus a bias per channel, if there is one."""
     if bias is None:
         return result
     spatial = len(shape_of(result)) - 2
@@ -129,11 +130,11 @@ def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
 
 @lowers("MultiConv", domain=GRAPHCORE)
 def multi_conv(node: Node) -> Lowered:
-    """Independent convolutions: image, weight and perhaps a bias of each are its inputs."""
+    """Independent convolutions; the inputs are (image, weight, optional bias) of each."""
     used: dict[str, int] = {}
 
     def take(name: str, count: int, default: int) -> tuple[int, ...]:
-        """The next numbers of an attribute that all convolutions share."""
+        """The next `count` elements of an attribute, which concatenates all convolutions' lists."""
         first = used.get(name, 0)
         used[name] = first + count
         given = node.integers(name)
@@ -149,7 +150,7 @@ def _one_of_several(
     rank = len(shape_of(w)) - 2
     if rank < 1 or len(shape_of(x)) != rank + 2 or not shape_of(w)[1]:
         shown = " and ".join(str(list(shape_of(one))) for one in (x, w))
-        raise TypeMismatchError(f"MultiConv takes images and their weights, not {shown}")
+        raise TypeMismatchError(f"MultiConv takes pairs of image and weight, not {shown}")
     spread, out = take("inDilations", rank, 1), take("outPads", 2 * rank, 0)
     result = gc.ConvOp(
         _padded(x, (0,) * 2 * rank, [step - 1 for step in spread]),
@@ -163,7 +164,7 @@ def _one_of_several(
 
 
 def _padded(image: Operand, pads: Sequence[int], interior: Sequence[int]) -> Operand:
-    """Zeros around an image (first at all low ends), and between its elements."""
+    """Pads an image with zeros: `pads` around it (all low ends first), `interior` between."""
     if not any(pads) and not any(interior):
         return image
     rank = len(interior)
@@ -194,12 +195,16 @@ def require_conv_transpose(node: NodeView) -> Complaints:
     wanted = node.given_integers("output_shape")
     if wanted and (len(wanted) not in (spatial, spatial + 2) or min(wanted) < 1):
         yield TypeConflict(
-            f"`output_shape` is {wanted}", f"it has {spatial} numbers, all 1 or more"
+            f"`output_shape` is {wanted}", f"it must have {spatial} elements, all 1 or more"
         )
 
 
 def _added(node: NodeView, spatial: int) -> Complaints:
-    """`output_padding` adds less than a step: it chooses between sizes of one convolution."""
+    """
+    `output_padding` is less than the stride or the dilation.
+
+    It only chooses among the output sizes whose convolution has the input's size.
+    """
     strides, dilations = (
         node.given_integers(name) or [1] * spatial for name in ("strides", "dilations")
     )
@@ -207,13 +212,18 @@ def _added(node: NodeView, spatial: int) -> Complaints:
     if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=False)):
         yield TypeConflict(
             f"`output_padding` is {added} for strides {strides}",
-            "it is less than the stride (or the dilation) along every axis",
+            "it must be less than the stride or the dilation along every axis",
         )
 
 
 @lowers("ConvTranspose")
 def conv_transpose(node: Node) -> Lowered:
-    """The gradient of a convolution, with padding where that gives all of the result."""
+    """
+    The gradient of a convolution by its image.
+
+    Its pads crop the result where they are in range. Otherwise the uncropped gradient is computed,
+    and then sliced and padded.
+    """
     windows = Windows.of(node, shape_of(node[1])[2:])
     full = tuple(
         stride * (size - 1) + width
@@ -222,13 +232,13 @@ def conv_transpose(node: Node) -> Lowered:
     low, sizes = _transposed_place(node, windows, full)
     if min(sizes) < 1:
         raise TypeMismatchError(
-            f"its pads leave nothing of the result, whose spatial shape would be {list(sizes)}",
+            f"the pads crop the whole result: its spatial shape would be {list(sizes)}",
             hint="make the pads smaller, or output_padding larger",
         )
     high = tuple(end - begin - size for end, begin, size in zip(full, low, sizes, strict=True))
     ends = zip(low, high, windows.strides, strict=True)
-    if all(begin >= 0 and behind > -stride for begin, behind, stride in ends):
-        pads = (*low, *(max(0, behind) for behind in high))
+    if all(begin >= 0 and after > -stride for begin, after, stride in ends):
+        pads = (*low, *(max(0, after) for after in high))
         result = _spread_out(node, windows, sizes, pads)
     else:
         whole = _spread_out(node, windows, full, (0,) * (2 * len(full)))
@@ -237,7 +247,7 @@ def conv_transpose(node: Node) -> Lowered:
 
 
 def _spread_out(node: Node, windows: Windows, sizes: Shape, pads: Shape) -> Operand:
-    """A gradient of these spatial sizes."""
+    """The gradient by an image of these spatial sizes."""
     groups = node.integer("group", 1)
     return gc.ConvInputGradOp(
         node[0],
@@ -251,7 +261,11 @@ def _spread_out(node: Node, windows: Windows, sizes: Shape, pads: Shape) -> Oper
 
 
 def _transposed_place(node: Node, windows: Windows, full: Shape) -> tuple[tuple[int, ...], Shape]:
-    """The start of the result in the full one (before it, if negative), and its spatial shape."""
+    """
+    The offset of the result in the uncropped one, and its spatial shape.
+
+    A negative offset means zeros before the uncropped result.
+    """
     mode = node.text("auto_pad", "NOTSET")
     extra = node.integers("output_padding", [0] * len(full))
     same = mode in ("SAME_UPPER", "SAME_LOWER")
@@ -263,27 +277,28 @@ def _transposed_place(node: Node, windows: Windows, full: Shape) -> tuple[tuple[
     if not sizes:
         low, high = windows.low, windows.high
         sizes = tuple(
-            size + more - before - behind
-            for size, more, before, behind in zip(full, extra, low, high, strict=True)
+            size + more - before - after
+            for size, more, before, after in zip(full, extra, low, high, strict=True)
         )
         return low, sizes
     total = [size + more - out for size, more, out in zip(full, extra, sizes, strict=True)]
-    if not same:  # zeros that are missing are added at the end
+    if not same:  # ONNX adds missing elements at the high end only
         total = [max(pad, 0) for pad in total]
     less_first = mode == "SAME_UPPER"
-    if node.version < 11 and node.integers("output_shape"):  # as ConvTranspose-1 defines it
+    # ConvTranspose-1 defines the halves of `output_shape`'s padding the other way round.
+    if node.version < 11 and node.integers("output_shape"):
         less_first = not less_first
     return tuple(pad // 2 if less_first else pad - pad // 2 for pad in total), sizes
 
 
 def _window_of(full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
-    """The part of `full` that begins at `low`; zeros where it reaches beyond the ends."""
+    """The window of `full` at offset `low`, padded with zeros where it exceeds the ends."""
     have = shape_of(full)[2:]
     if have == sizes and not any(low):
         return full
     before = [max(0, -begin) for begin in low]
-    behind = [max(0, sum(ends)) for ends in zip(low, sizes, (-size for size in have), strict=True)]
-    wide = _padded(full, (*before, *behind), (0,) * len(low))
+    after = [max(0, sum(ends)) for ends in zip(low, sizes, (-size for size in have), strict=True)]
+    wide = _padded(full, (*before, *after), (0,) * len(low))
     rows = enumerate(zip(low, sizes, strict=True), 2)
     return sliced(wide, {axis: (max(0, begin), size, 1) for axis, (begin, size) in rows})
 
@@ -293,7 +308,7 @@ def _window_of(full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
 
 @requires("DeformConv")
 def require_deform_conv(node: NodeView) -> Complaints:
-    """Every element of every window has an offset along every axis, and one number of the mask."""
+    """Every element of every window has one offset per spatial axis, and one mask element."""
     image, weight = node.shape_of(0), node.shape_of(1)
     yield from at_least(node, 0, 3)
     yield from positive(node, "offset_group")
@@ -317,9 +332,9 @@ def require_deform_conv(node: NodeView) -> Complaints:
 @lowers("DeformConv")
 def deform_conv(node: Node) -> Lowered:
     """
-    A product of the weights and of the elements that windows see, as columns.
+    im2col with moved elements, then a matmul with the weights.
 
-    Each element of each window is where its offset moves it, times its mask.
+    Each element of a window is interpolated at its position plus offset, times its mask.
     """
     weight, groups = shape_of(node[1]), node.integer("group", 1)
     kind = dtypes.BY_NAME["f64" if node.dtype.name == "f64" else "f32"]
@@ -334,7 +349,7 @@ def deform_conv(node: Node) -> Lowered:
 
 @dataclass(frozen=True)
 class _MovedWindows:
-    """Windows whose elements offsets move, other ones in each group of channels."""
+    """Windows whose elements are moved by offsets, separately in each offset group."""
 
     node: Node
     windows: Windows
@@ -351,11 +366,11 @@ class _MovedWindows:
         return (self.node.shape[0], self.groups, prod(self.windows.kernel), prod(self.sizes))
 
     def columns(self) -> SSAValue:
-        """The elements that all windows see, [batch, channels, elements of a window, windows]."""
+        """The im2col matrix [batch, channels, elements of a window, windows]."""
         batch, channels, *space = self.node.shape
-        apart = (batch, self.groups, channels // self.groups, prod(space))
-        table = gc.TransposeOp(reshaped(self.node[0], apart), perm=[0, 1, 3, 2])
-        rows = cast(reshaped(table, (batch * self.groups * prod(space), apart[2])), self.kind)
+        grouped = (batch, self.groups, channels // self.groups, prod(space))
+        table = gc.TransposeOp(reshaped(self.node[0], grouped), perm=[0, 1, 3, 2])
+        rows = cast(reshaped(table, (batch * self.groups * prod(space), grouped[2])), self.kind)
         images = np.arange(batch * self.groups).reshape(batch, self.groups, 1, 1) * prod(space)
         start = self.node.literal(images)
         taps = [linear_taps(self.node, self.at(axis), size) for axis, size in enumerate(space)]
@@ -366,7 +381,7 @@ class _MovedWindows:
         return gc.TransposeOp(seen, perm=[0, 1, 4, 2, 3]).result
 
     def at(self, axis: int) -> SSAValue:
-        """The positions of all elements of all windows along an axis."""
+        """The positions along an axis of all elements of all windows: static ones plus offsets."""
         batch, groups, elements, count = self.grouped
         rank = len(self.sizes)
         offsets = reshaped(self.node[2], (batch, groups, elements, rank, count))
@@ -390,29 +405,35 @@ def require_col2im(node: NodeView) -> Complaints:
     shape, image, block = node.shape_of(0), node.integers_of(1), node.integers_of(2)
     for name, sizes in (("image_shape", image), ("block_shape", block)):
         if sizes is not None and not all(1 <= size <= MOST for size in sizes):
-            yield TypeConflict(f"`{name}` is {sizes}", "its sizes are 1 or more")
+            yield TypeConflict(f"`{name}` is {sizes}", "its sizes must be 1 or more")
     if image is None or block is None:
         return
     yield from one_per_axis(node, len(image))
     if len(image) != len(block):
-        yield TypeConflict(f"blocks of {block} in an image of {image}", "with as many axes")
+        yield TypeConflict(
+            f"`block_shape` {block} and `image_shape` {image} differ in length",
+            "give both one size per spatial axis",
+        )
     yield from room_for_one(node, image, block)
     if shape is None:
         return
     if isinstance(shape[1], int) and shape[1] % prod(block):
         yield TypeConflict(
-            f"{shape[1]} rows for blocks of {block}", "channels times the elements of a block"
+            f"axis 1 has size {shape[1]} for blocks of {block}",
+            "its size must be a multiple of the elements of a block",
         )
     if differ(shape[2], count := prod(Windows.over(node, image, block).sizes())):
-        yield TypeConflict(f"{shape[2]} columns for {count} blocks", "one for each block")
+        yield TypeConflict(
+            f"axis 2 has size {shape[2]} for {count} blocks", "give one column per block"
+        )
 
 
 @lowers("Col2Im", structural=[1, 2])
 def columns_to_image(node: Node) -> Lowered:
     """
-    Every element of a block is added at its position; elements outside go after the image.
+    Scatter-adds the elements of all blocks, by the gradient of a gather.
 
-    A sum of bools is whether any of them is true.
+    Elements in the padding go to one extra slot after the image. Bools are combined by OR.
     """
     space, block = node.numbers(1, "the image's shape"), node.numbers(2, "the block's shape")
     windows = Windows.over(node, space, block)

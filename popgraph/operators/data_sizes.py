@@ -1,13 +1,13 @@
 """
-Tensors whose sizes data decide, in programs of static shapes that are differentiated.
+Tensors of data-dependent size, in differentiated programs of static shapes.
 
-Such a tensor has room for the largest size. Its elements are the first ones along an axis, as many
-as a count says; the rest repeats the first one. Operations that treat each element of the axis by
-itself compute on all of it. Those that combine elements get a mask:
+Such a tensor has static room for its largest size. A count says how many elements along an axis
+are valid; padding after them repeats the first one. Elementwise operations compute on all of the
+axis. Operations that combine elements get a mask:
 
     y = reduce_sum(x)   ->   y = reduce_sum(where(iota < count, x, 0))
 
-Gradients of the rest are zero, for the mask lets none through.
+The mask also makes the gradients of the padding zero.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from popgraph.support.shapes import Shape, prod
 
 @dataclass(frozen=True)
 class Extent:
-    """A size that data decide: `count * factor`."""
+    """A data-dependent size: `count * factor`."""
 
     count: SSAValue
     """A scalar i64."""
     factor: int = 1
 
     def is_same(self, other: Extent | None) -> bool:
-        """Whether both are known to be equal always."""
+        """Whether both sizes are provably equal."""
         if other is None or self.factor != other.factor:
             return False
         return _are_same(self.count, other.count)
 
 
 def _are_same(one: SSAValue, other: SSAValue) -> bool:
-    """Whether values are computed alike from the same: a mask may have been counted twice."""
+    """Whether two values are computed by equal pure operations: a mask may be counted twice."""
     pending, seen = [(one, other)], set[tuple[SSAValue, SSAValue]]()
     while pending:
         pair = pending.pop()
@@ -84,23 +84,23 @@ def _are_same(one: SSAValue, other: SSAValue) -> bool:
 
 
 Extents: TypeAlias = Mapping[int, Extent]
-"""The sizes of a tensor that data decide, by axis."""
+"""The data-dependent sizes of a tensor, by axis."""
 
 NOTHING: Extents = {}
 
 MOST_NUMBERS = 64
-"""The elements of tensors that shapes are computed from, and how many such tensors there are."""
+"""Bound of evaluation at compile time: elements of a tensor, and number of tensors."""
 
 
 @dataclass
 class DataSizes:
-    """The tensors of a graph whose sizes data decide, as far as it has been lowered."""
+    """The tensors of data-dependent size among those lowered so far."""
 
     known: dict[SSAValue, Extents] = field(default_factory=dict)
     most: dict[SSAValue, int] = field(default_factory=dict)
-    """The largest that each count can be."""
+    """The upper bound of each count."""
     varying: dict[SSAValue, Sequence[int]] = field(default_factory=dict)
-    """The axes of reshaped tensors for which the model computes a size from counts."""
+    """By reshaped tensor, the axes whose size the model computes from counts."""
 
     def __bool__(self) -> bool:
         return bool(self.known)
@@ -110,10 +110,10 @@ class DataSizes:
 
     def bounded(self, value: SSAValue, extents: Extents) -> SSAValue:
         """
-        The value, padded with the first element of each such axis after the last one.
+        The value with its padding replaced by the first element along each dynamic axis.
 
-        A function that is finite for all elements, with finite slopes, is so for the padding, too.
-        Where there are no elements, the padding of floats is 1.
+        A function that is finite on all elements, with finite slopes, stays so on the padding.
+        Without elements, floats are padded with 1.
         """
         shape = shape_of(value)
         extents = {axis: one for axis, one in extents.items() if shape[axis]}
@@ -131,7 +131,7 @@ class DataSizes:
         return value
 
     def at_most(self, value: SSAValue, more: int = 0) -> Array | None:
-        """The numbers that are computed of counts where these are as large as they can be."""
+        """The elements computed from counts, at the counts' upper bounds plus `more`."""
         found: dict[SSAValue, Array | None] = {}
         pending = [value]
         while pending:
@@ -145,7 +145,7 @@ class DataSizes:
         return found[value]
 
     def _small(self, value: SSAValue) -> Sequence[SSAValue]:
-        """The operands of an operation on a few numbers."""
+        """The operands of an operation on small tensors; none of other operations."""
         op = value.owner
         if value in self.most or not isinstance(op, GraphcoreOp) or op.regions:
             return ()
@@ -167,7 +167,7 @@ class DataSizes:
         return np.asarray(op.evaluate(*there)[op.results.index(value)])
 
     def substitute(self, replaced: Mapping[SSAValue, SSAValue]) -> None:
-        """Follows values that others have replaced, such as constants."""
+        """Updates the tables after values were replaced."""
         if not self.known or not replaced:
             return
         self.known = {
@@ -181,9 +181,9 @@ class DataSizes:
 
     def follow(self, ops: Iterable[Operation]) -> dict[SSAValue, SSAValue]:
         """
-        Adds masks to new operations that combine elements; returns the replacements of results.
+        Adds masks to new operations that combine elements; returns replaced results.
 
-        UnsupportedError for an operation that has no rule.
+        Raises UnsupportedError for an operation without a rule.
         """
         replaced: dict[SSAValue, SSAValue] = {}
         for op in ops:
@@ -210,16 +210,15 @@ class DataSizes:
     def _check_bodies(self, op: Control) -> None:
         for block in op.bodies():
             if any(map(self.of, yield_of(block).values)):
-                raise refusal(op, "a graph inside a node gives a tensor whose size data decide")
+                raise refusal(op, "a graph inside a node gives a tensor of data-dependent size")
 
     def check_given(self, value: SSAValue, name: str) -> None:
-        """An error for an output whose size data decide."""
+        """Raises an error for a model output of data-dependent size."""
         if self.of(value):
             raise UnsupportedError(
-                f"data decide the size of output {name!r}, and a step of training gives outputs of "
-                "one size",
+                f"output {name!r} has a data-dependent size, but a training step needs static ones",
                 f"output {name!r}",
-                "leave it out of the outputs; a sum or mean of it has one size",
+                "remove it from the outputs, or return a sum or mean of it",
             )
 
 
@@ -227,13 +226,13 @@ def refusal(op: Operation, what: str) -> UnsupportedError:
     return UnsupportedError(
         what,
         origin(op),
-        "in training, elements that data select can be computed with one by one, multiplied by "
-        "matrices, and added up: use a mask instead (Where, Mul) or another operator",
+        "in training, tensors of data-dependent size allow elementwise operators, matmuls and "
+        "reductions: use a mask instead (Where, Mul), or another operator",
     )
 
 
 def within(shape: Shape, axis: int, extent: Extent) -> SSAValue:
-    """A mask of the elements that there are, to broadcast against a tensor of this shape."""
+    """The mask of valid elements along an axis, which broadcasts to a tensor of this shape."""
     sizes = [size if at == axis else 1 for at, size in enumerate(shape)]
     places = gc.IotaOp(shape=sizes, axis=axis, dtype=i64)
     return gc.CompareOp(places, number_of(extent), "lt").result
@@ -248,7 +247,7 @@ def number_of(extent: Extent) -> Operand:
 
 @dataclass
 class _Site:
-    """An operation on a tensor whose size data decide, with the known extents."""
+    """An operation on a tensor of data-dependent size, with the known extents."""
 
     sizes: DataSizes
     op: Operation
@@ -264,13 +263,13 @@ class _Site:
         return refusal(self.op, what)
 
     def only_first(self) -> Extents:
-        """The extents of the first operand; an error if another one has some."""
+        """The extents of the first operand; an error if another operand has extents."""
         if any(map(self.sizes.of, self.op.operands[1:])):
-            raise self.refuse("data decide the size of an operand that must have one size")
+            raise self.refuse("an operand that must have a static size has a data-dependent one")
         return self.of(0)
 
     def masked(self, value: SSAValue, axes: Iterable[int], neutral: float) -> SSAValue:
-        """The value with a neutral number instead of the padding along these axes."""
+        """The value, with `neutral` as its padding along these axes."""
         extents = self.sizes.of(value)
         for axis in sorted({*axes} & {*extents}):
             mask = within(shape_of(value), axis, extents[axis])
@@ -279,7 +278,7 @@ class _Site:
 
 
 Found: TypeAlias = Extents | SSAValue
-"""The extents of the results, or what replaces the only one."""
+"""The extents of the results, or the replacement of the only result."""
 
 Rule: TypeAlias = Callable[[_Site], Found]
 
@@ -294,7 +293,7 @@ def _rule_of(op: Operation) -> Rule:
 
 
 def _refused(site: _Site) -> Found:
-    raise site.refuse(f"{_title(site.op)} of a tensor whose size data decide has no gradient")
+    raise site.refuse(f"{_title(site.op)} of a tensor of data-dependent size has no gradient")
 
 
 def _title(op: Operation) -> str:
@@ -305,34 +304,34 @@ def _title(op: Operation) -> str:
 
 
 def _elementwise(site: _Site) -> Found:
-    """Extents meet equal extents, sizes of 1, and generated tensors such as an iota."""
+    """An extent may meet equal extents, sizes of 1, and generated tensors such as an iota."""
     return _aligned(site, list(site.op.operands), shape_of(site.op.results[0]))
 
 
 def _aligned(site: _Site, operands: Sequence[SSAValue], shape: Shape) -> Extents:
-    """The extents of tensors that are broadcast together."""
+    """The extents of the broadcast of several tensors."""
     found: dict[int, Extent] = {}
     for operand in operands:
         before = len(shape) - len(shape_of(operand))
         for axis, extent in site.sizes.of(operand).items():
             if not found.setdefault(before + axis, extent).is_same(extent):
-                raise site.refuse("two tensors are combined whose sizes data decide apart")
+                raise site.refuse("two tensors with different data-dependent sizes are combined")
     for operand in operands:
         before, sizes = len(shape) - len(shape_of(operand)), shape_of(operand)
         for axis in found:
             at = axis - before
             if at < 0 or at in site.sizes.of(operand):
                 if at >= 0 and sizes[at] != shape[axis]:
-                    raise site.refuse("an axis whose size data decide is broadcast")
+                    raise site.refuse("an axis of data-dependent size is broadcast")
             elif sizes[at] != 1 and not _is_made(operand, at):
                 raise site.refuse(
-                    "a tensor whose size data decide is combined with one of a fixed size"
+                    "a tensor of data-dependent size is combined with one of a static size"
                 )
     return found
 
 
 def _is_made(value: SSAValue, axis: int) -> bool:
-    """Whether a tensor is generated along an axis, so that any length of it would do."""
+    """Whether a tensor is generated along an axis, so that any length of it is valid."""
     match value.owner:
         case gc.IotaOp() | gc.RandomUniformOp():
             return True
@@ -361,7 +360,7 @@ def _transpose(site: _Site) -> Found:
 
 
 def _reshape(site: _Site) -> Found:
-    """An axis keeps its size, is merged with the axes after it, or is split again."""
+    """A dynamic axis may keep its size, merge with static axes after it, or split again."""
     before, after = shape_of(site.x), shape_of(site.op.results[0])
     found: dict[int, Extent] = {}
     for axis, extent in site.of(0).items():
@@ -370,9 +369,9 @@ def _reshape(site: _Site) -> Found:
         if before[: axis + 1] == after[: axis + 1]:
             at = axis
         elif (size == 1 and len(places) != 1) or not places:
-            raise site.refuse("an axis whose size data decide is reshaped")
+            raise site.refuse("an axis of data-dependent size is reshaped")
         else:
-            at = places[-1]  # The others have size 1.
+            at = places[-1]  # Axes with the same leading product before it have size 1.
         new = after[at]
         if new == size:
             found[at] = extent
@@ -381,9 +380,9 @@ def _reshape(site: _Site) -> Found:
         elif new < size and extent.factor % (size // max(1, new)) == 0 and size % new == 0:
             found[at] = Extent(extent.count, extent.factor // (size // new))
         else:
-            raise site.refuse("an axis whose size data decide is reshaped")
+            raise site.refuse("an axis of data-dependent size is reshaped")
     if not {*site.sizes.varying.get(site.op.results[0], ())} <= {*found}:
-        raise site.refuse("a tensor gets a size of data that is not its own")
+        raise site.refuse("a tensor is reshaped to the data-dependent size of another one")
     return found
 
 
@@ -396,7 +395,7 @@ def _slice(site: _Site) -> Found:
     assert isinstance(op, gc.SliceOp)
     for axis in site.of(0):
         if op.sizes.data[axis] != shape_of(site.x)[axis] or op.steps.data[axis] != 1:
-            raise site.refuse("a part of an axis whose size data decide is taken")
+            raise site.refuse("an axis of data-dependent size is sliced")
     return site.of(0)
 
 
@@ -405,7 +404,7 @@ def _pad(site: _Site) -> Found:
     assert isinstance(op, gc.PadOp)
     for axis in site.of(0):
         if op.low.data[axis] or op.high.data[axis] or op.interior.data[axis]:
-            raise site.refuse("an axis whose size data decide is padded")
+            raise site.refuse("an axis of data-dependent size is padded")
     return site.of(0)
 
 
@@ -413,7 +412,7 @@ def _concat(site: _Site) -> Found:
     op = site.op
     assert isinstance(op, gc.ConcatOp)
     if any(integer(op.axis) in site.sizes.of(x) for x in op.operands):
-        raise site.refuse("tensors are joined along an axis whose size data decide")
+        raise site.refuse("tensors are concatenated along an axis of data-dependent size")
     return _aligned(site, list(op.operands), shape_of(op.results[0]))
 
 
@@ -422,7 +421,7 @@ def _gather(site: _Site) -> Found:
     assert isinstance(op, gc.GatherOp)
     axis, more = integer(op.axis), len(shape_of(op.indices)) - 1
     if axis in site.of(0):
-        raise site.refuse("elements of an axis whose size data decide are looked up")
+        raise site.refuse("elements are gathered from an axis of data-dependent size")
     kept = {at if at < axis else at + more: one for at, one in site.of(0).items()}
     return {**kept, **{axis + at: one for at, one in site.of(1).items()}}
 
@@ -437,7 +436,7 @@ NEUTRAL: Mapping[type[Operation], float] = {
     gc.ArgMaxOp: -math.inf,
     gc.ArgMinOp: math.inf,
 }
-"""The number that changes no result. Integers have their least and largest for infinities."""
+"""Neutral elements. Integers use their minimum and maximum in place of infinities."""
 
 
 def _neutral(op: Operation, value: SSAValue) -> float:
@@ -452,7 +451,7 @@ def _neutral(op: Operation, value: SSAValue) -> float:
 
 
 def _left(extents: Extents, axes: Sequence[int], *, keepdims: bool) -> Extents:
-    """The extents after a reduction along other axes."""
+    """The extents that remain after a reduction along `axes`."""
     return {
         at if keepdims else at - sum(axis < at for axis in axes): one
         for at, one in extents.items()
@@ -477,9 +476,9 @@ def _reduction(site: _Site) -> Found:
 
 
 def _mean(site: _Site, value: SSAValue, axes: Sequence[int], *, keepdims: bool) -> SSAValue:
-    """The sum of the elements that there are, by how many these are."""
+    """The sum of the valid elements, divided by their number."""
     if not is_float(value):
-        raise site.refuse("a mean of integers whose number data decide is not computed")
+        raise site.refuse("a mean of a data-dependent number of integers is not supported")
     extents = site.sizes.of(value)
     wide = SSAValue.get(widened(site.masked(value, axes, 0)))
     total = gc.ReduceSumOp(wide, axes=axes, keepdims=keepdims)
@@ -502,7 +501,7 @@ def _position(site: _Site) -> Found:
     if axis not in site.of(0):
         return left
     if flag(op.last):
-        raise site.refuse("the last of equals is not found among elements whose number data decide")
+        raise site.refuse("`select_last_index` along an axis of data-dependent size is unsupported")
     value = site.masked(site.x, [axis], _neutral(op, site.x))
     made = type(op)(value, axis=axis, keepdims=keepdims).result
     site.sizes.known[made] = left
@@ -510,7 +509,7 @@ def _position(site: _Site) -> Found:
 
 
 def _positions(site: _Site) -> Found:
-    """A mask of a selection selects from what there is."""
+    """A selection among valid elements: padding of its mask is False."""
     return gc.CompressOp(site.masked(site.x, [0], False)).result
 
 
@@ -522,7 +521,7 @@ def _softmax(site: _Site) -> Found:
         return extents
     made = type(op)(site.masked(site.x, [axis], -math.inf), axis=axis).result
     mask = within(shape_of(made), axis, extents[axis])
-    made = gc.WhereOp(mask, made, scalar(0, made)).result  # infinities would give NaN of zeros
+    made = gc.WhereOp(mask, made, scalar(0, made)).result  # -inf (of a log) times 0 is NaN
     site.sizes.known[made] = extents
     return made
 
@@ -548,7 +547,7 @@ def _mat_mul(site: _Site) -> Found:
     if inner == (None, None):
         return found
     if inner[0] is None or not inner[0].is_same(inner[1]):
-        raise site.refuse("a tensor whose size data decide meets one of a fixed size in a product")
+        raise site.refuse("a matmul contracts an axis of data-dependent size with a static one")
     made = gc.MatMulOp(
         site.masked(op.lhs, [left - 1], 0), site.masked(op.rhs, [right - 2], 0)
     ).result
@@ -557,21 +556,21 @@ def _mat_mul(site: _Site) -> Found:
 
 
 def _check_batches(site: _Site, op: gc.MatMulOp, batches: Sequence[Extents]) -> None:
-    """Batches that data count meet equal ones, or one that all of them have."""
+    """A dynamic batch axis meets an equal one, or one of size 1."""
     rank = len(shape_of(op.result))
     for own, other, operand in zip(batches, batches[::-1], (op.rhs, op.lhs), strict=True):
         shape = (1,) * (rank - len(shape_of(operand))) + shape_of(operand)
         if any(not one.is_same(other.get(at)) and shape[at] != 1 for at, one in own.items()):
             raise site.refuse(
-                "a tensor whose size data decide meets one of a fixed size in a product"
+                "a matmul combines a batch of data-dependent size with one of static size"
             )
 
 
 def _batch(site: _Site) -> Found:
-    """Convolutions and pools treat each sample by itself."""
+    """Only the batch axis of a convolution or pool may be dynamic: its samples are independent."""
     extents = site.only_first()
     if {*extents} - {0}:
-        raise site.refuse("data decide how many channels, or how large, a picture is")
+        raise site.refuse("an image has a data-dependent number of channels or spatial size")
     return extents
 
 
@@ -582,7 +581,7 @@ def _layer_norm(site: _Site) -> Found:
     op = site.op
     assert isinstance(op, gc.LayerNormOp)
     if max(site.only_first()) >= integer(op.axis):
-        raise site.refuse("an axis whose size data decide is normalized")
+        raise site.refuse("an axis of data-dependent size is normalized")
     return site.of(0)
 
 
@@ -605,7 +604,7 @@ def _loss(site: _Site) -> Found:
 
 
 def _nll(site: _Site) -> Found:
-    """Samples that there are not are ignored; there must be as many of both."""
+    """Labels of the padding become the ignored class; both inputs have the same extents."""
     op = site.op
     assert isinstance(op, gc.NllLossOp)
     *samples, classes = shape_of(op.probabilities)
@@ -651,11 +650,11 @@ RULES: Sequence[tuple[type[Operation] | tuple[type[Operation], ...], Rule]] = (
     ((gc.IdentityLossOp, gc.L1LossOp), _loss),
     (gc.NllLossOp, _nll),
 )
-"""Operations besides elementwise ones, and what becomes of them."""
+"""The rules of operations that are not elementwise."""
 
 
 def extents_of(shape: SSAValue) -> Extents:
-    """The sizes in a computed shape that data decide."""
+    """The data-dependent sizes in a computed shape."""
     parts = shape.owner.operands if isinstance(shape.owner, gc.ConcatOp) else (shape,)
     found: dict[int, Extent] = {}
     for axis, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""Gradient: its function once more, and autodiff through that."""
+"""Gradient (ai.onnx.preview.training): a copy of its function, and autodiff through the copy."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from popgraph.support.errors import DifferentiationError, PopgraphError, TypeMis
 def names_of_tensors(node: NodeView) -> Complaints:
     xs, zs = node.texts("xs"), node.texts("zs")
     if len({*xs, *zs}) < len(xs) + len(zs):
-        yield TypeConflict("`xs` and `zs` name a tensor twice", "name every tensor once")
+        yield TypeConflict("`xs` and `zs` list a tensor twice", "list every tensor once")
     if len(node) != len(xs) + len(zs) or not all(map(node.has, range(len(node)))):
         yield TypeConflict(
             f"{sum(map(node.has, range(len(node))))} inputs for {len(xs) + len(zs)} names",
-            "there is a value for each name of `xs`, then for each of `zs`",
+            "give one input for each name in `xs`, then one for each in `zs`",
         )
     if node.output_count > len(xs):
         yield TypeConflict(
             f"{node.output_count} outputs for {len(xs)} names",
-            "there is a gradient for each name of `xs`",
+            "there is one output for each name in `xs`",
         )
 
 
 @lowers(GRADIENT[1], domain=GRADIENT[0])
 def gradient(node: Node) -> Lowered:
     """
-    The function's nodes once more, and back through them.
+    Lowers the function's nodes a second time, and differentiates them.
 
-    What they compute that is computed outside already, `cse` finds. Values of `zs` may be known,
-    and decide shapes; those of `xs` are new ones until all is differentiated.
+    `cse` merges the copies with the originals. Values of `zs` may be constants that decide shapes;
+    values of `xs` are block arguments until the gradients are built.
     """
     names = node.texts("xs")
     independent = node.inputs[: len(names)]
@@ -62,15 +62,15 @@ def gradient(node: Node) -> Lowered:
 
 
 def _function(node: Node, block: Block) -> None:
-    """Writes what is differentiated into a block, which yields it."""
+    """Lowers the function into a block that yields `y`."""
     graph = node.graph("function")
     made = node.lowering.place(graph, [*block.args, *node.inputs[len(block.args) :]])
     target = given_tensor(node, graph, made, 0)
     _check_float(node, node.text("y"), target)
     if any("stream" in op.properties for op in block.walk()):
         raise DifferentiationError(
-            f"the way to {node.text('y')!r} draws random numbers, and would draw others",
-            hint="draw before it, and name what is drawn in `zs`",
+            f"{node.text('y')!r} depends on random numbers, and its copy would draw others",
+            hint="draw the numbers outside, and pass them in `zs`",
         )
     YieldOp([target])
 
@@ -78,13 +78,13 @@ def _function(node: Node, block: Block) -> None:
 def _check_float(node: Node, name: str, value: SSAValue) -> None:
     if not is_float(value):
         raise TypeMismatchError(
-            f"Gradient-1 differentiates floats, and {name!r} is {describe(value.type)}",
-            hint="what is no float goes into `zs`",
+            f"Gradient-1 differentiates floats, but {name!r} is {describe(value.type)}",
+            hint="list tensors of other types in `zs`",
         )
 
 
 def _moved(node: Node, block: Block, gradients: Sequence[SSAValue]) -> list[SSAValue]:
-    """Moves operations to where others are being built, and says what came of the gradients."""
+    """Moves the block's operations to the insertion point; returns the gradients there."""
     values: dict[SSAValue, SSAValue] = dict(zip(block.args, node.inputs, strict=False))
     for argument, value in values.items():
         argument.replace_all_uses_with(value)

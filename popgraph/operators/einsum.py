@@ -1,4 +1,4 @@
-"""Einsum, as diagonals, sums, and products of two operands in the cheapest order."""
+"""Einsum, by diagonals, sums, and pairwise contractions in the cheapest order."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
 
 MOST_ORDERS = 8
-"""Of so many operands, all orders are tried; of more, the cheapest product comes first."""
+"""Up to this many operands, all orders are tried (3^n splits); beyond, the order is greedy."""
 
 Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """A tensor, each of whose axes has a letter of its own."""
+    """A tensor with a letter for each axis."""
 
     value: SSAValue
     labels: Term
 
     def along(self, labels: Sequence[str]) -> Labelled:
-        """With its axes in this order."""
+        """The tensor transposed to this order of letters."""
         perm = [self.labels.index(label) for label in labels]
         if perm == sorted(perm):
             return self
         return Labelled(gc.TransposeOp(self.value, perm=perm).result, tuple(labels))
 
     def summed(self, keep: frozenset[str]) -> Labelled:
-        """Over all axes that nobody needs."""
+        """The tensor summed over all axes that are not kept."""
         axes = [axis for axis, label in enumerate(self.labels) if label not in keep]
         if not axes:
             return self
@@ -87,7 +87,7 @@ def einsum(node: Node) -> Lowered:
 
 
 def _diagonal(part: Labelled) -> Labelled:
-    """Of two axes of one letter, the elements where both have the same index."""
+    """Replaces axes of the same letter by their diagonal."""
     for label in part.labels:
         if part.labels.count(label) > 1:
             return _diagonal(_first_diagonal(part, label))
@@ -95,7 +95,7 @@ def _diagonal(part: Labelled) -> Labelled:
 
 
 def _first_diagonal(part: Labelled, label: str) -> Labelled:
-    """Every n+1st element of both axes as one, put behind the others."""
+    """Merges the first two axes of a letter, as the last axis, with stride n + 1."""
     first, second = [axis for axis, one in enumerate(part.labels) if one == label][:2]
     rest = [axis for axis in range(len(part.labels)) if axis not in (first, second)]
     moved = gc.TransposeOp(part.value, perm=[*rest, first, second])
@@ -103,7 +103,7 @@ def _first_diagonal(part: Labelled, label: str) -> Labelled:
     if size != again:
         raise TypeMismatchError(
             f"axis {label!r} has {size} elements, and {again} in the same operand",
-            hint="axes of one letter of one operand have the same size",
+            hint="axes of one letter in one operand must have the same size",
         )
     flat = gc.ReshapeOp(moved, shape=[*before, size * size])
     taken = sliced(flat, {len(before): (0, size, size + 1)})
@@ -111,7 +111,7 @@ def _first_diagonal(part: Labelled, label: str) -> Labelled:
 
 
 def _without_ones(part: Labelled) -> Labelled:
-    """Axes of size 1 stretch to any other, and nothing need be done for them."""
+    """Drops axes of size 1, which broadcast to any size."""
     kept = {label: size for label, size in part.sizes.items() if size != 1}
     return Labelled(reshaped(part.value, tuple(kept.values())), tuple(kept))
 
@@ -120,7 +120,7 @@ def _without_ones(part: Labelled) -> Labelled:
 
 
 def _product(parts: Sequence[Labelled], wanted: frozenset[str], sizes: Sizes) -> Labelled:
-    """All operands as one: sums are taken as early as may be."""
+    """The product of all operands; axes are summed as early as possible."""
     if len(parts) > MOST_ORDERS:
         return _greedy(list(parts), wanted, sizes)
     plan = Order([frozenset(part.labels) for part in parts], wanted, sizes)
@@ -139,7 +139,7 @@ def _greedy(parts: list[Labelled], wanted: frozenset[str], sizes: Sizes) -> Labe
 
 
 def _cost(first: Iterable[str], second: Iterable[str], sizes: Sizes) -> int:
-    """The number of products of elements."""
+    """The number of multiplications."""
     return prod(sizes[label] for label in {*first, *second})
 
 
@@ -147,7 +147,7 @@ Members = frozenset[int]
 
 
 class Order:
-    """The cheapest way to multiply any of the operands."""
+    """The cheapest contraction order of any subset of operands, by dynamic programming."""
 
     def __init__(
         self, labels: Sequence[frozenset[str]], wanted: frozenset[str], sizes: Sizes
@@ -156,17 +156,17 @@ class Order:
         self._best: dict[Members, tuple[int, Members]] = {}
 
     def needed(self, members: Members) -> frozenset[str]:
-        """The letters that the result, or an operand besides these, has."""
+        """The letters of the result and of operands outside `members`."""
         others = (self.labels[one] for one in range(len(self.labels)) if one not in members)
         return self.wanted.union(*others)
 
     def left(self, members: Members) -> frozenset[str]:
-        """The letters of the product of these."""
+        """The letters that the contraction of `members` keeps."""
         inside = frozenset[str]().union(*(self.labels[one] for one in members))
         return inside & self.needed(members)
 
     def best(self, members: Members) -> tuple[int, Members]:
-        """What the product of these costs, and which of them are multiplied first."""
+        """The least cost of contracting `members`, and the subset of the first factor."""
         if len(members) == 1:
             return 0, members
         if members not in self._best:
@@ -181,7 +181,7 @@ class Order:
 
 
 def _halves(members: Members) -> Iterator[Members]:
-    """Every way to divide them in two, once."""
+    """Every split of a set in two, once."""
     first, *others = sorted(members)
     for count in range(len(others)):
         for more in combinations(others, count):
@@ -189,7 +189,7 @@ def _halves(members: Members) -> Iterator[Members]:
 
 
 def _follow(plan: Order, parts: Sequence[Labelled], members: Members) -> Labelled:
-    """The product of some operands, in the order that is planned."""
+    """The contraction of some operands, in the planned order."""
     if len(members) == 1:
         (one,) = members
         return parts[one].summed(plan.needed(members))
@@ -199,7 +199,12 @@ def _follow(plan: Order, parts: Sequence[Labelled], members: Members) -> Labelle
 
 
 def _pair(first: Labelled, second: Labelled, needed: frozenset[str]) -> Labelled:
-    """The product of two operands, of which only some letters are needed afterwards."""
+    """
+    Contracts two operands; the result keeps the `needed` letters.
+
+    A batched matmul if letters are summed and one operand has letters of its own, else an
+    elementwise product.
+    """
     mine, others = frozenset(first.labels), frozenset(second.labels)
     first, second = first.summed(needed | others), second.summed(needed | mine)
     both = [label for label in first.labels if label in second.labels]
@@ -218,14 +223,14 @@ def _pair(first: Labelled, second: Labelled, needed: frozenset[str]) -> Labelled
 
 
 def _three(part: Labelled, *groups: Sequence[str]) -> Operand:
-    """The axes in three groups, each of them one axis."""
+    """The tensor as [group 0, group 1, group 2]; without a batch axis if group 0 is empty."""
     moved = part.along([label for group in groups for label in group])
     shape = [prod(part.sizes[label] for label in group) for group in groups]
     return reshaped(moved.value, shape if groups[0] else shape[1:])
 
 
 def _elementwise(first: Labelled, second: Labelled, labels: Term) -> Labelled:
-    """Every element of one times every one of the other that fits."""
+    """The broadcast product of two tensors."""
     parts = []
     for part in (first, second):
         moved = part.along([label for label in labels if label in part.labels])

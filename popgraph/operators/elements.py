@@ -1,11 +1,10 @@
 """
-Sequences and optionals while a graph is lowered: lists of values that are known by their number.
+Sequences and optionals during lowering: lists of values, whose length is known.
 
     s = SequenceConstruct(a, b); y = SequenceAt(s, 1)  ->  s = elements(a, b); y = b
 
-No operation computes a sequence: whatever reads one takes its elements. Elements that are the rows
-of one tensor, as a loop appends them, stay in it until one of them is read. An optional is what it
-holds, or nothing.
+No operation computes a sequence: its readers take the elements. Elements that a loop appends stay
+rows of one tensor until one of them is read. An optional is its element, or nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from popgraph.support.errors import TypeMismatchError
 
 @irdl_op_definition
 class ElementsOp(IRDLOperation):
-    """The elements of a sequence, or the nothing that an empty optional is; it is never kept."""
+    """The elements of a sequence, or an empty optional; erased before lowering ends."""
 
     name = "onnx.elements"
     elements = var_operand_def()
@@ -48,7 +47,7 @@ class ElementsOp(IRDLOperation):
 
 @irdl_op_definition
 class RowsOp(IRDLOperation):
-    """The rows of a tensor as elements: an operand of `onnx.elements` that is several of them."""
+    """All rows of a tensor, as one operand of `onnx.elements`."""
 
     name = "onnx.rows"
     rows = operand_def(TensorType)
@@ -69,35 +68,35 @@ def sequence(parts: Iterable[Operand]) -> SSAValue:
 
 
 def rows_as_elements(rows: Operand) -> SSAValue:
-    """All rows of a tensor, as a part of a sequence."""
+    """All rows of a tensor, as one part of a sequence."""
     return RowsOp(SSAValue.get(rows)).held
 
 
 def extended(value: SSAValue, parts: Sequence[SSAValue]) -> SSAValue:
-    """A sequence with more at its end."""
+    """A sequence with parts appended."""
     return inserted(value, size_of(value), parts)
 
 
 def inserted(value: SSAValue, place: int, parts: Sequence[SSAValue]) -> SSAValue:
-    """A sequence with more in front of a place; an error if element types differ."""
+    """A sequence with parts inserted at an index; an error if element types differ."""
     for first in map(_dtype_of, parts_of(value)[:1]):
         for other in map(_dtype_of, parts):
             if other != first:
                 raise TypeMismatchError(
                     f"a tensor of {other.name} is inserted into a sequence of {first.name}",
-                    hint="all tensors of a sequence have one element type: use Cast",
+                    hint="convert it with Cast: a sequence has one element type",
                 )
     return sequence([*parts_of(value, 0, place), *parts, *parts_of(value, place)])
 
 
 def joined(value: SSAValue, axis: int, *, is_new: bool) -> SSAValue:
-    """The tensors of a sequence as one, along an axis that they have or that is new."""
+    """Concatenates the tensors of a sequence along an axis, or stacks them along a new one."""
     parts = [_along(part, axis, is_new) for part in parts_of(value)]
     return gc.ConcatOp(parts, axis=axis).result if len(parts) > 1 else parts[0]
 
 
 def _along(part: SSAValue, axis: int, is_new: bool) -> SSAValue:
-    """A part of a sequence: an element, or rows that become neighbours along an axis."""
+    """A part of a sequence, ready to be concatenated: rows are moved to `axis`."""
     rows = rows_in(part)
     if rows is None:
         return _with_axis(part, axis) if is_new else part
@@ -110,7 +109,7 @@ def _along(part: SSAValue, axis: int, is_new: bool) -> SSAValue:
 
 
 def _with_axis(value: SSAValue, axis: int) -> SSAValue:
-    """A tensor with one more axis, of size 1."""
+    """A tensor with a new axis of size 1."""
     shape = shape_of(value)
     return reshaped(value, (*shape[:axis], 1, *shape[axis:]))
 
@@ -122,18 +121,18 @@ def nothing() -> SSAValue:
 
 def elements_of(value: SSAValue) -> Sequence[SSAValue]:
     """The tensors of a sequence."""
-    return [one for part in parts_of(value) for one in _apart(part)]
+    return [one for part in parts_of(value) for one in _separated(part)]
 
 
 def element(value: SSAValue, place: int) -> SSAValue:
     """One of the tensors of a sequence."""
     (part,) = parts_of(value, place, place + 1)
-    (found,) = _apart(part)
+    (found,) = _separated(part)
     return found
 
 
 def parts_of(value: SSAValue, start: int = 0, end: int | None = None) -> list[SSAValue]:
-    """The elements from `start` to `end`, where rows of one tensor are one part."""
+    """The elements from `start` to `end`; rows of one tensor stay one part."""
     assert isinstance(value.owner, ElementsOp), "ONNX says what is a sequence"
     found, end = list[SSAValue](), size_of(value) if end is None else end
     for part in value.owner.elements:
@@ -148,7 +147,7 @@ def parts_of(value: SSAValue, start: int = 0, end: int | None = None) -> list[SS
 
 
 def rows_in(part: SSAValue) -> SSAValue | None:
-    """The tensor whose rows a part of a sequence is; None if it is an element itself."""
+    """The tensor whose rows are a part of a sequence; None if the part is a single element."""
     return part.owner.rows if isinstance(part.owner, RowsOp) else None
 
 
@@ -157,8 +156,8 @@ def size_of(value: SSAValue) -> int:
     return len(types_of([value]))
 
 
-def _apart(part: SSAValue) -> list[SSAValue]:
-    """The elements that a part is."""
+def _separated(part: SSAValue) -> list[SSAValue]:
+    """The elements of a part."""
     rows = rows_in(part)
     if rows is None:
         return [part]
@@ -200,12 +199,12 @@ def is_held(value: SSAValue) -> bool:
 
 
 def flat(values: Iterable[SSAValue]) -> list[SSAValue]:
-    """These values, and the tensors of a sequence in its place."""
+    """The values, with every sequence replaced by its tensors."""
     return [one for value in values for one in (elements_of(value) if is_held(value) else [value])]
 
 
 def types_of(values: Iterable[SSAValue]) -> list[Attribute]:
-    """The types of these values, and of the tensors of a sequence in its place."""
+    """The types of `flat(values)`, without building operations."""
     return [type_ for value in values for type_ in _types_of(value)]
 
 
@@ -217,7 +216,7 @@ def _types_of(value: SSAValue) -> Iterable[Attribute]:
 
 
 def packed(tensors: Iterable[SSAValue], like: Iterable[SSAValue]) -> list[SSAValue]:
-    """Values made of these tensors, with a sequence wherever `like` has one."""
+    """The inverse of `flat`: tensors regrouped into sequences wherever `like` has one."""
     given = iter(tensors)
     return [_packed(given, value) for value in like]
 

@@ -1,8 +1,8 @@
 """
-GridSample, and AffineGrid, which makes its grids.
+GridSample, and AffineGrid, which creates its grids.
 
-GridSample looks up rows of channels, with weights that the grid decides. AffineGrid is a function
-of ONNX's, which is mended for axes of size 1.
+GridSample gathers rows of channels, and weights them by the grid's fractions. AffineGrid is
+lowered by its function body, repaired for axes of size 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from popgraph.support.shapes import prod
 
 CUBIC_A = -0.75
 OLD_WORDS = {"bilinear": "linear", "bicubic": "cubic"}
-"""What modes are called in version 16."""
+"""New names of the modes of version 16."""
 
 chooses("GridSample", padding_mode=("zeros", "border", "reflection"))
 
@@ -46,7 +46,7 @@ def require_grid_sample(node: NodeView) -> Complaints:
         {"bilinear", "nearest", "bicubic"} if node.version < 20 else {"linear", "nearest", "cubic"}
     )
     if (mode := node.text("mode", "nearest")) not in words:
-        yield TypeConflict(f"`mode` is {mode!r}", f"it is one of {', '.join(sorted(words))}")
+        yield TypeConflict(f"`mode` is {mode!r}", f"use one of {', '.join(sorted(words))}")
     yield from at_least(node, 0, 3)
     x, grid = node.shape_of(0), node.shape_of(1)
     if x is None or grid is None:
@@ -54,15 +54,17 @@ def require_grid_sample(node: NodeView) -> Complaints:
     if len(x) != len(grid) or differ(x[0], grid[0]) or differ(grid[-1], len(x) - 2):
         yield TypeConflict(
             f"a grid of {shown(grid)} for a tensor of {shown(x)}",
-            "it is [N, sizes..., number of spatial axes], with as many axes as the tensor",
+            "the grid must be [N, sizes..., number of spatial axes], of the tensor's rank",
         )
     elif 0 in x[2:] and 0 not in grid:
-        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no spatial axis is empty")
+        yield TypeConflict(
+            f"there is nothing to sample in {shown(x)}", "spatial axes must not be empty"
+        )
 
 
 @lowers("GridSample")
 def grid_sample(node: Node) -> Lowered:
-    """Every element is a weighted sum of those around the place that the grid names."""
+    """Interpolates the image at each point of the grid."""
     mode = node.text("mode", "linear")
     mode = OLD_WORDS.get(mode, mode)
     if mode != "nearest" and not node.dtype.is_float:
@@ -87,7 +89,7 @@ def grid_sample(node: Node) -> Lowered:
 
 @dataclass(frozen=True)
 class _Axes:
-    """The grid, `count` points for each entry of the batch, as places along the axes."""
+    """The grid, `count` points per batch entry, converted to positions along the axes."""
 
     node: Node
     mode: str
@@ -98,7 +100,7 @@ class _Axes:
         return self.node.scalar(value, dtype_of(self.grid))
 
     def columns(self, space: Sequence[int]) -> list[list[Tap]]:
-        """The taps along each axis; the grid names the innermost axis first."""
+        """The taps along each axis; the grid's coordinates start with the innermost axis."""
         last = len(shape_of(self.grid)) - 1
         found = []
         for axis, size in enumerate(space):
@@ -116,7 +118,7 @@ class _Axes:
         return self.node.text("padding_mode", "zeros")
 
     def at(self, grid: Operand, size: int) -> Operand:
-        """Where numbers from -1 to 1 are along an axis, brought inside as `padding_mode` says."""
+        """Positions along an axis for coordinates in [-1, 1], padded as `padding_mode` says."""
         one, two = self.number(1), self.number(2)
         shifted = gc.AddOp(grid, one)
         if self.aligned:
@@ -136,14 +138,14 @@ class _Axes:
         return gc.WhereOp(outside, inside(place, size), place)
 
     def ends(self, size: int) -> tuple[float, float]:
-        """Where an axis begins and ends: in the middle or at the edge of its outer elements."""
+        """The positions of -1 and 1: centers (`align_corners`) or edges of the outer elements."""
         return (0.0, size - 1.0) if self.aligned else (-0.5, size - 0.5)
 
     def limited(self, place: Operand, size: int) -> Operand:
         return gc.MinOp(gc.MaxOp(place, self.number(0)), self.number(size - 1))
 
     def reflected(self, place: Operand, size: int) -> Operand:
-        """Forth and back between the ends, as often as it takes."""
+        """A triangle wave between the ends: reflects as often as needed."""
         low, high = self.ends(size)
         span = high - low
         if span == 0:
@@ -201,7 +203,7 @@ def require_affine_grid(node: NodeView) -> Complaints:
     if size is None:
         return
     if len(size) not in (4, 5) or min(size) < 1:
-        yield TypeConflict(f"`size` is {size}", "it is [N, C, H, W] or [N, C, D, H, W]")
+        yield TypeConflict(f"`size` is {size}", "it must be [N, C, H, W] or [N, C, D, H, W]")
     spatial = len(size) - 2
     yield from of_shape(node, 0, size[0], spatial, spatial + 1)
 
@@ -209,11 +211,11 @@ def require_affine_grid(node: NodeView) -> Complaints:
 @mends("AffineGrid")
 def allow_size_one(proto: FunctionProto, op: SchemaOp) -> None:
     """
-    Mends the body of AffineGrid where a spatial size is 1.
+    Repairs the body of AffineGrid for spatial sizes of 1.
 
-    Squeeze(r)  ->  Squeeze(r, [1]): it means the axis that was split, not every axis of size 1.
+    Squeeze(r)  ->  Squeeze(r, [1]): drops the axis that was split, not every axis of size 1.
     2 / (size - 1)  ->  2 / max(size - 1, 1), so the only coordinate is -1 (the start). The body
-    itself guards the depth so; onnx.reference has -1 for every axis, onnxruntime has 1.
+    guards the depth this way; onnx.reference has -1 for every axis, onnxruntime has 1.
     """
     for graph in (attribute.g for node in proto.node for attribute in node.attribute):
         for at, inner in reversed(list(enumerate(graph.node))):

@@ -1,4 +1,4 @@
-"""ImageDecoder, which Pillow computes, and CenterCropPad, a function of ONNX's."""
+"""ImageDecoder, computed by Pillow, and CenterCropPad, lowered by its function body."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ chooses("ImageDecoder", pixel_format=("RGB", "BGR", "Grayscale"))
 @computes("ImageDecoder")
 def image_decoder(node: NodeView, encoded: Array) -> Array:
     """
-    Pixels in the format that the node names, whatever format they have in the file.
+    Pixels in the node's `pixel_format`, whatever format the file has.
 
-    Bytes that cannot be decoded are an empty image, as ONNX says; its reference raises. The
-    reference also leaves grey, transparent and palette images in the format of the file.
+    Bytes that cannot be decoded give an empty image, as ONNX says; its reference raises. The
+    reference also keeps grey, transparent and palette images in the format of the file.
     """
     library = _pillow()
     pixel_format = node.attribute("pixel_format")
@@ -60,12 +60,14 @@ def require_center_crop_pad(node: NodeView) -> Complaints:
     axes = node.given_integers("axes")
     count = node.rank_of(0) if axes is None else len(axes)
     if count is not None and len(sizes) != count:
-        yield TypeConflict(f"`shape` has {len(sizes)} sizes for {count} axes", "one for each")
+        yield TypeConflict(
+            f"`shape` has {len(sizes)} sizes for {count} axes", "give one size per axis"
+        )
 
 
 @mends("CenterCropPad")
 def retype_sizes(proto: FunctionProto, op: SchemaOp) -> None:
-    """The body of CenterCropPad mixes its sizes, which may be i32, with the i64 of Shape."""
+    """Casts the sizes, which may be i32, to i64: the body combines them with Shape's i64."""
     sizes, wide = proto.input[1], "popgraph_sizes"
     for node in proto.node:
         node.input[:] = [wide if name == sizes else name for name in node.input]

@@ -17,13 +17,13 @@ from popgraph.support.shapes import prod
 
 @dataclass(frozen=True)
 class LinearForm:
-    """`constant + sum of factor * element`; an element is a value and a place in it."""
+    """`constant + sum of factor * element`; an element is a (value, index) pair."""
 
     constant: int = 0
     terms: Mapping[tuple[SSAValue, int], int] = field(default_factory=dict)
 
     def plus(self, other: LinearForm, times: int = 1) -> LinearForm:
-        """The sum with so many times another form."""
+        """self + times * other"""
         terms = dict(self.terms)
         for element, factor in other.terms.items():
             terms[element] = terms.get(element, 0) + factor * times
@@ -31,15 +31,15 @@ class LinearForm:
         return LinearForm(self.constant + other.constant * times, kept)
 
     def known(self) -> int | None:
-        """The number, if it depends on nothing."""
+        """The constant, if the form has no other terms."""
         return None if self.terms else self.constant
 
     def is_of_scalars(self) -> bool:
-        """Whether `computed` can compute it."""
+        """Whether all elements are scalars, as `computed` requires."""
         return all(prod(shape_of(value)) == 1 for value, _ in self.terms)
 
     def bounds(self, trips: Mapping[SSAValue, int]) -> tuple[int, int] | None:
-        """The least and the largest value in all iterations; None if it depends on other values."""
+        """The minimum and maximum over all iterations; None if it depends on other values."""
         low = high = self.constant
         for (value, _), factor in self.terms.items():
             if value not in trips:
@@ -50,7 +50,7 @@ class LinearForm:
 
 
 def linear_form(value: SSAValue, place: int, lowering: LoweringContext) -> LinearForm:
-    """The form of one element of a tensor of integers, counted in row-major order."""
+    """The form of one element of a tensor of integers; `place` is its row-major index."""
     known = lowering.array(value)
     if known is not None:
         return LinearForm(int(known.reshape(-1)[place]))
@@ -88,7 +88,7 @@ def _of_two(
 
 
 def computed(form: LinearForm, lowering: LoweringContext) -> SSAValue:
-    """Computes a form of scalars, as a scalar of 64 bits."""
+    """Emits the computation of a form of scalars, as an i64 scalar."""
     total = lowering.literal(np.array(form.constant))
     for (value, _), factor in form.terms.items():
         scalar = gc.CastOp(gc.ReshapeOp(value, shape=()), to=i64)

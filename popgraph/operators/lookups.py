@@ -1,7 +1,7 @@
 """
-Operators that look elements up by indices: Gather, GatherElements, GatherND, OneHot and the like.
+Operators that gather elements by index: Gather, GatherElements, GatherND, OneHot and the like.
 
-Lookups by elements and by rows of indices become one lookup in flat data.
+GatherElements and GatherND become one gather from flattened data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
-from popgraph.operators.arithmetic import cast, whole_numbers
+from popgraph.operators.arithmetic import as_i64, cast
 from popgraph.operators.complaints import (
     at_least,
     differ,
@@ -47,36 +47,37 @@ from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape, prod
 
 
-def whole(node: Node, number: int) -> SSAValue:
+def i64_scalar(node: Node, number: int) -> SSAValue:
     return node.literal(np.array(number, np.int64))
 
 
 def from_start(node: Node, index: int, size: int) -> Operand:
-    """The indices of an input, counted from the start of an axis."""
+    """The indices of an input, with negative ones counted from the end of an axis of `size`."""
     return within(node, node[index], size, _is_checked(node[index]))
 
 
 def within(node: Node, places: Operand, size: int, is_checked: bool = False) -> Operand:
     """
-    Indices as i64, negative ones counted from the end, those outside clamped to the nearest.
+    Indices as i64, with negative ones counted from the end, and clamped to the axis.
 
-    Unclamped they would read other rows of flat data. A checked index ends the run instead.
+    Unclamped, they would read other rows of the flattened data. Checked indices need no clamp:
+    one out of range ends the run.
     """
     indices = SSAValue.get(places)
     known = node.lowering.array(indices)
     if known is not None:
         return node.literal(positions(known, size))
     wide = cast(indices, dtypes.BY_NAME["i64"])
-    negative = gc.CompareOp(wide, whole(node, 0), predicate="lt")
-    place = gc.WhereOp(negative, gc.AddOp(wide, whole(node, size)), wide)
+    negative = gc.CompareOp(wide, i64_scalar(node, 0), predicate="lt")
+    place = gc.WhereOp(negative, gc.AddOp(wide, i64_scalar(node, size)), wide)
     if is_checked:
         return place
-    last = whole(node, max(0, size - 1))
-    return gc.MinOp(gc.MaxOp(place, whole(node, 0)), last)
+    last = i64_scalar(node, max(0, size - 1))
+    return gc.MinOp(gc.MaxOp(place, i64_scalar(node, 0)), last)
 
 
 def never_negative(place: Operand) -> SSAValue:
-    """Places that are never negative, in an unsigned type, so that a gather need not look."""
+    """Indices cast to u64, so that a gather omits the test for negative ones."""
     return cast(place, dtypes.BY_NAME["u64"])
 
 
@@ -86,7 +87,7 @@ def _is_checked(indices: SSAValue) -> bool:
 
 @lowers(CHECK_INDICES[1], domain=CHECK_INDICES[0])
 def check_indices(node: Node) -> Lowered:
-    """`normalize` puts it before indices that are to be checked."""
+    """The operation that `normalize` inserts before indices to check their bounds."""
     return gc.CheckIndicesOp(
         node[0],
         low=node.integers("low"),
@@ -126,14 +127,14 @@ def require_gather_elements(node: NodeView) -> Complaints:
         both = isinstance(have, int) and isinstance(wanted, int)
         if place != axis % len(data) and both and int(wanted or 0) > int(have or 0):
             yield TypeConflict(
-                f"indices {shown(indices)} reach beyond data {shown(data)} at axis {place}",
-                f"only along axis {axis} may there be more of them",
+                f"indices {shown(indices)} are larger than data {shown(data)} along axis {place}",
+                f"they may only be larger along axis {axis}",
             )
 
 
 @lowers("GatherElements")
 def gather_elements(node: Node) -> Lowered:
-    """A lookup in flat data: along the axis at the indices, along others at their own places."""
+    """A gather from flattened data: `indices` along the axis, an iota along the other axes."""
     axis = node.axis(node.integer("axis"))
     along = from_start(node, 1, node.shape[axis])
     if node.lowering.data_sizes.of(node[0]):
@@ -142,11 +143,17 @@ def gather_elements(node: Node) -> Lowered:
 
 
 def _compared_along(node: Node, axis: int, along: Operand) -> Operand:
-    """The same as a sum over all places, which leaves every axis the axis that it is."""
+    """
+    GatherElements as a masked sum: sum(where(index == iota, x, 0)) along the axis.
+
+    Unlike flattening, this keeps axes of data-dependent size separate.
+    """
     data, indices = node.shape, shape_of(along)
     before, after = data[:axis], data[axis + 1 :]
     if (before, after) != (indices[:axis], indices[axis + 1 :]):
-        raise UnsupportedError("GatherElements from a part of what data select has no gradient")
+        raise UnsupportedError(
+            "GatherElements from a slice of a tensor of data-dependent size has no gradient"
+        )
     places = gc.IotaOp(shape=(data[axis], *(1 for _ in after)), axis=0, dtype=I64)
     wanted = gc.ReshapeOp(
         cast(along, dtypes.BY_NAME["i64"]), shape=(*before, indices[axis], 1, *after)
@@ -158,19 +165,19 @@ def _compared_along(node: Node, axis: int, along: Operand) -> Operand:
 
 
 def taken_along(node: Node, axis: int, along: Operand) -> Operand:
-    """The elements of the first input at these places along an axis."""
+    """The elements of the first input at these indices along an axis."""
     places = places_along(node, node.shape, axis, along)
     return gc.GatherOp(reshaped(node[0], (prod(node.shape),)), places, axis=0)
 
 
 def places_along(node: Node, data: Shape, axis: int, along: Operand) -> SSAValue:
-    """Places in flat data: along one axis these, along the others their own."""
+    """Flat indices: `along` along one axis, an iota along the others."""
     indices = shape_of(along)
-    place: Operand = gc.MulOp(along, whole(node, prod(data[axis + 1 :])))
+    place: Operand = gc.MulOp(along, i64_scalar(node, prod(data[axis + 1 :])))
     for other in range(len(data)):
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
-            place = gc.AddOp(place, gc.MulOp(counted, whole(node, prod(data[other + 1 :]))))
+            place = gc.AddOp(place, gc.MulOp(counted, i64_scalar(node, prod(data[other + 1 :]))))
     return never_negative(place)
 
 
@@ -183,18 +190,18 @@ def require_gather_nd(node: NodeView) -> Complaints:
         return
     least = min(len(data), len(indices))
     if not 0 <= batch < least:
-        yield TypeConflict(f"`batch_dims` is {batch}", f"it is 0 to {least - 1}")
+        yield TypeConflict(f"`batch_dims` is {batch}", f"use 0 to {least - 1}")
         return
     if any(map(differ, data[:batch], indices[:batch])):
         yield TypeConflict(
             f"the first {batch} axes of data {shown(data)} and indices {shown(indices)} differ",
-            "they count batches, of which both have as many",
+            "both must have the same batch axes",
         )
     depth = indices[-1]
     if isinstance(depth, int) and not 1 <= depth <= len(data) - batch:
         yield TypeConflict(
-            f"{depth} indices lead into {len(data) - batch} axes",
-            "the last axis of the indices holds one number for each axis that it chooses from",
+            f"the indices have {depth} columns for {len(data) - batch} axes",
+            "the last axis of the indices must have 1 to that many elements",
         )
 
 
@@ -208,19 +215,19 @@ def indices_of_rows(node: NodeView) -> Iterator[Bounds]:
 
 @lowers("GatherND")
 def gather_nd(node: Node) -> Lowered:
-    """A lookup in data whose leading axes are merged: a row of indices is a place along them."""
+    """A gather from data whose indexed axes are merged into one."""
     lead, rest = leading(node)
     return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places_of_rows(node), axis=0)
 
 
 def leading(node: Node) -> tuple[Shape, Shape]:
-    """The sizes of the axes that rows of indices address, and the sizes of the other axes."""
+    """The sizes of the batch and indexed axes, and of the other axes."""
     end = node.integer("batch_dims") + shape_of(node[1])[-1]
     return node.shape[:end], node.shape[end:]
 
 
 def places_of_rows(node: Node) -> SSAValue:
-    """The places that rows of indices mean, in data whose leading axes are merged."""
+    """The flat index of each row of indices, in the merged leading axes."""
     data, indices = node.shape, shape_of(node[1])
     batch, depth = node.integer("batch_dims"), indices[-1]
     lead, _ = leading(node)
@@ -229,25 +236,25 @@ def places_of_rows(node: Node) -> SSAValue:
     terms: list[Operand] = []
     for axis in range(batch):
         counted = gc.IotaOp(shape=indices[:-1], axis=axis, dtype=I64)
-        terms.append(gc.MulOp(counted, whole(node, prod(lead[axis + 1 :]))))
+        terms.append(gc.MulOp(counted, i64_scalar(node, prod(lead[axis + 1 :]))))
     for column in range(depth):
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
         start = within(node, index, data[batch + column], is_checked)
-        terms.append(gc.MulOp(start, whole(node, prod(lead[batch + column + 1 :]))))
-    nowhere = gc.BroadcastOp(whole(node, 0), shape=indices[:-1])
+        terms.append(gc.MulOp(start, i64_scalar(node, prod(lead[batch + column + 1 :]))))
+    nowhere = gc.BroadcastOp(i64_scalar(node, 0), shape=indices[:-1])
     return never_negative(reduce(gc.AddOp, terms) if terms else nowhere)
 
 
 @lowers("GroupedGather", domain=GRAPHCORE)
 def grouped_gather(node: Node) -> Lowered:
-    """Looks up each group of the data by its own indices: one lookup along all groups."""
+    """Gathers from each group by its own indices, in one gather over all groups."""
     axis, indices = node.axis(node.integer("axis")), shape_of(node[1])
     groups, size = node.integer("group_size", 1), node.shape[axis]
     if axis == 0 or node.shape[0] != groups or indices[:1] != (groups,):
         raise TypeMismatchError(
-            f"{groups} groups along axis {axis} of {shapes.text(node.shape)} "
-            f"by indices of {shapes.text(indices)}",
-            hint="groups are the first axis of data and indices; another axis is looked up",
+            f"{groups} groups do not fit axis {axis} of {shapes.text(node.shape)} "
+            f"and indices of {shapes.text(indices)}",
+            hint="the first axis of data and indices has `group_size` elements; `axis` is another",
         )
     others = [at for at in range(1, node.rank) if at != axis]
     front = gc.TransposeOp(node[0], perm=(0, axis, *others)).result
@@ -255,11 +262,11 @@ def grouped_gather(node: Node) -> Lowered:
     rows = reshaped(front, (groups * size, *rest))
     column = (groups, *[1] * len(indices[1:]))
     first = node.literal((np.arange(groups) * size).reshape(column).astype(np.int64))
-    whole_numbers(node, 1)
+    as_i64(node, 1)
     places = never_negative(gc.AddOp(from_start(node, 1, size), first))
     taken = gc.GatherOp(rows, places, axis=0)
-    moved, behind = range(1, len(indices)), range(len(indices), len(shape_of(taken)))
-    return gc.TransposeOp(taken, perm=(0, *behind[: axis - 1], *moved, *behind[axis - 1 :]))
+    moved, after = range(1, len(indices)), range(len(indices), len(shape_of(taken)))
+    return gc.TransposeOp(taken, perm=(0, *after[: axis - 1], *moved, *after[axis - 1 :]))
 
 
 @requires("ReverseSequence")
@@ -268,7 +275,7 @@ def require_reverse_sequence(node: NodeView) -> Complaints:
     yield from at_least(node, 0, 2)
     if sorted(axes) != [0, 1]:
         yield TypeConflict(
-            f"`time_axis` is {axes[0]} and `batch_axis` is {axes[1]}", "one is 0, the other 1"
+            f"`time_axis` is {axes[0]} and `batch_axis` is {axes[1]}", "set one to 0, one to 1"
         )
     elif data is not None:
         yield from of_shape(node, 1, data[axes[1]])
@@ -283,15 +290,15 @@ def lengths_of_sequences(node: NodeView) -> Iterator[Bounds]:
 
 @lowers("ReverseSequence")
 def reverse_sequence(node: Node) -> Lowered:
-    """A lookup in both leading axes as one: inside a sequence, time counts from its end."""
+    """A gather from the merged leading axes: time t < length reads length - 1 - t."""
     lead, rest = node.shape[:2], node.shape[2:]
     time = node.integer("time_axis", 0)
     steps, column = lead[time], (lead[0], 1) if time else (1, lead[1])
     given = cast(node[1], dtypes.BY_NAME["i64"])
-    longest, zero = whole(node, steps), whole(node, 0)
+    longest, zero = i64_scalar(node, steps), i64_scalar(node, 0)
     lengths = gc.ReshapeOp(gc.MinOp(gc.MaxOp(given, zero), longest), shape=column)
     own = gc.IotaOp(shape=lead, axis=time, dtype=I64)
-    mirrored = gc.SubOp(gc.SubOp(lengths, whole(node, 1)), own)
+    mirrored = gc.SubOp(gc.SubOp(lengths, i64_scalar(node, 1)), own)
     is_inside = gc.CompareOp(own, lengths, predicate="lt")
     places = places_along(node, lead, time, gc.WhereOp(is_inside, mirrored, own))
     taken = gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places, axis=0)
@@ -306,7 +313,7 @@ def require_one_hot(node: NodeView) -> Complaints:
     yield from in_range("axis", [node.integer("axis", -1)], None if rank is None else rank + 1)
     depth = node.elements_of(1)
     if depth is not None and depth.size and not 1 <= float(depth.reshape(-1)[0]) < 2**31:
-        yield TypeConflict(f"`depth` is {depth.reshape(-1)[0]}", "there is one class at least")
+        yield TypeConflict(f"`depth` is {depth.reshape(-1)[0]}", "use at least one class")
 
 
 @lowers("OneHot", structural=[1])
@@ -316,19 +323,19 @@ def one_hot(node: Node) -> Lowered:
     shape = [*node.shape[:axis], 1, *node.shape[axis:]]
     wide = [*node.shape[:axis], depth, *node.shape[axis:]]
     number: Operand = gc.ReshapeOp(gc.CastOp(node[0], to=I64), shape=shape)
-    negative = gc.CompareOp(number, whole(node, 0), predicate="lt")
-    number = gc.WhereOp(negative, gc.AddOp(number, whole(node, depth)), number)
+    negative = gc.CompareOp(number, i64_scalar(node, 0), predicate="lt")
+    number = gc.WhereOp(negative, gc.AddOp(number, i64_scalar(node, depth)), number)
     places = gc.IotaOp(shape=wide, axis=axis, dtype=I64)
     off, on = (gc.ReshapeOp(sliced(node[2], {0: (place, 1, 1)}), shape=()) for place in (0, 1))
     return gc.WhereOp(gc.CompareOp(number, places, predicate="eq"), on, off)
 
 
-# Rows of channels at computed places
+# Rows of channels at computed positions
 
 
 @dataclass(frozen=True)
 class Tap:
-    """Along one axis: a place inside of it, its weight, and whether it is inside at all."""
+    """An interpolation tap along one axis: clamped index, weight, and whether it is in range."""
 
     place: Operand
     weight: Operand | None
@@ -338,10 +345,10 @@ class Tap:
 def looked_up(
     node: Node, rows: SSAValue, start: Operand, space: Sequence[int], taps: Sequence[Tap]
 ) -> Operand:
-    """The rows at one place for each axis, times their weights; zeros for those outside."""
+    """The rows at one tap per axis, times the taps' weights; 0 for rows out of range."""
     place = start
     for axis, tap in enumerate(taps):
-        place = gc.AddOp(place, gc.MulOp(tap.place, whole(node, prod(space[axis + 1 :]))))
+        place = gc.AddOp(place, gc.MulOp(tap.place, i64_scalar(node, prod(space[axis + 1 :]))))
     found: Operand = gc.GatherOp(rows, never_negative(place), axis=0)
     inside = [tap.inside for tap in taps if tap.inside is not None]
     if inside:
@@ -354,12 +361,12 @@ def looked_up(
 
 
 def _beside_channels(value: Operand) -> Operand:
-    """One number for each row."""
+    """One element per row, with an axis that broadcasts over channels."""
     return gc.ReshapeOp(value, shape=(*shape_of(value), 1))
 
 
 def linear_taps(node: Node, at: SSAValue, size: int) -> list[Tap]:
-    """The two elements around each place along an axis; there is nothing outside of it."""
+    """The taps of linear interpolation at positions along an axis; out of range is 0."""
     kind = dtype_of(at)
     one, low, high = (node.scalar(number, kind) for number in (1, 0, size - 1))
     first = gc.FloorOp(at)
@@ -375,7 +382,7 @@ def linear_taps(node: Node, at: SSAValue, size: int) -> list[Tap]:
 
 
 def found_by_key(node: Node, x: SSAValue, keys: Array, values: Array, default: Array) -> SSAValue:
-    """`values[i]` where `x` is `keys[i]`, the first of equal ones; else the default."""
+    """`values[i]` where `x == keys[i]`, for the first such i, else the default; NaN equals NaN."""
     is_nan = keys != keys
     sorted_keys, first = np.unique(keys[~is_nan], return_index=True)
     result: SSAValue = gc.BroadcastOp(node.literal(default), shape=shape_of(x)).result
@@ -391,14 +398,14 @@ def found_by_key(node: Node, x: SSAValue, keys: Array, values: Array, default: A
 
 
 def _bisected(node: Node, x: SSAValue, keys: SSAValue, count: int) -> SSAValue:
-    """The place of the last key that is not above each element, or 0."""
+    """The index of the last key <= x, or 0, by binary search: O(log count) gathers."""
 
-    def whole(number: int) -> SSAValue:
+    def u64(number: int) -> SSAValue:
         return node.literal(np.array(number, np.uint64))
 
-    place: SSAValue = gc.BroadcastOp(whole(0), shape=shape_of(x)).result
+    place: SSAValue = gc.BroadcastOp(u64(0), shape=shape_of(x)).result
     for bit in reversed(range((count - 1).bit_length())):
-        further = gc.MinOp(gc.AddOp(place, whole(1 << bit)), whole(count - 1))
+        further = gc.MinOp(gc.AddOp(place, u64(1 << bit)), u64(count - 1))
         key = gc.GatherOp(keys, further, axis=0)
         place = gc.WhereOp(gc.CompareOp(key, x, predicate="le"), further, place).result
     return place

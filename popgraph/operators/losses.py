@@ -1,7 +1,7 @@
 """
-Losses: those of ONNX, which are lowered as the bodies in their schemas, and PopART's.
+Losses: the checks of ONNX's, which are lowered by their function bodies, and PopART's.
 
-PopART's Ctc is the loss of all alignments of a sequence with its labels.
+PopART's Ctc sums the probabilities of all alignments of a sequence with its labels.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from popgraph.dialects.onnx.record import Complaints
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.operators.arithmetic import cast, computing, whole_numbers
+from popgraph.operators.arithmetic import as_i64, cast, computing
 from popgraph.operators.bodies import close
 from popgraph.operators.complaints import at_least, of_shape
-from popgraph.operators.lookups import taken_along, whole, within
+from popgraph.operators.lookups import i64_scalar, taken_along, within
 from popgraph.operators.movement import I64
 from popgraph.operators.node import Node
 from popgraph.operators.record import (
@@ -47,7 +47,7 @@ from popgraph.support.errors import TypeMismatchError
 REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none", "noreduction": "none"}
 
 IMPOSSIBLE = -1e30
-"""The logarithm of no probability: finite, so that differences of two of it are numbers."""
+"""log 0, made finite so that the difference of two such logarithms is not NaN."""
 
 
 @requires("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
@@ -65,7 +65,7 @@ chooses("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", reduction=("none
 @bounds("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 @bounds("Nll", domain=GRAPHCORE)
 def labels(node: NodeView) -> Iterator[Bounds]:
-    """Classes lie along the second axis of the scores, in PopART's loss along the last one."""
+    """Labels are indices into axis 1 of the scores; in PopART's Nll, into the last axis."""
     scores = node.static_shape_of(0)
     axis, name = (-1, "ignoreIndex") if node.op.domain == GRAPHCORE else (1, "ignore_index")
     if scores and len(scores) > axis and not node.integer(ANY_LABEL):
@@ -76,7 +76,7 @@ def labels(node: NodeView) -> Iterator[Bounds]:
 def _reduction(node: Node) -> str:
     given = node.text("reduction", "mean")
     if given.lower() not in REDUCTIONS:
-        raise TypeMismatchError(f"there is no reduction {given!r}", hint="Mean, Sum or NoReduction")
+        raise TypeMismatchError(f"unknown reduction {given!r}", hint="use Mean, Sum or NoReduction")
     return REDUCTIONS[given.lower()]
 
 
@@ -114,15 +114,15 @@ without_gradient("Detach", DETACHED, domain=GRAPHCORE)
 @lowers("Ctc", domain=GRAPHCORE)
 def ctc(node: Node) -> Lowered:
     """
-    -log of the probability of all alignments, by labels with blanks between them.
+    -log(sum of the probabilities of all alignments), by the forward algorithm.
 
-    A mean is that of losses per label, as PyTorch's. There is no second output: what PopART keeps
-    there for its own gradient follows from the loss here.
+    The mean divides each loss by its number of labels, like PyTorch. The second output, a gradient
+    that PopART keeps for its own backward pass, is absent: autodiff derives it from the loss.
     """
     _check(node)
     labels = _Labels.of(node)
     start = gc.WhereOp(
-        gc.CompareOp(labels.places, whole(node, 0), predicate="eq"),
+        gc.CompareOp(labels.places, i64_scalar(node, 0), predicate="eq"),
         node.scalar(0.0, labels.wide),
         labels.impossible,
     )
@@ -138,25 +138,28 @@ def _check(node: Node) -> None:
             "Ctc takes log probabilities [T, N, C], labels [N, S] and lengths [N] of both"
         )
     if not 0 <= node.integer("blank") < node.shape[2]:
-        raise TypeMismatchError(f"blank {node.integer('blank')} is none of {node.shape[2]} classes")
+        raise TypeMismatchError(
+            f"`blank` is {node.integer('blank')}, which is not one of {node.shape[2]} classes",
+            hint="use a class from 0 on",
+        )
 
 
 @dataclass(frozen=True)
 class _Labels:
-    """The labels of every sequence, with a blank before, between and behind."""
+    """The labels of every sequence, with a blank before, between and after them."""
 
     node: Node
     wide: dtypes.DType
     classes: SSAValue
     skips: SSAValue
-    """Whether the blank before may be left out: it stands between two labels that differ."""
+    """Whether the blank before a label may be skipped: the labels around it differ."""
     times: SSAValue
     lengths: SSAValue
 
     @classmethod
     def of(cls, node: Node) -> _Labels:
         count, most = shape_of(node[1])
-        labels, times, lengths = (whole_numbers(node, index) for index in (1, 2, 3))
+        labels, times, lengths = (as_i64(node, index) for index in (1, 2, 3))
         inside, blank = within(node, labels, node.shape[2]), node.integer("blank")
         if most:
             spread = gc.PadOp(inside, low=(0, 1), high=(0, 1), interior=(0, 1), value=blank).result
@@ -165,7 +168,7 @@ class _Labels:
             is_label = node.literal((np.arange(2 * most + 1) % 2 == 1)[None, :])
             skips = gc.AndOp(is_label, gc.CompareOp(spread, shifted, predicate="ne")).result
         else:
-            spread = gc.BroadcastOp(whole(node, blank), shape=(count, 1)).result
+            spread = gc.BroadcastOp(i64_scalar(node, blank), shape=(count, 1)).result
             skips = gc.BroadcastOp(node.literal(np.array(False)), shape=(count, 1)).result
         columns = (gc.ReshapeOp(one, shape=(count, 1)).result for one in (times, lengths))
         return cls(node, computing(node), spread, skips, *columns)
@@ -184,20 +187,20 @@ class _Labels:
 
 
 def _chances(labels: _Labels, start: SSAValue) -> SSAValue:
-    """The logarithm of how likely a sequence ends at each label, after its last step."""
+    """log of the probability that a sequence ends at each label, after its last step."""
     node = labels.node
     wanted = gc.BroadcastOp(labels.classes, shape=(node.shape[0], *labels.shape))
     heard = gc.MaxOp(cast(taken_along(node, 2, wanted), labels.wide), labels.impossible).result
     if not node.shape[0]:
         return start
     block = Block(arg_types=[NUMBER, start.type, row_type(heard)])
-    turn, before, row = block.args
+    step, before, row = block.args
     with ImplicitBuilder(block):
         ways: list[Operand] = [before, _moved(before, 1)]
         ways.append(gc.WhereOp(labels.skips, _moved(before, 2), labels.impossible))
         after = gc.AddOp(row, _log_sum(ways))
-        goes_on = gc.CompareOp(turn, labels.times, predicate="lt")
-        YieldOp([gc.WhereOp(goes_on, after, before).result])
+        continues = gc.CompareOp(step, labels.times, predicate="lt")
+        YieldOp([gc.WhereOp(continues, after, before).result])
     captured = close([block])
     loop = gc.LoopOp(
         node.shape[0], Region(block), carried=[start], scanned=[heard], captured=captured
@@ -206,7 +209,7 @@ def _chances(labels: _Labels, start: SSAValue) -> SSAValue:
 
 
 def _moved(values: SSAValue, by: int) -> Operand:
-    """From where a label is reached: the one that is so many places before it."""
+    """The values `by` labels earlier: the predecessors of each label."""
     count, size = shape_of(values)
     kept = gc.SliceOp(values, starts=(0, 0), sizes=(count, max(0, size - by)), steps=(1, 1))
     return gc.PadOp(kept, low=(0, min(by, size)), high=(0, 0), interior=(0, 0), value=IMPOSSIBLE)
@@ -219,12 +222,12 @@ def _log_sum(values: Sequence[Operand]) -> Operand:
 
 
 def _loss(node: Node, labels: _Labels, chances: SSAValue) -> Operand:
-    """It ends with the last label, or the blank behind it."""
-    last = gc.MulOp(labels.lengths, whole(node, 2))
-    behind = gc.SubOp(last, labels.places)
+    """The loss: an alignment ends with the last label, or with the blank after it."""
+    last = gc.MulOp(labels.lengths, i64_scalar(node, 2))
+    distance = gc.SubOp(last, labels.places)
     is_end = gc.OrOp(
-        gc.CompareOp(behind, whole(node, 0), predicate="eq"),
-        gc.CompareOp(behind, whole(node, 1), predicate="eq"),
+        gc.CompareOp(distance, i64_scalar(node, 0), predicate="eq"),
+        gc.CompareOp(distance, i64_scalar(node, 1), predicate="eq"),
     )
     ends = gc.WhereOp(is_end, chances, labels.impossible)
     peak = gc.DetachOp(gc.ReduceMaxOp(ends, axes=(1,), keepdims=True))
@@ -239,7 +242,7 @@ def _loss(node: Node, labels: _Labels, chances: SSAValue) -> Operand:
 def _reduced(node: Node, labels: _Labels, loss: Operand) -> SSAValue:
     how = _reduction(node)
     if how == "mean":
-        lengths = gc.MaxOp(reshaped(labels.lengths, shape_of(loss)), whole(node, 1))
+        lengths = gc.MaxOp(reshaped(labels.lengths, shape_of(loss)), i64_scalar(node, 1))
         per_label = gc.DivOp(loss, cast(lengths, dtype_of(loss)))
         loss = gc.ReduceMeanOp(per_label, axes=(0,), keepdims=False)
     elif how == "sum":

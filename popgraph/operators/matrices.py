@@ -1,7 +1,7 @@
 """
 MatMul, Gemm and Det.
 
-Det is a loop of eliminations, each by the largest element that is left.
+Det is Gaussian elimination with full pivoting, in a loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from popgraph.operators.record import Lowered, follows_data_sizes, lowers, requi
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
 
-# Products
+# Matmuls
 
 
 @requires("MatMul")
@@ -49,10 +49,10 @@ def product_of(
     right: Operand,
     finished: Callable[[Operand], Operand] = lambda product: product,
 ) -> Operand:
-    """NumPy's matmul; `finished` is applied while vectors are still matrices."""
+    """NumPy's matmul; `finished` is applied before the axes added to vectors are dropped."""
     lhs, rhs = shape_of(left), shape_of(right)
     if not lhs or not rhs:
-        raise TypeMismatchError(f"{node.op.op_type} takes no scalars", hint="use Mul")
+        raise TypeMismatchError(f"{node.op.op_type} cannot multiply scalars", hint="use Mul")
     left = left if len(lhs) > 1 else gc.ReshapeOp(left, shape=(1, *lhs))
     right = right if len(rhs) > 1 else gc.ReshapeOp(right, shape=(*rhs, 1))
     product = finished(gc.MatMulOp(left, right))
@@ -102,16 +102,18 @@ def require_det(node: NodeView) -> Complaints:
     shape = node.shape_of(0)
     yield from at_least(node, 0, 2)
     if shape is not None and differ(shape[-2], shape[-1]):
-        yield TypeConflict(f"the matrices of {shown(shape)} are not square", "both sizes are equal")
+        yield TypeConflict(
+            f"the matrices of {shown(shape)} are not square", "both sizes must be equal"
+        )
 
 
 @lowers("Det")
 def det(node: Node) -> Lowered:
     """
-    The product of all pivots, with the sign of their order.
+    The product of all pivots, times the sign of their permutations.
 
-    A pivot is the largest of all elements in rows and columns that had none: where it is 0, all of
-    them are. So gradients are right for singular matrices, too: those of the last pivot alone.
+    Full pivoting: each pivot is the largest element left, so if it is 0, all elements left are.
+    So gradients are right for singular matrices, too: they flow through the last pivot alone.
     """
     *batch, _, size = node.shape
     matrices = reshaped(cast(node[0], computing(node)), (prod(batch), size, size))
@@ -127,17 +129,17 @@ def det(node: Node) -> Lowered:
 
 
 def _inversions(node: Node, places: SSAValue) -> Operand:
-    """The number of inversions in the places of all iterations, for each matrix."""
-    turns, count = shape_of(places)
-    first = gc.ReshapeOp(places, shape=(turns, 1, count))
-    later = gc.ReshapeOp(places, shape=(1, turns, count))
-    is_later = node.literal(np.triu(np.ones((turns, turns), bool), 1)[:, :, None])
+    """The number of inversions in the permutation of each matrix, [size, count]."""
+    size, count = shape_of(places)
+    first = gc.ReshapeOp(places, shape=(size, 1, count))
+    later = gc.ReshapeOp(places, shape=(1, size, count))
+    is_later = node.literal(np.triu(np.ones((size, size), bool), 1)[:, :, None])
     wrong = gc.AndOp(gc.CompareOp(first, later, predicate="gt"), is_later)
     return gc.ReduceSumOp(gc.CastOp(wrong, to=I64), axes=[0, 1], keepdims=False)
 
 
 class Left(NamedTuple):
-    """Matrices, and which of their rows and columns had no pivot yet."""
+    """Matrices, and masks of their rows and columns without a pivot."""
 
     matrices: SSAValue
     rows: SSAValue
@@ -145,7 +147,7 @@ class Left(NamedTuple):
 
 
 def _eliminated(matrices: SSAValue) -> list[SSAValue]:
-    """The pivots of every turn, and their rows and columns."""
+    """The pivot of every iteration, its row and its column."""
     count, size, _ = shape_of(matrices)
     shapes = [(count, size, 1), (count, 1, size)]
     free = [
@@ -154,13 +156,13 @@ def _eliminated(matrices: SSAValue) -> list[SSAValue]:
     ]
     block = Block(arg_types=[NUMBER, matrices.type, *(one.type for one in free)])
     with ImplicitBuilder(block):
-        YieldOp(_turn(Left(*block.args[1:])))
+        YieldOp(_eliminated_once(Left(*block.args[1:])))
     loop = gc.LoopOp(size, Region(block), carried=[matrices, *free])
     return list(loop.stacked)
 
 
-def _turn(left: Left) -> list[SSAValue]:
-    """What is left after one more elimination; the pivot, its row and its column."""
+def _eliminated_once(left: Left) -> list[SSAValue]:
+    """The state after one elimination step, then the pivot, its row and its column."""
     count, size, _ = shape_of(left.matrices)
     row, column = _place(left)
     in_row, in_column = _are(size, 1, row), _are(size, 2, column)
@@ -177,7 +179,7 @@ def _turn(left: Left) -> list[SSAValue]:
 
 
 def _place(left: Left) -> tuple[Operand, Operand]:
-    """The row and the column of the largest element that may be a pivot."""
+    """The row and the column of the largest element without a pivot in either."""
     count, size, _ = shape_of(left.matrices)
     none = scalar(-1, left.matrices)
     sizes = gc.WhereOp(gc.AndOp(left.rows, left.columns), gc.AbsOp(left.matrices), none)
@@ -188,7 +190,7 @@ def _place(left: Left) -> tuple[Operand, Operand]:
 
 
 def _are(size: int, axis: int, numbers: Operand) -> Operand:
-    """Whether each row (1) or column (2) has the number given for its matrix."""
+    """The mask of one row (axis 1) or column (axis 2) per matrix."""
     shape = [size if at == axis else 1 for at in range(3)]
     counted = gc.IotaOp(shape=shape, axis=axis, dtype=I64)
     alone = gc.ReshapeOp(numbers, shape=(*shape_of(numbers), 1, 1))
@@ -196,7 +198,7 @@ def _are(size: int, axis: int, numbers: Operand) -> Operand:
 
 
 def _picked(values: Operand, chosen: Operand, axis: int) -> Operand:
-    """The row or column that is chosen; 0 where nothing is."""
+    """The chosen row or column; 0 if none is chosen."""
     of_these = gc.WhereOp(chosen, values, scalar(0, values))
     return gc.ReduceSumOp(of_these, axes=[axis], keepdims=True)
 

@@ -1,8 +1,8 @@
 """
 Operators that only move elements: Reshape, Transpose, Concat, Split, Slice, Pad and the like.
 
-Shapes, axes and bounds must be known when a model is compiled, except that a Slice of known size
-may begin at a position that depends on the iteration of a loop.
+Shapes, axes and bounds must be known at compile time, except that a Slice of known size may start
+at a position that depends on the iteration of a loop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ I64 = element_types.BY_NAME["i64"]
 U64 = element_types.BY_NAME["u64"]
 
 MOST_PIECES = 4
-"""Where padding leaves more pieces along an axis, each place is looked up."""
+"""Most slices per padded axis before a gather is used; reflected edges need 3."""
 
 
 def reshaped(value: Operand, shape: Sequence[int]) -> SSAValue:
@@ -71,7 +71,7 @@ def sliced(value: Operand, ranges: Mapping[int, tuple[int, int, int]]) -> SSAVal
 
 
 def _range_of(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
-    """The start, the number of elements and the step of a slice of Python."""
+    """A Python slice, as start, number of elements and step."""
     places = range(*slice(start, end, step).indices(size))
     return places.start if places else 0, len(places), places.step
 
@@ -84,15 +84,19 @@ def require_reshape(node: NodeView) -> Complaints:
     if wanted is None:
         return
     if wanted.count(-1) > 1:
-        yield TypeConflict(f"`shape` {wanted} has multiple -1", "one size follows from the others")
+        yield TypeConflict(f"`shape` {wanted} has multiple -1", "use -1 for one size at most")
     if min(wanted, default=0) < -1:
-        yield TypeConflict(f"`shape` is {wanted}", "sizes are 0 or more, and one of them may be -1")
+        yield TypeConflict(f"`shape` is {wanted}", "use sizes of 0 or more, and -1 for one of them")
     if node.integer("allowzero") and -1 in wanted and 0 in wanted:
-        yield TypeConflict(f"what -1 is in {wanted} cannot be known", "leave `allowzero` out")
+        yield TypeConflict(
+            f"the size -1 in {wanted} is ambiguous beside 0", "leave `allowzero` out"
+        )
     rank, before = node.rank_of(0), node.static_shape_of(0)
     zeros = [] if node.integer("allowzero") else [at for at, n in enumerate(wanted) if n == 0]
     if rank is not None and any(at >= rank for at in zeros):
-        yield TypeConflict(f"`shape` is {wanted} for {rank} axes", "0 keeps an axis that is there")
+        yield TypeConflict(
+            f"`shape` is {wanted} for {rank} axes", "use 0 only to keep the size of an input's axis"
+        )
         return
     if before is None:
         return
@@ -102,7 +106,7 @@ def require_reshape(node: NodeView) -> Complaints:
     if not fits:
         yield TypeConflict(
             f"{prod(before)} elements do not become {shown(sizes) if -1 in sizes else rest}",
-            "`-1` stands for the size that the others leave, `0` for the one that was there",
+            "use -1 for the size that the others leave, 0 for an unchanged size",
         )
 
 
@@ -125,7 +129,7 @@ def reshape(node: Node) -> Lowered:
 
 
 def _with_rest(wanted: list[int], total: int, shape: Shape) -> Shape:
-    """`wanted` with the size that -1 stands for."""
+    """`wanted`, with -1 replaced by the inferred size."""
     known = prod(size for size in wanted if size != -1)
     if wanted.count(-1) == 1 and known and total % known == 0:
         wanted = [total // known if size == -1 else size for size in wanted]
@@ -155,7 +159,7 @@ def require_squeeze(node: NodeView) -> Complaints:
     for axis in axes:
         if shape and differ(shape[axis], 1):
             yield TypeConflict(
-                f"axis {axis} has {shape[axis]} elements", "only axes of one go away"
+                f"axis {axis} has {shape[axis]} elements", "only axes of size 1 can be removed"
             )
 
 
@@ -190,7 +194,7 @@ def unsqueeze(node: Node) -> Lowered:
 def require_transpose(node: NodeView) -> Complaints:
     perm, rank = node.given_integers("perm"), node.rank_of(0)
     if perm is not None and rank is not None and sorted(perm) != list(range(rank)):
-        yield TypeConflict(f"`perm` is {perm} for {rank} axes", "it names every axis once")
+        yield TypeConflict(f"`perm` is {perm} for {rank} axes", "it must list every axis once")
 
 
 @lowers("Transpose")
@@ -218,15 +222,23 @@ def require_split(node: NodeView) -> Complaints:
     parts, outputs = node.given_integers("split", 1), len(node.op.output_names)
     count = node.integer("num_outputs", outputs)
     if count != outputs:
-        yield TypeConflict(f"`num_outputs` is {count}, and there are {outputs}", "name them all")
+        yield TypeConflict(
+            f"`num_outputs` is {count}, but the node has {outputs}", "name all outputs"
+        )
     if parts is None and node.version < 18 and isinstance(size, int) and size % outputs:
-        yield TypeConflict(f"{size} do not fall into {outputs} equal parts", "give `split`")
+        yield TypeConflict(
+            f"axis {axis} of size {size} cannot be split into {outputs} equal parts", "give `split`"
+        )
     if parts is None or (not parts and not node.has(1)):
         return
     if len(parts) != outputs:
-        yield TypeConflict(f"{len(parts)} parts for {outputs} outputs", "one for each")
+        yield TypeConflict(
+            f"`split` has {len(parts)} sizes for {outputs} outputs", "give one size per output"
+        )
     if min(parts) < 0 or (isinstance(size, int) and sum(parts) != size):
-        yield TypeConflict(f"the parts {parts} do not add up to {size}", "none is less than 0")
+        yield TypeConflict(
+            f"the sizes {parts} do not add up to {size}", "use sizes of 0 or more that do"
+        )
 
 
 @lowers("Split", structural=[1])
@@ -238,7 +250,7 @@ def split(node: Node) -> Lowered:
 
 
 def _even_parts(node: Node, size: int) -> tuple[int, ...]:
-    """Equal parts, the last one smaller where it does not come out even."""
+    """Sizes of equal parts; the last one is smaller if the size is not divisible."""
     count = node.integer("num_outputs") or node.output_count
     part = -(-size // count)
     return tuple(max(0, min(part, size - part * index)) for index in range(count))
@@ -251,13 +263,17 @@ def require_slice(node: NodeView) -> Complaints:
     yield from listed(node, 1, 2, 4)
     lengths = {len(one) for one in lists if one is not None and one != []}
     if len(lengths) > 1:
-        yield TypeConflict(f"lists of {sorted(lengths)} numbers", "one number for each axis")
+        yield TypeConflict(
+            f"the lists have {sorted(lengths)} elements", "give one element per axis in each"
+        )
     yield from axes_of(node, "axes", 3, node.rank_of(0))
     rank, starts = node.rank_of(0), lists[0] or []
     if lists[2] is None and rank is not None and len(starts) > rank:
-        yield TypeConflict(f"{len(starts)} starts for {rank} axes", "one number for each axis")
+        yield TypeConflict(
+            f"`starts` has {len(starts)} elements for {rank} axes", "give one element per axis"
+        )
     if 0 in (lists[3] or []):
-        yield TypeConflict("a step is 0", "steps go forwards or backwards")
+        yield TypeConflict("a step is 0", "use a positive or a negative step")
 
 
 @lowers("Slice", structural=[1, 2, 3, 4])
@@ -273,8 +289,8 @@ def slice_(node: Node) -> Lowered:
     if {len(starts)} != {len(axes), len(ends), len(steps)} or 0 in steps:
         raise TypeMismatchError(
             f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} "
-            "do not belong together",
-            hint="each has one number for every axis; no step is 0",
+            "do not fit together",
+            hint="give one element per axis in each list; no step may be 0",
         )
     each = zip(axes, starts, ends, steps, strict=True)
     return sliced(node[0], {axis: _range_of(node.shape[axis], *bounds) for axis, *bounds in each})
@@ -282,9 +298,9 @@ def slice_(node: Node) -> Lowered:
 
 def _moving_slice(node: Node) -> SSAValue | None:
     """
-    A Slice of known size that begins where the iteration of a loop says: a lookup.
+    A Slice of known size whose start is linear in a loop's iteration number: a gather.
 
-    None unless it is inside the tensor in all iterations: elsewhere its size would change.
+    None unless it is in range in all iterations: clamping would change its size.
     """
     if node.has("starts") or all(node.lowering.array(node[index]) is not None for index in (1, 2)):
         return None
@@ -306,7 +322,7 @@ def _moving_slice(node: Node) -> SSAValue | None:
 def _part(
     node: Node, value: SSAValue, axis: int, start: LinearForm, end: LinearForm, step: int
 ) -> SSAValue | None:
-    """The slice from `start` to `end` along an axis, if it is inside in all iterations."""
+    """The slice from `start` to `end` along an axis; None unless it is always in range."""
     size, first, last = shape_of(value)[axis], start.known(), end.known()
     if first is not None and last is not None and step:
         return sliced(value, {axis: _range_of(size, first, last, step)})
@@ -325,7 +341,8 @@ def subsample(node: Node) -> Lowered:
     strides = node.integers("strides")
     if len(strides) != node.rank or min(strides, default=1) < 1:
         raise TypeMismatchError(
-            f"strides {list(strides)} for {node.rank} axes", hint="one for each, all 1 or more"
+            f"strides {list(strides)} do not fit {node.rank} axes",
+            hint="give one stride per axis, of 1 or more",
         )
     each = enumerate(zip(node.shape, strides, strict=True))
     return sliced(node[0], {axis: (0, -(-size // step), step) for axis, (size, step) in each})
@@ -348,7 +365,9 @@ def require_pad(node: NodeView) -> Complaints:
     if pads is None or shape is None or axes is None:
         return
     if len(pads) != 2 * len(axes):
-        yield TypeConflict(f"`{name}` has {len(pads)} numbers for {len(axes)} axes", "two for each")
+        yield TypeConflict(
+            f"`{name}` has {len(pads)} elements for {len(axes)} axes", "give two per axis"
+        )
         return
     for place, axis in enumerate(axes):
         yield from _padded(node, shape[axis], pads[place], pads[place + len(axes)])
@@ -362,11 +381,16 @@ def _padded(node: NodeView, size: object, low: int, high: int) -> Complaints:
     left = size + min(low, 0) + min(high, 0)
     most = max(low, high)
     if left < 0:
-        yield TypeConflict(f"{size} elements cannot lose {low} and {high}", "pad by less")
+        yield TypeConflict(
+            f"pads of {low} and {high} remove more than the {size} elements of an axis",
+            "use smaller negative pads",
+        )
     elif mode != "constant" and most > 0 and left == 0:
-        yield TypeConflict(f"an empty axis has no element to {mode}", "mode `constant` needs none")
+        yield TypeConflict(f"an empty axis has no element to {mode}", "use mode `constant`")
     elif mode == "reflect" and most >= left and left > 1:
-        yield TypeConflict(f"{left} elements are reflected {most} times", "once for each but one")
+        yield TypeConflict(
+            f"a pad of {most} reflects an axis of size {left}", f"pad by at most {left - 1}"
+        )
 
 
 chooses("Pad", mode=("constant", "reflect", "edge", "wrap"))
@@ -390,7 +414,7 @@ def pad(node: Node) -> Lowered:
 
 
 def _cut(value: SSAValue, low: list[int], high: list[int]) -> SSAValue:
-    """Negative padding takes away."""
+    """Negative padding crops."""
     each = enumerate(zip(shape_of(value), low, high, strict=True))
     ranges = {
         axis: (max(0, -before), size + min(0, before) + min(0, after), 1)
@@ -401,7 +425,11 @@ def _cut(value: SSAValue, low: list[int], high: list[int]) -> SSAValue:
 
 
 def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Operand:
-    """Pads with a number; one that is a variable has a gradient."""
+    """
+    Pads with a constant, or with a computed value.
+
+    A computed value replaces the padding by a mask, so that it has a gradient.
+    """
     number = 0.0
     given = node.optional(2)
     known = None if given is None else constant_array(given, node.lowering.weights)
@@ -423,7 +451,7 @@ def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Ope
 def _continued(
     node: Node, value: SSAValue, axis: int, pads: tuple[int, int], mode: str
 ) -> SSAValue:
-    """The other modes repeat elements: along each axis, a few pieces, or a lookup."""
+    """Pads an axis in a mode that repeats elements: by up to MOST_PIECES slices, or a gather."""
     if pads == (0, 0):
         return value
     places = np.pad(np.arange(shape_of(value)[axis]), pads, mode=mode)  # type: ignore[call-overload]
@@ -454,7 +482,9 @@ def require_tile(node: NodeView) -> Complaints:
     if repeats is None or rank is None:
         return
     if len(repeats) != rank or min(repeats, default=0) < 0:
-        yield TypeConflict(f"`repeats` is {repeats} for {rank} axes", "one number for each")
+        yield TypeConflict(
+            f"`repeats` is {repeats} for {rank} axes", "give one number of 0 or more per axis"
+        )
 
 
 @lowers("Tile", structural=[1, 2])
@@ -477,13 +507,16 @@ def require_blocks(node: NodeView) -> Complaints:
     yield from of_rank(node, 0, 4)
     block, shape = node.integer("blocksize"), node.shape_of(0)
     if not 1 <= block < 2**31:
-        yield TypeConflict(f"`blocksize` is {block}", "it is 1 or more")
+        yield TypeConflict(f"`blocksize` is {block}", "it must be 1 or more")
         return
     to_space = node.op.op_type == "DepthToSpace"
     for axis, by in [(1, block**2)] if to_space else [(2, block), (3, block)]:
         size = shape[axis] if shape is not None else None
         if isinstance(size, int) and size % by:
-            yield TypeConflict(f"{size} do not fall into blocks of {by}", "another `blocksize`")
+            yield TypeConflict(
+                f"axis {axis} has size {size}, which is not a multiple of {by}",
+                "use another `blocksize`",
+            )
 
 
 chooses("DepthToSpace", "SpaceToDepth", mode=("DCR", "CRD"))
@@ -494,8 +527,8 @@ def _block(node: Node) -> int:
     block = node.integer("blocksize")
     if node.rank != 4 or block < 1:
         raise TypeMismatchError(
-            f"blocks of {block} in a tensor of {node.rank} axes",
-            hint="images are [N, channels, height, width]; `blocksize` is 1 or more",
+            f"`blocksize` is {block} for a tensor of {node.rank} axes",
+            hint="use an image [N, channels, height, width] and a `blocksize` of 1 or more",
         )
     return block
 
@@ -507,7 +540,7 @@ def depth_to_space(node: Node) -> Lowered:
     count, depth, height, width = node.shape
     left = depth // block**2
     if depth % block**2:
-        raise TypeMismatchError(f"{depth} channels do not fall into blocks of {block**2}")
+        raise TypeMismatchError(f"{depth} channels are not divisible by blocksize^2 = {block**2}")
     if node.text("mode", "DCR") == "CRD":
         split, perm = (count, left, block, block, height, width), (0, 1, 4, 2, 5, 3)
     else:
@@ -541,7 +574,7 @@ def trilu(node: Node) -> Lowered:
     rows, columns = node.shape[-2:]
     if known is None:
         return gc.WhereOp(_beyond(node, node[1], upper), node[0], node.scalar(0))
-    # Beyond all rows and columns, every diagonal keeps the same elements.
+    # Clamped, for k may be huge: diagonals beyond the matrix all keep the same elements.
     diagonal = min(max(int(known.reshape(-1)[0]), -rows - 1), columns + 1)
     below = np.tri(rows, columns, diagonal - 1 if upper else diagonal).astype(bool)
     kept = node.literal(~below if upper else below)
@@ -549,7 +582,7 @@ def trilu(node: Node) -> Lowered:
 
 
 def _beyond(node: Node, diagonal: SSAValue, upper: bool) -> Operand:
-    """A mask of the elements on or beyond a diagonal that is known at run time only."""
+    """The mask of the elements on or beyond a diagonal that is only known at run time."""
     shape = node.shape[-2:]
     row, column = (gc.IotaOp(shape=shape, axis=axis, dtype=I64) for axis in (0, 1))
     number = gc.CastOp(reshaped(diagonal, ()), to=I64)

@@ -1,4 +1,4 @@
-"""The view of an ONNX node that lowering functions get: graphcore inputs, Python attributes."""
+"""The view of an ONNX node for lowering functions: graphcore inputs, Python attributes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def _value(operand: object, place: str) -> SSAValue:
     if isinstance(operand, SSAValue | Operation):
         return SSAValue.get(operand)
     raise TypeMismatchError(
-        f"{place} is of type {type(operand).__name__}, and not a value",
-        hint="node.literal makes one",
+        f"{place} must be a value, not {type(operand).__name__}",
+        hint="node.literal turns an array into a value",
     )
 
 
@@ -42,7 +42,7 @@ class Node(NodeView):
         lowering: LoweringContext,
         structural: frozenset[int] = frozenset(),
     ) -> None:
-        """`structural` are the inputs whose elements may be asked for, see `lowers`."""
+        """`structural` are the inputs whose elements `array` may read, see `lowers`."""
         super().__init__(op, store=lowering.weights)
         self.lowering = lowering
         self._structural = structural
@@ -51,14 +51,14 @@ class Node(NodeView):
     # Inputs
 
     def __getitem__(self, index: int) -> SSAValue:
-        """An input that must be there."""
+        """A required input; an error if it is absent."""
         value = self.optional(index)
         if value is None:
             raise TypeMismatchError(f"input {index} of {self.op.op_type} is missing")
         return value
 
     def on(self, first: Operand) -> Node:
-        """The same node on another first input."""
+        """The same node with its first input replaced."""
         inputs = [SSAValue.get(first), *self._operands[1:]]
         return Node(self.op, inputs, self.lowering, self._structural)
 
@@ -67,12 +67,12 @@ class Node(NodeView):
 
     @property
     def inputs(self) -> list[SSAValue]:
-        """All inputs of an operator that takes any number."""
+        """All inputs of a variadic operator."""
         return [self[index] for index in range(len(self))]
 
     @property
     def shape(self) -> Shape:
-        """Of the first input."""
+        """The shape of the first input."""
         return shape_of(self[0])
 
     @property
@@ -81,11 +81,11 @@ class Node(NodeView):
 
     @property
     def dtype(self) -> DType:
-        """Of the first input."""
+        """The element type of the first input."""
         return dtype_of(self[0])
 
     def array(self, index: int, what: str) -> Array:
-        """The elements of a structural input: they must be known when the model is compiled."""
+        """The elements of a structural input; an error if they are unknown at compile time."""
         assert index in self._structural, f"@lowers does not say that input {index} is structural"
         found = self.lowering.array(self[index])
         if found is None:
@@ -95,14 +95,14 @@ class Node(NodeView):
     def _unknown(self, index: int, what: str) -> UnsupportedError:
         """The error for a structural input whose elements are not known."""
         said = f"{what} of {self.op.op_type} must be constant, but input {index} is computed from"
-        behind = values_behind([self[index]])
-        owners = [value.owner for value in behind]
+        sources = values_behind([self[index]])
+        owners = [value.owner for value in sources]
         weights = sorted(owner.variable.text for owner in owners if isinstance(owner, VariableOp))
         if weights and all(isinstance(owner, Operation) for owner in owners):
             listed = ", ".join(map(repr, weights))
             return UnsupportedError(
                 f"{said} weights that may change: {listed}",
-                hint=f"freeze {listed}: what decides a structure is not trained",
+                hint=f"freeze {listed}: weights that decide a structure are not trained",
             )
         return NeedsHostError(
             f"{said} the model's inputs",
@@ -127,11 +127,10 @@ class Node(NodeView):
         **attributes: object,
     ) -> list[SSAValue]:
         """
-        What another operator gives for these values: of ONNX, or of PopART (`ai.graphcore`).
+        Lowers another operator, of ONNX or PopART (`ai.graphcore`), and returns its outputs.
 
-        `opset` is the version of ONNX's operators that is meant. An input that is None is absent.
-        So an operator may be made of others, or be one of them under another name, or with its
-        inputs in another order.
+        Composes an operator of others, or maps it to one with another name or order of inputs.
+        `opset` is the version of ONNX's operators. An input that is None is absent.
         """
         writer = GraphWriter({"": opset, domain: opset}, self.lowering.weights, name=op_type)
         given: list[SSAValue] = []
@@ -160,7 +159,7 @@ class Node(NodeView):
     def numbers_or_ints(
         self, name: str, index: int, default: tuple[int, ...] | None = None
     ) -> tuple[int, ...] | None:
-        """A list that is an attribute in old versions and an input in new ones."""
+        """A list that was an attribute in old versions and is an input in new ones."""
         if self.has(name):
             return self.integers(name)
         if self.optional(index) is not None:
@@ -170,10 +169,10 @@ class Node(NodeView):
     # Outputs
 
     def wants(self, index: int) -> bool:
-        """Whether the node has this output at all."""
+        """Whether the node has this output."""
         outputs = self.op.output_values()
         value = outputs[index] if index < len(outputs) else None
-        # Of any number of outputs, those that are absent are values without a name.
+        # An absent output of a variadic operator is a value without a name.
         return value is not None and bool(self.op.output_names[index] or value.uses)
 
     # Axes and literals
@@ -188,16 +187,16 @@ class Node(NodeView):
     def axes(self, axes: Sequence[int], rank: int | None = None) -> tuple[int, ...]:
         found = [self.axis(axis, rank) for axis in axes]
         if len(set(found)) != len(found):
-            raise TypeMismatchError(f"an axis stands twice in {list(axes)}")
+            raise TypeMismatchError(f"duplicate axis in {list(axes)}")
         return tuple(found)
 
     def scalar(self, number: float, dtype: DType | None = None) -> SSAValue:
-        """A literal scalar, of the first input's element type unless told."""
+        """A literal scalar, by default of the first input's element type."""
         row = dtype or self.dtype
         try:
             return self.literal(np.array(number, row.numpy))
         except OverflowError as error:
-            raise TypeMismatchError(f"{number} is no number of type {row.name}") from error
+            raise TypeMismatchError(f"{number} is out of the range of {row.name}") from error
 
     def literal(self, array: Array) -> SSAValue:
         return self.lowering.literal(array)
@@ -205,7 +204,7 @@ class Node(NodeView):
     # Errors
 
     def fail(self, what: str, hint: str) -> TypeMismatchError:
-        """The error of a node that cannot be compiled; whoever lowers it adds where that is."""
+        """An error for a node that cannot be compiled; the caller adds the location."""
         return TypeMismatchError(what, hint=hint)
 
     def unsupported(self, what: str, hint: str = "") -> UnsupportedError:

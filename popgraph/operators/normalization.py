@@ -1,7 +1,7 @@
 """
-Softmaxes, and batch, instance, group, layer, response and Lp normalization.
+Softmaxes, and batch, instance, group, layer, local response and Lp normalization.
 
-Statistics are computed in single precision at least, from differences to the mean.
+Statistics are accumulated in f32 or f64, from differences to the mean.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ I32 = element_types.BY_NAME["i32"]
 
 @requires("Hardmax", "LogSoftmax", "Softmax")
 def an_axis(node: NodeView) -> Complaints:
-    """Before version 13, all axes from `axis` on counted as one: there may be none."""
+    """Before version 13, softmaxes flatten all axes from `axis` on; `axis` may equal the rank."""
     yield from in_range("axis", [node.integer("axis")], node.rank_of(0), end=node.version < 13)
 
 
@@ -63,7 +63,7 @@ lowers("LogSoftmax")(lambda node: _along_axis(node, lambda x, axis: gc.LogSoftma
 
 @lowers("Hardmax")
 def hardmax(node: Node) -> Lowered:
-    """1 where the maximum, or a NaN, is first: of two reductions, which run on vectors."""
+    """1 at the first maximum or NaN, found by two reductions (max, then min), which vectorize."""
 
     def make(x: Operand, axis: int) -> Operand:
         largest = gc.ReduceMaxOp(x, axes=[axis], keepdims=True)
@@ -101,7 +101,7 @@ def channels_of_batches(node: NodeView) -> Complaints:
 def batch_normalization(node: Node) -> Lowered:
     epsilon = node.real("epsilon", 1e-5)
     if not (_is_training(node) or _is_trained(node)):
-        # No gradient moves a running statistic; one that is fed or computed has a gradient.
+        # Gradients never train a running statistic; fed or computed statistics do have gradients.
         old = [gc.DetachOp(one) if _is_kept(one) else one for one in (node[3], node[4])]
         values = _channels(node, [node[0], node[1], node[2], *old], node.dtype)
         return [reshaped(gc.BatchNormOp(*values, epsilon=epsilon).result, node.shape)]
@@ -117,7 +117,7 @@ def batch_normalization(node: Node) -> Lowered:
 
 
 def _channels(node: Node, values: Sequence[Operand], dtype: dtypes.DType) -> list[Operand]:
-    """x and numbers of its channels, in a type; not `spatial`, each element is a channel."""
+    """x and per-channel values, cast to `dtype`; without `spatial`, each element is a channel."""
     x, *numbers = (cast(value, dtype) for value in values)
     if node.integer("spatial", 1):
         return [x, *numbers]
@@ -126,14 +126,14 @@ def _channels(node: Node, values: Sequence[Operand], dtype: dtypes.DType) -> lis
 
 
 def _is_kept(value: SSAValue) -> bool:
-    """Whether the model keeps a value as a weight, of which it may be a cast or a reshape."""
+    """Whether a value is a weight of the model, perhaps cast or reshaped."""
     while isinstance(value.owner, gc.CastOp | gc.ReshapeOp):
         value = value.owner.operands[0]
     return isinstance(value.owner, VariableOp)
 
 
 def _is_training(node: Node) -> bool:
-    """By the number of outputs before opset 14, by an attribute since."""
+    """Whether the node says so: by its number of outputs before opset 14, by an attribute since."""
     if node.version >= 14:
         return bool(node.integer("training_mode"))
     statistics = any(node.wants(index) for index in range(1, node.output_count))
@@ -142,17 +142,17 @@ def _is_training(node: Node) -> bool:
 
 def _is_trained(node: Node) -> bool:
     """
-    Whether a node that is written for inference, as exporters write it, is in training now.
+    Whether a node that an exporter wrote for inference is trained now.
 
-    It is where its running statistics may move. PopART's own operator, and nodes whose result only
-    reaches the loss detached, as PopART wants it there, mean what is written.
+    It is if its running statistics may change. Exceptions stay in inference mode: PopART's own
+    operator, and nodes whose result only reaches the loss through Detach.
     """
     may_move = all(node.lowering.moves(node[index]) for index in (3, 4))
     return may_move and node.op.domain != GRAPHCORE and not _is_detached(node.op.results[0])
 
 
 def _is_detached(value: SSAValue) -> bool:
-    """Whether a value is read, and no gradient can come back to it from there."""
+    """Whether every use of a value ends in a Detach, so that no gradient reaches it."""
     readers = [use.operation for use in value.uses if isinstance(use.operation, OnnxOp)]
     return bool(readers) and all(
         reader.op_type == "Detach" or all(map(_is_detached, reader.results)) for reader in readers
@@ -160,8 +160,8 @@ def _is_detached(value: SSAValue) -> bool:
 
 
 def _running_variance(node: Node, variance: Operand) -> Operand:
-    # What PyTorch exported for inference, and the operator of ai.graphcore, correct the bias as
-    # PyTorch does; what ONNX itself says of training is the variance of the batch.
+    # ONNX in training mode uses the biased variance of the batch. Nodes that PyTorch exported for
+    # inference, and ai.graphcore's operator, use n / (n - 1) of it, as PyTorch does.
     as_torch = node.op.domain == GRAPHCORE or not _is_training(node)
     if not node.integer("unbiased_variance", int(as_torch)):
         return variance
@@ -170,7 +170,7 @@ def _running_variance(node: Node, variance: Operand) -> Operand:
 
 
 def _running(node: Node, index: int, batch: Operand) -> Operand:
-    """The next running statistic; if the old one is a variable, it takes that value."""
+    """The next running statistic, which also updates the old one if that is a variable."""
     old = node.lowering.current(node[index])
     dtype = dtype_of(old)
     momentum = node.real("momentum", 0.9)
@@ -182,10 +182,10 @@ def _running(node: Node, index: int, batch: Operand) -> Operand:
 
 def _centred(x: Operand, axes: Sequence[int]) -> tuple[Operand, Operand]:
     """
-    What is left of `x` without its mean, and the variance.
+    x - mean, and the variance.
 
-    E[(x - mean)^2], not E[x^2] - mean^2, which loses all digits where the mean is large. What
-    rounding the mean has left is subtracted, too: the slope of the scale adds it up.
+    E[(x - mean)^2], not E[x^2] - mean^2, which cancels if the mean is large. The rounding error
+    of the mean is subtracted, too: the gradient of the scale would accumulate it.
     """
 
     def average(value: Operand) -> Operand:
@@ -243,7 +243,10 @@ def channels_of_groups(node: NodeView) -> Complaints:
         return
     channels = image[1]
     if isinstance(channels, int) and channels % groups:
-        yield TypeConflict(f"{channels} channels do not fall into {groups} groups", "it divides")
+        yield TypeConflict(
+            f"{channels} channels cannot be split into {groups} groups",
+            "`num_groups` must divide the channels",
+        )
     for index in (1, 2):
         yield from of_shape(node, index, groups if node.version < 21 else channels)
 
@@ -252,7 +255,7 @@ def channels_of_groups(node: NodeView) -> Complaints:
 def group_normalization(node: Node) -> Lowered:
     normalized = _groups(node, node[0]).results[0]
     scale, bias = (cast(node[index], node.dtype) for index in (1, 2))
-    if node.version < 21:  # Scale and bias are of groups, not of channels.
+    if node.version < 21:  # Scale and bias are per group, not per channel.
         return reshaped(_scaled(cast(normalized, node.dtype), scale, bias), node.shape)
     return _scaled(cast(reshaped(normalized, node.shape), node.dtype), scale, bias)
 
@@ -260,15 +263,16 @@ def group_normalization(node: Node) -> Lowered:
 @lowers("GroupNormalization", domain=GRAPHCORE)
 def graphcore_group_normalization(node: Node) -> Lowered:
     """
-    The third result is 1 / sqrt(variance + epsilon); with `variances`, the variance.
+    Group normalization that also returns the mean and 1 / sqrt(variance + epsilon) of each group.
 
-    With `strided`, channel c is in group c % groups.
+    With `variances`, the third result is the variance. With `strided`, channel c is in group
+    c % groups.
     """
     groups, strided = _group_count(node), node.integer("strided")
-    x = _turned(node[0], node.shape[1] // groups) if strided else node[0]
+    x = _channels_transposed(node[0], node.shape[1] // groups) if strided else node[0]
     normalized, mean, inverse = _groups(node, x).results
     whole = reshaped(normalized, node.shape)
-    whole = _turned(whole, groups) if strided else whole
+    whole = _channels_transposed(whole, groups) if strided else whole
     result = _scaled(cast(whole, node.dtype), node[1], node[2])
     if node.integer("variances"):
         epsilon = node.scalar(node.real("epsilon", 1e-5), dtype_of(inverse))
@@ -277,26 +281,26 @@ def graphcore_group_normalization(node: Node) -> Lowered:
     return [result, *(cast(reshaped(value, flat), node.dtype) for value in (mean, inverse))]
 
 
-def _turned(x: Operand, rows: int) -> Operand:
-    """The channels as a matrix of so many rows, transposed."""
+def _channels_transposed(x: Operand, rows: int) -> Operand:
+    """Transposes the channels, seen as a matrix of `rows` rows."""
     batch, channels, *rest = shape_of(x)
-    apart = reshaped(x, (batch, rows, channels // rows, *rest))
-    turned = gc.TransposeOp(apart, perm=(0, 2, 1, *range(3, 3 + len(rest))))
-    return reshaped(turned, (batch, channels, *rest))
+    matrix = reshaped(x, (batch, rows, channels // rows, *rest))
+    transposed = gc.TransposeOp(matrix, perm=(0, 2, 1, *range(3, 3 + len(rest))))
+    return reshaped(transposed, (batch, channels, *rest))
 
 
 def _group_count(node: Node) -> int:
     groups = node.integer("num_groups")
     if node.rank < 2 or groups < 1 or node.shape[1] % groups:
         raise TypeMismatchError(
-            f"{groups} groups of the channels of {shapes.text(node.shape)}",
-            hint="num_groups divides the second dimension",
+            f"the channels of {shapes.text(node.shape)} cannot be split into {groups} groups",
+            hint="num_groups must divide the second dimension",
         )
     return groups
 
 
 def _groups(node: Node, x: Operand) -> gc.LayerNormOp:
-    """Every group of neighbouring channels of an image normalized, as a row."""
+    """Normalizes every group of consecutive channels, as a row of a layer normalization."""
     groups, wide = _group_count(node), computing(node)
     rows = node.shape[0], groups, prod(node.shape[1:]) // groups
     images = reshaped(cast(x, wide), rows)
@@ -305,18 +309,21 @@ def _groups(node: Node, x: Operand) -> gc.LayerNormOp:
 
 
 def _scaled(x: Operand, scale: SSAValue, bias: SSAValue) -> Operand:
-    """x * scale + bias, which are of the second axis."""
+    """x * scale + bias, where scale and bias are vectors along the second axis."""
     shape = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
     return gc.AddOp(gc.MulOp(x, reshaped(scale, shape)), reshaped(bias, shape))
 
 
 @lowers("NormalizeImage", domain=GRAPHCORE)
 def normalize_image(node: Node) -> Lowered:
-    """(image * scale - offsets) * scales by channels, which are last, and a fourth one of zeros."""
+    """(image * scale - offsets) * scales per channel; channels are last, padded to 4 with 0."""
     target = dtype_of(node[1])
     channels = node.shape[-1]
     if channels > 4 or node.rank < 1:
-        raise TypeMismatchError(f"an image of {channels} channels", hint="it has up to four")
+        raise TypeMismatchError(
+            f"NormalizeImage takes at most 4 channels, not {channels}",
+            hint="channels are the last axis",
+        )
     single = dtypes.BY_NAME["f32"]
     image, offsets, scales = (cast(node[index], single) for index in range(3))
     moved = gc.SubOp(gc.MulOp(image, node.scalar(node.real("scale", 1.0), single)), offsets)
@@ -331,7 +338,7 @@ def normalize_image(node: Node) -> Lowered:
 @requires("LpNormalization")
 def order(node: NodeView) -> Complaints:
     if (norm := node.integer("p", 2)) not in (1, 2):
-        yield TypeConflict(f"`p` is {norm}", "a norm is of order 1 or 2")
+        yield TypeConflict(f"`p` is {norm}", "use norm 1 or 2")
 
 
 @lowers("LpNormalization")
@@ -341,7 +348,7 @@ def lp_normalization(node: Node) -> Lowered:
     squared = node.integer("p") == 2
     terms = gc.MulOp(x, x) if squared else gc.AbsOp(x)
     total = gc.ReduceSumOp(terms, axes=(axis,), keepdims=True)
-    # Nothing stays nothing, and its slope is finite.
+    # A zero vector is divided by 1: it stays zero, with a finite gradient.
     nothing = gc.CompareOp(total, node.scalar(0, wide), predicate="eq")
     norm: Operand = gc.WhereOp(nothing, node.scalar(1, wide), total)
     return cast(gc.DivOp(x, gc.SqrtOp(norm) if squared else norm), node.dtype)
@@ -355,7 +362,7 @@ def axis_and_scale(node: NodeView) -> Complaints:
     stash = node.integer("stash_type", 1)
     row = dtypes.BY_ONNX.get(stash)
     if row is None or row.name not in ("f16", "bf16", "f32", "f64"):
-        yield TypeConflict(f"`stash_type` is {stash}", "it is the number of a type of floats")
+        yield TypeConflict(f"`stash_type` is {stash}", "use the number of a float type")
 
 
 @lowers("LayerNormalization")

@@ -1,4 +1,4 @@
-"""The optimizers that are operators: one step of Momentum, Adagrad or Adam."""
+"""Optimizer steps as operators (ai.onnx.preview.training): Momentum, Adagrad, Adam."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from popgraph.support.dtypes import BY_NAME
 PREVIEW = "ai.onnx.preview.training"
 
 F64 = BY_NAME["f64"]
-"""What rates are computed in: 1 - 0.999 ** T keeps half of its digits in single precision."""
+"""The type of rates: in f32, 1 - 0.999 ** T would keep half of its digits."""
 
 
 GROUPS = {"Momentum": 3, "Adagrad": 3, "Adam": 4}
@@ -38,14 +38,14 @@ def optimizer(node: NodeView) -> Complaints:
     count, rest = divmod(len(node) - 2, groups)
     if rest or not count:
         yield TypeConflict(
-            f"{len(node) - 2} tensors are no groups of {groups}",
-            "all values come first, then all gradients, then all states of a kind",
+            f"the number of tensors is {len(node) - 2}, which is not a multiple of {groups}",
+            "give all values first, then all gradients, then all states of each kind",
         )
     outputs = count * (groups - 1)
     if node.output_count > outputs:
         yield TypeConflict(
-            f"{node.output_count} outputs of {outputs}",
-            "there is a new one for each value, and for each of its states",
+            f"the node has {node.output_count} outputs instead of {outputs}",
+            "there is one output for each value and each of its states",
         )
     for index in range(2 + count, len(node)):
         if (shape := node.shape_of((index - 2) % count + 2)) is not None:
@@ -54,18 +54,18 @@ def optimizer(node: NodeView) -> Complaints:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that is optimized: its value, its regularized gradient, and its state."""
+    """An optimized tensor: its value, its regularized gradient, and its optimizer state."""
 
     value: SSAValue
     gradient: SSAValue
     state: Sequence[SSAValue]
 
     def known(self, number: float) -> Operand:
-        """A number of the tensor's type."""
+        """A literal in the tensor's type."""
         return scalar(number, self.value)
 
     def moved(self, rate: SSAValue, step: Operand) -> Operand:
-        """The value less so much of a step."""
+        """value - rate * step"""
         return gc.SubOp(self.value, gc.MulOp(cast(rate, dtype_of(self.value)), step))
 
 
@@ -81,7 +81,7 @@ def _tensors(node: Node) -> Iterator[Tensor]:
 
 
 def _outputs(node: Node, updated: Sequence[Sequence[Operand]]) -> Lowered:
-    """New values and states, sorted by kind, each in the type of what it replaces."""
+    """New values and states, ordered by kind, each in the type of the input that it updates."""
     by_kind = [SSAValue.get(one) for kind in zip(*updated, strict=True) for one in kind]
     count = len(updated)
     replaced = [*range(2, 2 + count), *range(2 + 2 * count, len(node))]
@@ -93,7 +93,7 @@ def _rate(node: Node) -> SSAValue:
 
 
 def _count(node: Node) -> SSAValue:
-    """How many steps there have been."""
+    """The number of steps so far."""
     return SSAValue.get(reshaped(node[1], ()))
 
 
@@ -107,7 +107,7 @@ chooses("Momentum", domain=PREVIEW, mode=("nesterov", "standard"))
 
 @lowers("Momentum", domain=PREVIEW)
 def momentum(node: Node) -> Lowered:
-    """In the first step, the gradient counts in full."""
+    """v' = alpha * v + beta * g, where beta is 1 in the first step; w' = w - rate * v'."""
     share = gc.WhereOp(
         _is_later(_count(node)), node.scalar(node.real("beta"), F64), node.scalar(1, F64)
     )
@@ -148,7 +148,7 @@ def adam(node: Node) -> Lowered:
 
 
 def _corrected(node: Node, first: float, second: float) -> SSAValue:
-    """The rate, corrected for averages that began with zero; not so in step 0."""
+    """The bias-corrected rate, rate * sqrt(1 - beta^T) / (1 - alpha^T); uncorrected in step 0."""
     count, one = _count(node), node.scalar(1, F64)
     is_later = _is_later(count)
     steps = cast(gc.WhereOp(is_later, count, scalar(1, count)), F64)
@@ -164,10 +164,10 @@ def _average(one: Tensor, old: SSAValue, decay: float, new: Operand) -> Operand:
 
 def _root(one: Tensor, squares: Operand, epsilon: float) -> Operand:
     """
-    The root of a sum of squares, and epsilon.
+    sqrt(squares) + epsilon.
 
-    Where the sum is 0 the root has no slope; what is divided by it is 0 there as well, so none is
-    wanted.
+    Where the sum is 0, sqrt has an infinite slope, but the dividend is 0 as well: the slope
+    is set to 0.
     """
     is_zero = gc.CompareOp(squares, one.known(0), predicate="eq")
     root = gc.SqrtOp(gc.WhereOp(is_zero, one.known(1), squares))

@@ -1,5 +1,5 @@
 """
-MaxPool, AveragePool, LpPool, the pools of whole images, and MaxUnpool, which undoes MaxPool.
+MaxPool, AveragePool, LpPool, the global pools, and MaxUnpool, a partial inverse of MaxPool.
 
 Windows (kernel, strides, dilations, automatic padding) are shared with convolutions.
 """
@@ -42,11 +42,11 @@ from popgraph.support.shapes import Shape, prod
 # Windows
 
 LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
-"""The least number in each list that describes windows."""
+"""The minimum of the elements of each list attribute of windows."""
 
 
 def one_per_axis(node: NodeView, spatial: int) -> Complaints:
-    """Lists have one number per spatial axis, `pads` two; none is too small."""
+    """Lists have one element per spatial axis, `pads` two; none is below its minimum."""
     for name, least in LEAST.items():
         numbers = node.given_integers(name)
         if not numbers:
@@ -54,18 +54,18 @@ def one_per_axis(node: NodeView, spatial: int) -> Complaints:
         count = spatial * (2 if name == "pads" else 1)
         if len(numbers) != count:
             yield TypeConflict(
-                f"`{name}` has {len(numbers)} numbers for {spatial} spatial axes",
-                f"it has {count} of them",
+                f"`{name}` has {len(numbers)} elements for {spatial} spatial axes",
+                f"give {count}",
             )
         if not all(least <= number <= MOST for number in numbers):
-            yield TypeConflict(f"`{name}` is {numbers}", f"it is {least} or more")
+            yield TypeConflict(f"`{name}` is {numbers}", f"its elements must be {least} or more")
 
 
 def room_for_one(node: NodeView, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints:
-    """One window fits along every axis that is known; `ceil_mode` makes room."""
+    """At least one window fits along every known axis; with `ceil_mode`, one always does."""
     if node.text("auto_pad", "NOTSET").startswith("SAME") or node.integer("ceil_mode"):
         return
-    # Any window fits into an axis without elements: its windows have none either.
+    # An empty axis is legal with any window: the result is empty, too.
     known = [size if isinstance(size, int) else 0 for size in sizes]
     windows = Windows.over(node, known, [one if isinstance(one, int) else 1 for one in kernel])
     for axis, (size, room) in enumerate(zip(known, windows.rooms, strict=True)):
@@ -73,7 +73,7 @@ def room_for_one(node: NodeView, sizes: Sequence[Dim], kernel: Sequence[Dim]) ->
         if span > room and size:
             yield TypeConflict(
                 f"a window of {span} does not fit into {room} along spatial axis {axis}",
-                "a smaller kernel or dilation, or larger pads",
+                "use a smaller kernel or dilation, or larger pads",
             )
 
 
@@ -103,7 +103,7 @@ class Windows:
         """Windows over an image that need not be the first input."""
         if len(kernel) != len(spatial):
             raise TypeMismatchError(
-                f"a window of rank {len(kernel)} over {len(spatial)} spatial dimensions"
+                f"a window of rank {len(kernel)} does not fit {len(spatial)} spatial axes"
             )
         zeros, ones = (0,) * len(spatial), (1,) * len(spatial)
         strides, dilations = (node.integers(name) or ones for name in ("strides", "dilations"))
@@ -141,7 +141,7 @@ class Windows:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The span of a window, with its holes."""
+        """The span of a dilated window."""
         return tuple(
             dilation * (size - 1) + 1
             for size, dilation in zip(self.kernel, self.dilations, strict=True)
@@ -156,14 +156,14 @@ class Windows:
         if not ceil:
             return room // stride + 1
         count = -(-room // stride) + 1
-        # A window that would begin after the data, in the padding, is left out.
+        # ceil_mode drops a last window that would start in the high padding.
         return count - ((count - 1) * stride >= self.inputs[axis] + self.low[axis])
 
     def places(self, sizes: Shape, row_major: bool = True) -> NDArray[np.int64]:
         """
-        The elements of a flat image that each window sees, a row for each; -1 outside the image.
+        The flat indices of each window's elements, [windows, elements]; -1 outside the image.
 
-        Counted along the last axis first if `row_major`, else along the first one.
+        Indices are row-major, or column-major unless `row_major`.
         """
         rank = len(sizes)
         total, outside = np.zeros((1,) * (2 * rank), np.int64), np.array(False)
@@ -204,11 +204,11 @@ def require_pool(node: NodeView) -> Complaints:
 
 @requires("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 def require_global_pool(node: NodeView) -> Complaints:
-    """The p of LpPool is a real number in version 1, and an integer since."""
+    """`p` is positive; it is a real number in version 1, and an integer since."""
     yield from at_least(node, 0, 2)
     p = node.real("p", 2.0)
     if not 0 < p < math.inf:
-        yield TypeConflict(f"`p` is {p:g}", "`p` is larger than 0")
+        yield TypeConflict(f"`p` is {p:g}", "`p` must be larger than 0")
 
 
 def _kernel(node: NodeView) -> Complaints:
@@ -217,7 +217,9 @@ def _kernel(node: NodeView) -> Complaints:
     if shape is not None:
         yield from one_per_axis(node, len(shape) - 2)
         if len(kernel) != len(shape) - 2:
-            yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
+            yield TypeConflict(
+                f"`kernel_shape` is {kernel}", f"it must have {len(shape) - 2} elements"
+            )
 
 
 def _pool(node: Node) -> tuple[Windows, PoolOptions]:
@@ -241,10 +243,10 @@ def max_pool(node: Node) -> Lowered:
 
 def _largest_places(node: Node, windows: Windows, sizes: Shape) -> Operand:
     """
-    The position in the flat input of the first largest element of each window.
+    The flat index of the first maximum of each window.
 
-    Elements outside of the image are replaced by the first one inside of it: that is never larger,
-    and where it is the largest it is the first.
+    Elements in the padding read the first one inside the image instead: this adds no larger
+    element, and a tie is won by the first.
     """
     places = windows.places(sizes)
     first = np.argmax(places >= 0, axis=1)[:, None]
@@ -253,11 +255,11 @@ def _largest_places(node: Node, windows: Windows, sizes: Shape) -> Operand:
     flat = reshaped(node[0], (images, count))
     seen = gc.GatherOp(flat, node.literal(filled.astype(np.uint64)), axis=1)
     chosen = gc.ArgMaxOp(seen, axis=2, keepdims=False, last=False)
-    told = windows.places(sizes, row_major=not node.integer("storage_order"))
-    told = np.where(told < 0, np.take_along_axis(told, first, 1), told)
-    starts = node.literal(np.arange(len(told)) * told.shape[1])
+    reported = windows.places(sizes, row_major=not node.integer("storage_order"))
+    reported = np.where(reported < 0, np.take_along_axis(reported, first, 1), reported)
+    starts = node.literal(np.arange(len(reported)) * reported.shape[1])
     slot = cast(gc.AddOp(chosen, starts), dtypes.BY_NAME["u64"])
-    found = gc.GatherOp(node.literal(told.reshape(-1)), slot, axis=0)
+    found = gc.GatherOp(node.literal(reported.reshape(-1)), slot, axis=0)
     image = gc.IotaOp(shape=shape_of(found), axis=0, dtype=I64)
     whole = gc.AddOp(found, gc.MulOp(image, node.literal(np.array(count, np.int64))))
     return reshaped(whole, (*node.shape[:2], *sizes))
@@ -294,7 +296,7 @@ def _powers(node: Node) -> Operand:
 
 
 def _root(node: Node, total: Operand) -> SSAValue:
-    """The p-th root; its slope at 0 is taken to be 0."""
+    """The p-th root; its gradient at 0 is defined as 0."""
     p, wide = node.real("p", 2.0), computing(node)
     if p == 1:
         return cast(total, node.dtype)
@@ -323,7 +325,7 @@ def global_max_pool(node: Node) -> Lowered:
 
 
 def _unpooled(node: NodeView, space: Sequence[int]) -> Shape:
-    """The least spatial shape of an image whose pool has these sizes."""
+    """The smallest spatial shape of an image whose pool has these sizes."""
     lists = (node.integers(name) for name in ("kernel_shape", "strides", "pads"))
     return shapes.unpooled(space, *lists)
 
@@ -342,7 +344,9 @@ def require_max_unpool(node: NodeView) -> Complaints:
         return
     found = _unpooled(node, space)
     if min(found) < 1 and 0 not in space:
-        yield TypeConflict(f"the image is {shown(found)}", "smaller `pads`: no axis is empty")
+        yield TypeConflict(
+            f"the image would be {shown(found)}", "use smaller `pads`: no axis may be empty"
+        )
     least = (*shape[:2], *found)
     if wanted is not None and (
         len(wanted) != len(least)
@@ -351,7 +355,7 @@ def require_max_unpool(node: NodeView) -> Complaints:
     ):
         yield TypeConflict(
             f"`output_shape` is {wanted}, but the image is {shown(least)}",
-            "it has the same batch and channels, and is as large or larger in space",
+            "keep the batch and the channels, and do not shrink spatial axes",
         )
 
 
@@ -365,9 +369,10 @@ def places_in_image(node: NodeView) -> Iterator[Bounds]:
 @lowers("MaxUnpool", structural=[2])
 def max_unpool(node: Node) -> Lowered:
     """
-    Every element goes to its place in an image of zeros; of several, the last one does.
+    Scatters the elements into an image of zeros; the last of several with one index wins.
 
-    They are sorted by their places: windows that overlap may have chosen the same element.
+    Overlapping windows may have chosen the same element. Sorting by index makes duplicates
+    adjacent, so that all but the last can be dropped.
     """
     inner = (*node.shape[:2], *_unpooled(node, node.shape[2:]))
     count = prod(node.shape)
@@ -391,7 +396,7 @@ def _last_of_equals(node: Node, sorted_: SSAValue) -> Operand:
 
 
 def _placed(node: Node, image: SSAValue) -> Operand:
-    """The image at the low ends of the shape that the node asks for."""
+    """The image, padded with zeros at its high ends to `output_shape`."""
     if node.optional(2) is None:
         return image
     have, wanted = shape_of(image), node.numbers(2, "the shape of the output")
@@ -399,7 +404,7 @@ def _placed(node: Node, image: SSAValue) -> Operand:
     if len(wanted) != len(have) or min(high, default=0) < 0 or any(high[:2]):
         raise TypeMismatchError(
             f"output_shape is {list(wanted)}, but the image is {shapes.text(have)}",
-            hint="it has the same batch and channels, and is as large or larger in space",
+            hint="keep the batch and the channels, and do not shrink spatial axes",
         )
     none = [0] * len(have)
     return gc.PadOp(image, low=none, high=high, interior=none, value=0.0)

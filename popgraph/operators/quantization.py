@@ -1,4 +1,4 @@
-"""Quantization, and products of quantized integers: sums in 32 bits, rounded once."""
+"""Quantization, and matmuls and convolutions of quantized integers: i32 sums, rounded once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ F32, F64, I32 = (dtypes.BY_NAME[name] for name in ("f32", "f64", "i32"))
 
 @lowers("QuantizeLinear")
 def quantize_linear(node: Node) -> Lowered:
-    """y = x / scale, rounded to the nearest (even) number, + zero point, saturated."""
+    """y = saturate(round(x / scale) + zero point), rounding half to even."""
     zero, precision = node.optional(2), _precision(node)
     x, scale = cast(node[0], precision), cast(_spread(node, node[1]), precision)
     target = _target(node, zero)
@@ -48,12 +48,12 @@ def quantized(
 
 
 def _none(node: Node, dtype: DType) -> SSAValue:
-    """The zero point of a node without one; -0 for floats, so that adding it keeps -0."""
+    """The zero point of a node without one: -0.0 for floats, since x + -0.0 keeps x = -0.0."""
     return node.literal(np.array(-0.0).astype(dtype.numpy))
 
 
 def _passage(node: Node, op: gc.QuantizeOp) -> SSAValue:
-    """Zeros whose gradient flows to the quantized numbers that lie within the bounds."""
+    """A zero whose gradient is that of x / scale where it is within bounds (straight-through)."""
     target = op.target
     ratio = gc.DivOp(op.x, op.scale)
     near = cast(ratio if target.is_float else gc.RoundOp(ratio), F32)
@@ -67,7 +67,7 @@ def _passage(node: Node, op: gc.QuantizeOp) -> SSAValue:
 
 
 def _target(node: Node, zero: SSAValue | None) -> DType:
-    """The element type of the result, which a zero point has as well."""
+    """The element type of the result, which equals that of the zero point."""
     if zero is not None:
         return dtype_of(zero)
     number = node.integer("output_dtype")
@@ -75,7 +75,7 @@ def _target(node: Node, zero: SSAValue | None) -> DType:
 
 
 def _precision(node: Node) -> DType:
-    """In what it is divided: in the scale's type, if there are fractions in it."""
+    """The type of the division: `precision`, else the scale's type if that is a float type."""
     number = node.integer("precision")
     if number:
         return _real(node, "precision", number)
@@ -86,11 +86,11 @@ def _precision(node: Node) -> DType:
 
 
 def _real(node: Node, name: str, number: int) -> DType:
-    """A float type that an attribute asks for."""
+    """The float type that an attribute names."""
     found = dtypes.BY_ONNX.get(number)
     if found is None or found.name not in gc.FLOATS.names:
         listed = ", ".join(str(dtypes.BY_NAME[one].onnx) for one in sorted(gc.FLOATS.names))
-        raise TypeMismatchError(f"{name} is {number}", hint=f"it is a float type: one of {listed}")
+        raise TypeMismatchError(f"{name} is {number}", hint=f"use a float type: one of {listed}")
     return found
 
 
@@ -99,7 +99,7 @@ without_gradient("QuantizeLinear QLinearConv QLinearMatMul", INTEGERS)
 
 @lowers("DequantizeLinear")
 def dequantize_linear(node: Node) -> Lowered:
-    """y = (x - zero point) * scale, in single precision, rounded once to the result's type."""
+    """y = (x - zero point) * scale, in f32, rounded once to the result's type."""
     x, zero = node[0], node.optional(2)
     taken = _none(node, node.dtype) if zero is None else _spread(node, zero)
     if (passage := node.lowering.passages.get(x)) is not None:
@@ -112,7 +112,7 @@ def dequantize_linear(node: Node) -> Lowered:
 
 
 def _spread(node: Node, value: SSAValue) -> Operand:
-    """A scale or zero point of the tensor, of an axis or of blocks, as it broadcasts to x."""
+    """A scale or zero point (per tensor, axis or block), reshaped to broadcast to x."""
     shape = shape_of(value)
     if prod(shape) == 1:
         return reshaped(value, ())
@@ -121,29 +121,29 @@ def _spread(node: Node, value: SSAValue) -> Operand:
         return _of_blocks(node, value, axis, block)
     if shape != (node.shape[axis],):
         raise TypeMismatchError(
-            f"a scale or zero point is {text(shape)}, axis {axis} of {text(node.shape)}",
-            hint="give one, or one for each place of the axis; blocks need block_size",
+            f"a scale or zero point is {text(shape)}, for axis {axis} of {text(node.shape)}",
+            hint="give one, or one per element of the axis; blocks require block_size",
         )
     return along(value, axis, node.rank)
 
 
 def _of_blocks(node: Node, value: SSAValue, axis: int, block: int) -> Operand:
-    """Each number so many times along the axis; the last block may be shorter."""
-    before, behind = node.shape[:axis], node.shape[axis + 1 :]
+    """Repeats each element `block` times along the axis; the last block may be shorter."""
+    before, after = node.shape[:axis], node.shape[axis + 1 :]
     count = -(-node.shape[axis] // block) if block > 0 else -1
-    if shape_of(value) != (*before, count, *behind):
+    if shape_of(value) != (*before, count, *after):
         raise TypeMismatchError(
             f"a scale or zero point is {text(shape_of(value))}, "
             f"for blocks of {block} along axis {axis} of {text(node.shape)}",
-            hint="as many as blocks along that axis, as many as elements along the others",
+            hint="give one per block along that axis, one per element along the others",
         )
-    apart = gc.ReshapeOp(value, shape=(*before, count, 1, *behind))
-    wide = gc.BroadcastOp(apart, shape=(*before, count, block, *behind))
-    repeated = gc.ReshapeOp(wide, shape=(*before, count * block, *behind))
+    column = gc.ReshapeOp(value, shape=(*before, count, 1, *after))
+    wide = gc.BroadcastOp(column, shape=(*before, count, block, *after))
+    repeated = gc.ReshapeOp(wide, shape=(*before, count * block, *after))
     return sliced(repeated.result, {axis: (0, node.shape[axis], 1)})
 
 
-# Products of integers
+# Matmuls and convolutions of integers
 
 
 chooses("ConvInteger", "QLinearConv", auto_pad=PADDING)
@@ -156,7 +156,7 @@ def matmul_integer(node: Node) -> Lowered:
 
 @lowers("QLinearMatMul")
 def qlinear_matmul(node: Node) -> Lowered:
-    """The product of the integers, times a * b / y of the scales, rounded once."""
+    """y = quantize((a @ b) * (a_scale * b_scale / y_scale)), in i32 and then f64."""
     kind = I32 if dtype_of(node[0]).is_integer and dtype_of(node[3]).is_integer else F32
     left, right = _centered(node, 0, 2, _rows, kind), _centered(node, 3, 5, _columns, kind)
     scales = _ratio(_rows(node, 0, 1), _columns(node, 3, 4), _single(node, 3, 6))
@@ -170,7 +170,7 @@ def conv_integer(node: Node) -> Lowered:
 
 @lowers("QLinearConv")
 def qlinear_conv(node: Node) -> Lowered:
-    """As QLinearMatMul; the bias has the scale of the products."""
+    """Like QLinearMatMul, for a convolution; the bias has scale x_scale * w_scale."""
     sums = convolved(node, _centered(node, 0, 2, _single), _centered(node, 3, 5, _maps))
     of_maps = _maps(node, 3, 4)
     if shape_of(of_maps):
@@ -182,34 +182,34 @@ def qlinear_conv(node: Node) -> Lowered:
 def _centered(
     node: Node, of: int, zero: int, fit: Callable[[Node, int, int], Operand], kind: DType = I32
 ) -> Operand:
-    """A factor without its zero point, if there is one, in a type that holds it."""
+    """An operand minus its zero point, if there is one, in a type that holds the difference."""
     offset = fit(node, of, zero) if node.has(zero) else None
     wide = cast(node[of], kind)
     return wide if offset is None else gc.SubOp(wide, cast(offset, kind))
 
 
 def _ratio(left: Operand, right: Operand, result: Operand) -> Operand:
-    """The scales of both factors through that of the result."""
+    """left * right / result, of scales."""
     return gc.DivOp(gc.MulOp(left, right), result)
 
 
 def _rescaled(node: Node, sums: Operand, scales: Operand, zero: int) -> SSAValue:
-    """In double precision, which holds the products of sums and scales."""
+    """sums * scales, in f64: it holds every i32, and rounds only in the quantization."""
     product = gc.MulOp(cast(sums, F64), cast(scales, F64))
     one = node.scalar(1, F64)
     return quantized(product, one, _single(node, 0, zero), dtype_of(node[zero])).result
 
 
-# Scales and zero points, by their number, as they broadcast to the operand `of`
+# Scales and zero points of input `index`, reshaped to broadcast to operand `of`
 
 
 def _single(node: Node, of: int, index: int) -> Operand:
-    """One number, as a scalar."""
+    """One value, as a scalar."""
     return _fitting(node, node[index], ())
 
 
 def _rows(node: Node, of: int, index: int) -> Operand:
-    """One number, or one for each row of a matrix: a list of them is a column."""
+    """One value, or one per row of a matrix: a vector becomes a column."""
     value, shape = node[index], shape_of(node[of])
     sizes = shape_of(value)
     if len(sizes) == 1 < len(shape) and sizes != (1,):
@@ -218,27 +218,27 @@ def _rows(node: Node, of: int, index: int) -> Operand:
 
 
 def _columns(node: Node, of: int, index: int) -> Operand:
-    """One number, or one for each column of a matrix."""
+    """One value, or one per column of a matrix."""
     shape = shape_of(node[of])
     wanted = () if len(shape) == 1 else (*shape[:-2], 1, shape[-1])
     return _fitting(node, node[index], wanted)
 
 
 def _maps(node: Node, of: int, index: int) -> Operand:
-    """One number, or one for each output channel of weights."""
+    """One value, or one per output channel of weights."""
     weights = shape_of(node[of])
     found = _fitting(node, node[index], weights[:1])
     return along(found, 0, len(weights)) if shape_of(found) == weights[:1] else found
 
 
 def _fitting(node: Node, value: SSAValue, wanted: Shape) -> Operand:
-    """A scale or zero point that broadcasts to a shape; one number is a scalar."""
+    """A scale or zero point that broadcasts to a shape; one value becomes a scalar."""
     shape = shape_of(value)
     if prod(shape) == 1:
         return reshaped(value, ())
     if not broadcasts_to(shape, wanted):
         raise TypeMismatchError(
             f"a scale or zero point of {node.op.op_type} is {text(shape)}, not {text(wanted)}",
-            hint="give one number, or a list of as many as are asked for here",
+            hint=f"give one value, or a tensor that broadcasts to {text(wanted)}",
         )
     return value

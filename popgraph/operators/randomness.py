@@ -1,7 +1,7 @@
 """
-Operators that draw: Dropout, RandomUniform, RandomNormal, Multinomial, Bernoulli.
+Random operators: Dropout, RandomUniform, RandomNormal, Multinomial, Bernoulli.
 
-Each draws uniform numbers from the seed of the run or of its own, from a stream of its own.
+Each has a random stream of its own, seeded by the run or by its `seed` attribute.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from popgraph.support.shapes import Shape, broadcast
 
 @dataclass(frozen=True)
 class Source:
-    """The random state of a node: a seed with its step, and the streams that are left."""
+    """The random state of a node: [seed, step], and an iterator of unused streams."""
 
     state: Operand
     streams: Iterator[int]
 
     @staticmethod
     def of(node: Node) -> Source:
-        """Nodes of one `seed` attribute draw the same, whatever the seed of the session is."""
+        """Nodes of equal `seed` attributes draw the same numbers, whatever the session's seed."""
         state = node.lowering.seed()
         if not node.has("seed"):
             return Source(state, node.lowering.streams)
@@ -73,12 +73,12 @@ def require_dropout(node: NodeView) -> Complaints:
     yield from one_element(node, 2)
     ratio = node.elements_of(1)
     if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
-        yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
+        yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it must be in [0, 1)")
 
 
 @lowers("Dropout", structural=[2])
 def dropout(node: Node) -> Lowered:
-    """Steps of training drop elements, unless an option, an attribute or an input forbids it."""
+    """Training drops elements, unless an option, an attribute or an input disables it."""
     ratio: float | None = node.real("ratio", 0.5)
     training = node.lowering.drops and not node.integer("is_test")
     given = node.optional(1)
@@ -90,7 +90,7 @@ def dropout(node: Node) -> Lowered:
     result: Operand
     mask: Operand
     if training and ratio is None:
-        assert given is not None, "a ratio that is not known is an input"
+        assert given is not None, "an unknown ratio is an input"
         result, mask = _dropped(node, given)
     elif training and ratio:
         result, mask = Source.of(node).dropout(node[0], ratio).results
@@ -104,15 +104,15 @@ def dropout(node: Node) -> Lowered:
 
 def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
     """
-    Dropout by a ratio that is known at run time only, and what it keeps.
+    Dropout by a ratio that is only known at run time, and its mask.
 
-    No gradient moves a ratio, even where the host may write it as a weight.
+    The ratio has no gradient, even if it is a weight that the host may write.
     """
     single, wide = dtypes.BY_NAME["f32"], _drawn_in(node.dtype)
     share = gc.DetachOp(reshaped(ratio, ())).result
     kept = gc.CompareOp(Source.of(node).uniform(node.shape, single), cast(share, single), "ge")
     one, taken = node.scalar(1.0, wide), cast(share, wide)
-    # A ratio of 1 scales by 1 and not by infinity: 0 times infinity is NaN.
+    # A ratio of 1 scales by 1 instead of infinity: 0 times infinity is NaN.
     rest = gc.WhereOp(gc.CompareOp(taken, one, "lt"), gc.SubOp(one, taken), one)
     scale = gc.DivOp(one, rest)
     scaled = gc.MulOp(node[0], cast(scale, node.dtype))
@@ -121,11 +121,13 @@ def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
 
 @lowers("ShapedDropout", domain=GRAPHCORE)
 def shaped_dropout(node: Node) -> Lowered:
-    """Drops together the elements that broadcasting makes of one element of `shape`."""
+    """Dropout with a mask of `shape` that broadcasts to the input."""
     ratio = node.real("ratio", 0.5)
     shape = node.integers("shape")
     if broadcast(node.shape, shape) != node.shape:
-        raise TypeMismatchError(f"places {list(shape)} in a tensor of {list(node.shape)}")
+        raise TypeMismatchError(
+            f"`shape` {list(shape)} does not broadcast to the input's {list(node.shape)}"
+        )
     if not node.lowering.drops or not ratio:
         return node[0]
     ones = gc.BroadcastOp(node.scalar(1.0), shape=shape)
@@ -141,7 +143,7 @@ def require_random(node: NodeView) -> Complaints:
 
 
 def _kind(node: Node) -> tuple[Shape, DType]:
-    """The shape and element type of the result; an operator on an input takes over its own."""
+    """The shape and element type of the result; by default the input's, if any."""
     if len(node):
         return node.shape, _element(node, node.dtype)
     return node.integers("shape"), _element(node, dtypes.BY_NAME["f32"])
@@ -153,7 +155,7 @@ def _element(node: Node, usual: DType) -> DType:
 
 
 def _drawn_in(dtype: DType) -> DType:
-    """Halves are drawn as floats: there are too few of them between 0 and 1."""
+    """The type to draw in: f32 for f16 and bf16, which have too few numbers in [0, 1)."""
     return dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
 
 
@@ -168,7 +170,7 @@ def random_uniform(node: Node) -> Lowered:
 
 @lowers("RandomNormal", "RandomNormalLike")
 def random_normal(node: Node) -> Lowered:
-    """Box and Muller: a radius and an angle, each from a uniform number."""
+    """Box-Muller: sqrt(-2 log u) * cos(2 pi v), of uniform u in (0, 1] and v in [0, 1)."""
     shape, dtype = _kind(node)
     wide = _drawn_in(dtype)
     mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
@@ -188,7 +190,7 @@ def require_multinomial(node: NodeView) -> Complaints:
 
 @lowers("Multinomial")
 def multinomial(node: Node) -> Lowered:
-    """The number of running sums of the classes' weights that a uniform number passes."""
+    """Inverse transform sampling: counts the cumulative weights that a uniform number passes."""
     count, (batch, classes) = node.integer("sample_size", 1), node.shape
     target, wide = _element(node, dtypes.BY_NAME["i32"]), _drawn_in(node.dtype)
     weights = gc.SoftmaxOp(cast(node[0], wide), axis=1)

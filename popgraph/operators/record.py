@@ -1,4 +1,4 @@
-"""The registration of what pages say of operators, and its lookup."""
+"""The registry of operators: decorators with which pages fill it, and lookups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from popgraph.support import extensions
 from popgraph.support.pages import Page
 
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
-"""The value of the first output, or one per output (None: this output cannot be had)."""
+"""The value of the first output, or one per output (None: this output is not supported)."""
 LoweringFunction: TypeAlias = Callable[[Node], Lowered]
 BoundsRule: TypeAlias = Callable[[NodeView], Iterator["Bounds"]]
 Mending: TypeAlias = Callable[[FunctionProto, SchemaOp], None]
@@ -38,27 +38,27 @@ ML = "ai.onnx.ml"
 MICROSOFT = "com.microsoft"
 
 TYPES_BY_LOWERING = Page("popgraph.passes.onnx.to_graphcore.outside")
-"""The types of what a node of PopART's gives; the room of passes, above this one, fills it in."""
+"""The type inference of PopART's operators, which `popgraph.passes` implements."""
 
 
-# Why there is no gradient
+# Reasons for a missing gradient
 
-STEPS = "between its jumps the result does not move: the gradient is zero"
+STEPS = "the result is piecewise constant: the gradient is zero"
 INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
-STRUCTURE = "its inputs decide a structure, and are known when the model is compiled"
+STRUCTURE = "its inputs decide shapes, and are known at compile time"
 HOSTED = "Python computes it, and models with such nodes are not trained"
 
-DRAWN = "the result is drawn"
-DETACHED = "that is its meaning"
+DRAWN = "the result is random"
+DETACHED = "it stops the gradient by definition"
 WITH_ZERO = frozenset((STEPS, INTEGERS, DRAWN, DETACHED))
-"""Reasons for which the gradient is zero: it is there, and moves nothing."""
+"""Reasons that imply a zero gradient, rather than none."""
 
 
-# What pages say
+# Decorators of pages
 
 
 def requires(*names: str, domain: str = "") -> Callable[[Requirement], Requirement]:
-    """Registers what operators ask of their nodes beyond what ONNX's own inference checks."""
+    """Registers checks of operators' nodes that ONNX's own inference lacks."""
 
     def register(rule: Requirement) -> Requirement:
         for name in names:
@@ -71,7 +71,7 @@ def requires(*names: str, domain: str = "") -> Callable[[Requirement], Requireme
 
 
 def chooses(*names: str, domain: str = "", **choices: Sequence[str]) -> None:
-    """Registers attributes of operators that are one of a few words."""
+    """Registers the words that attributes of operators may be."""
     for name in names:
         record = enter(domain, name)
         record.choices = {**record.choices, **choices}
@@ -81,10 +81,10 @@ def lowers(
     *names: str, domain: str = "", structural: Structural = ()
 ) -> Callable[[LoweringFunction], LoweringFunction]:
     """
-    Registers a function for operators, in all their versions.
+    Registers the lowering function of operators, in all their versions.
 
-    `structural` are the operands whose elements it must know: where they come from the inputs of
-    a model, there is a program for each of their values.
+    `structural` are the operands whose elements it must know at compile time. Where they come
+    from inputs of the model, each of their values gets a program of its own.
     """
 
     def register(function: LoweringFunction) -> LoweringFunction:
@@ -111,7 +111,7 @@ def computes(*names: str, domain: str = "") -> Callable[[HostFunction], HostFunc
 
 
 def bounds(*names: str, domain: str = "") -> Callable[[BoundsRule], BoundsRule]:
-    """Registers the bounds of the indices that operators get."""
+    """Registers the bounds of operators' index inputs."""
 
     def register(rule: BoundsRule) -> BoundsRule:
         for name in names:
@@ -122,7 +122,7 @@ def bounds(*names: str, domain: str = "") -> Callable[[BoundsRule], BoundsRule]:
 
 
 def mends(*names: str) -> Callable[[Mending], Mending]:
-    """Registers what changes the body in an operator's schema."""
+    """Registers a function that repairs the function body in an operator's schema."""
 
     def register(mend: Mending) -> Mending:
         for name in names:
@@ -133,7 +133,7 @@ def mends(*names: str) -> Callable[[Mending], Mending]:
 
 
 def follows_data_sizes(names: str, domain: str = "") -> None:
-    """Notes that steps of training compute operators on tensors whose sizes data decide."""
+    """Notes that operators can be trained on tensors whose sizes depend on data."""
     for name in names.split():
         enter(domain, name).follows_data_sizes = True
 
@@ -146,22 +146,22 @@ def without_gradient(names: str, why: str, domain: str = "") -> None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the indices of one input may be; one bound, or one for each column of the indices."""
+    """The range of the indices in one input: one bound, or one for each column of the indices."""
 
     input: int
     what: str
     low: tuple[int, ...]
     last: tuple[int, ...]
     ignored: int | None = None
-    """An index that stands for none."""
+    """An index out of range that means "no element", such as `ignore_index`."""
 
     @classmethod
     def into(cls, index: int, sizes: Sequence[int]) -> Bounds:
-        """Those of an input of indices into axes of these sizes, from the start or the end."""
+        """The bounds of indices into axes of these sizes: [-size, size - 1]."""
         return cls(index, "index", tuple(-size for size in sizes), tuple(n - 1 for n in sizes))
 
 
-# What others ask
+# Lookups
 
 
 def as_values(lowered: Lowered) -> list[SSAValue | None]:
@@ -171,7 +171,7 @@ def as_values(lowered: Lowered) -> list[SSAValue | None]:
 
 
 def lowering_of(domain: str, name: str) -> LoweringFunction | None:
-    """The function for an operator, which an extension may bring."""
+    """The lowering function of an operator; loads the extension that defines it, if any."""
     if record_of(domain, name) is None and extensions.is_free(domain):
         extensions.load(extensions.OPERATORS, domain)
     found = record_of(domain, name)
@@ -179,20 +179,20 @@ def lowering_of(domain: str, name: str) -> LoweringFunction | None:
 
 
 def is_lowered(op: OnnxOp) -> bool:
-    """Whether there is a function for the operator of a node."""
+    """Whether a node's operator has a lowering function."""
     found = record_of(op.domain, op.op_type)
     return found is not None and found.lower is not None
 
 
 def load_operators(module: ModuleOp) -> None:
-    """Loads what distributions bring for the operators of a module."""
+    """Loads the extensions that define a module's custom operators."""
     for op in module.walk():
         if isinstance(op, Custom):
             lowering_of(op.domain, op.op_type)
 
 
 def structural_operands(op: OnnxOp) -> frozenset[int]:
-    """The operands whose values decide a node's structure: `Node.array` asks for no others."""
+    """The operands whose values decide a node's structure: `Node.array` reads only these."""
     lowering_of(op.domain, op.op_type)
     record = record_of(op.domain, op.op_type)
     found = () if record is None else record.structural
@@ -200,20 +200,20 @@ def structural_operands(op: OnnxOp) -> frozenset[int]:
 
 
 def lowered_operators() -> dict[tuple[str, str], LoweringFunction]:
-    """All functions, by domain and name."""
+    """All lowering functions, by domain and name."""
     return {key: record.lower for key, record in records().items() if record.lower is not None}
 
 
 def defined_operators() -> list[tuple[str, str]]:
-    """The operators that functions of ONNX's define, by domain and name."""
+    """The operators that ONNX defines by function bodies, by domain and name."""
     return sorted(key for key, record in records().items() if record.define is not None)
 
 
 def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     """
-    The versions of each operator of users that can be lowered, by domain and name.
+    The versions of each public operator that can be lowered, by domain and name.
 
-    Operators that are no part of ONNX have version 1.
+    Operators outside ONNX have version 1.
     """
     versions: dict[tuple[str, str], list[int]] = {}
     for schema in SCHEMAS:

@@ -1,7 +1,7 @@
 """
-RNN, GRU and LSTM, and PopART's LSTM, whose weights are laid out otherwise.
+RNN, GRU and LSTM, and PopART's LSTM, which has another weight layout.
 
-One product takes the inputs of all steps; a loop over the steps does the rest.
+One matmul projects the inputs of all steps; a loop over the steps computes the recurrence.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from popgraph.support.shapes import Shape
 Values: TypeAlias = Sequence[SSAValue]
 Activation: TypeAlias = Callable[[Operand], SSAValue]
 
-# Activations: functions of gates, by ONNX's names for them
+# Activations of gates, by their ONNX names
 
 
 class Gate(NamedTuple):
-    """The input of an activation, and the node that makes its literals."""
+    """The input of an activation, and the node that creates its literals."""
 
     node: Node
     x: Operand
@@ -69,7 +69,7 @@ class Gate(NamedTuple):
         return gc.MinOp(raised, self.number(1.0))
 
     def elu(self, alpha: float) -> Operand:
-        """Chosen twice, so that the exponential cannot overflow, nor its gradient."""
+        """x if x >= 0 else alpha * (e^x - 1); e^0 replaces e^x for x >= 0, to avoid overflow."""
         above = self.at_least(0.0)
         below = gc.Expm1Op(gc.WhereOp(above, self.number(0.0), self.x))
         return gc.WhereOp(above, self.x, self.scaled(alpha, below))
@@ -103,17 +103,18 @@ FUNCTIONS: dict[str, tuple[Callable[..., Operand], *tuple[float | None, ...]]] =
     "Softsign": (Gate.softsign,),
     "Softplus": (Gate.softplus,),
 }
-"""The activations, with the defaults of alpha and beta; None: the node must give it."""
+"""The activations, with the defaults of alpha and beta; None: required."""
 
 _BY_LOWER = {name.lower(): function for name, function in FUNCTIONS.items()}
-"""Exporters differ in how they write capitals."""
+"""Activations by lower-case name, since exporters differ in case."""
 
 
 def _activation(node: Node, name: str, given: Sequence[Iterator[float]]) -> Activation:
-    """The function of a name, which takes its parameters from the node's lists in order."""
+    """An activation by name, which consumes its parameters from the node's lists in order."""
     if name.lower() not in _BY_LOWER:
         raise TypeMismatchError(
-            f"{name!r} is no activation of {node.op.op_type}", hint=f"one of {', '.join(FUNCTIONS)}"
+            f"{name!r} is not an activation of {node.op.op_type}",
+            hint=f"use one of {', '.join(FUNCTIONS)}",
         )
     function, *defaults = _BY_LOWER[name.lower()]
     taken = [next(one, default) for one, default in zip(given, defaults, strict=False)]
@@ -132,37 +133,37 @@ def _activation(node: Node, name: str, given: Sequence[Iterator[float]]) -> Acti
 @dataclass(frozen=True)
 class Cell(ABC):
     """
-    The step of a layer in one direction, and its weights.
+    One step of a layer in one direction, and its weights.
 
-    Weights and states have the element type of the model; halves are widened to f32 in between.
+    Weights and states have the element type of the model; f16 and bf16 gates are computed in f32.
     """
 
     hidden: int
     wide: DType
     functions: Sequence[Activation]
     clip: float
-    """Inputs of activations are no farther from 0; 0: as far as they come."""
+    """Inputs of activations are clamped to [-clip, clip]; 0 disables this."""
     varied: bool
     """Whether the attribute `VARIANT` is set."""
 
     GATES: ClassVar[int]
     FUNCTIONS: ClassVar[tuple[str, ...]]
-    """The activations, if the node names none."""
+    """The default activations."""
     VARIANT: ClassVar[str] = ""
-    """The attribute that makes another cell of it."""
+    """The boolean attribute that selects a variant of the cell."""
     STATES: ClassVar[tuple[int, ...]] = (5,)
-    """The inputs that are the states at the beginning, the output first."""
+    """The indices of the inputs with initial states, h first."""
 
     @abstractmethod
     def weights(self, own: Weights) -> tuple[Values, SSAValue | None]:
-        """The weights of a step, and the bias of the products with the inputs of all steps."""
+        """The weights that each step reads, and the bias of the projection of all inputs."""
 
     @abstractmethod
     def step(self, row: SSAValue, states: Values, weights: Values) -> Values:
-        """The next states, of the gates' part that comes from the input."""
+        """The next states; `row` is the projected input of the step."""
 
     def gates(self, value: Operand, count: int) -> list[SSAValue]:
-        """The parts of a row in which gates stand side by side, to be computed with."""
+        """The gates in a row of concatenated gates, in the type of the computation."""
         value = SSAValue.get(value)
         columns = shape_of(value)[1]
         size = columns // count
@@ -172,7 +173,7 @@ class Cell(ABC):
         return cast(value, self.wide)
 
     def activated(self, place: int, value: Operand) -> SSAValue:
-        """An activation of what is clipped."""
+        """An activation of the clipped value."""
         if self.clip:
             low, high = (scalar(bound, value) for bound in (-self.clip, self.clip))
             value = gc.MinOp(gc.MaxOp(value, low), high)
@@ -204,7 +205,7 @@ class GruCell(Cell):
     GATES = 3
     FUNCTIONS = ("Sigmoid", "Tanh")
     VARIANT = "linear_before_reset"
-    """The product with the old state is formed before the reset gate is applied to it."""
+    """n = g(x W + r (h R)) instead of g(x W + (r h) R)."""
 
     def weights(self, own: Weights) -> tuple[Values, SSAValue | None]:
         if not self.varied:
@@ -212,7 +213,7 @@ class GruCell(Cell):
         every = own.recurrence(0, self.GATES)
         if not own.has_bias:
             return [every], None
-        # The recurrent bias of the hidden gate is reset, too: it stays in the loop.
+        # The reset gate also scales the recurrent bias of the hidden gate, so it is added inside.
         outside = gc.AddOp(
             own.bias(0, 3),
             gc.PadOp(own.bias(3, 5), low=(0,), high=(self.hidden,), interior=(0,), value=0.0),
@@ -243,7 +244,7 @@ class LstmCell(Cell):
     GATES = 4
     FUNCTIONS = ("Sigmoid", "Tanh", "Tanh")
     VARIANT = "input_forget"
-    """The forget gate is what the input gate leaves."""
+    """f = 1 - i."""
     STATES = (5, 6)
 
     def weights(self, own: Weights) -> tuple[Values, SSAValue | None]:
@@ -257,7 +258,7 @@ class LstmCell(Cell):
         i, o, f, n = self.gates(gc.AddOp(self.widened(row), product), 4)
 
         def gate(value: SSAValue, place: int, seen: Operand) -> SSAValue:
-            """A gate that sees the cell, if there are peepholes."""
+            """A gate, with a peephole to the cell if there are any."""
             if peepholes:
                 seen = gc.MulOp(self.widened(peepholes[place]), seen)
                 value = gc.AddOp(value, seen).result
@@ -308,11 +309,11 @@ def recurrence(node: NodeView) -> Complaints:
         return
     hidden = recurrent[2]
     if hidden == 0:
-        yield TypeConflict("its state has no elements", "the last axis of `R` is 1 or more")
+        yield TypeConflict("the state has no elements", "the last axis of `R` must be 1 or more")
     given = node.integer("hidden_size", -1)
     if node.gives("hidden_size") and differ(hidden, given):
         yield TypeConflict(
-            f"`hidden_size` is {given}, but `R` is for {hidden}", "they are the same number"
+            f"`hidden_size` is {given}, but `R` is for {hidden}", "both must be equal"
         )
 
     def rows(count: int) -> Dim:
@@ -338,10 +339,10 @@ def recurrence(node: NodeView) -> Complaints:
 def _attributes(node: NodeView, activations: int) -> Complaints:
     given = len(node.texts("activations"))
     if node.gives("activations") and given != activations:
-        yield TypeConflict(f"it has {given} activations", f"it has {activations} of them")
+        yield TypeConflict(f"`activations` has {given} elements", f"give {activations}")
     clip = node.real("clip")
     if node.gives("clip") and not clip > 0:
-        yield TypeConflict(f"`clip` is {clip:g}", "it is more than 0")
+        yield TypeConflict(f"`clip` is {clip:g}", "it must be more than 0")
 
 
 chooses("GRU", direction=(*DIRECTIONS, "foward"))  # which is the default of version 1
@@ -353,7 +354,7 @@ chooses("LSTM", "RNN", direction=DIRECTIONS)
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of one direction, whatever node they are from; matrices stand transposed."""
+    """The weights of one direction of a node; matrices are transposed to [inputs, gates]."""
 
     node: Node
     direction: int
@@ -362,7 +363,7 @@ class Weights:
     INPUT, RECURRENCE, BIAS, PEEPHOLES = 1, 2, 3, 7
 
     def inputs(self) -> SSAValue:
-        """The matrix that the inputs of all steps are multiplied by."""
+        """The input projection W."""
         return gc.TransposeOp(one(self.node[self.INPUT], self.direction), perm=(1, 0)).result
 
     def recurrence(self, first: int, last: int) -> SSAValue:
@@ -376,7 +377,7 @@ class Weights:
         return self._part(self.BIAS, first, last)
 
     def whole_bias(self) -> SSAValue | None:
-        """Those of the input and of the recurrence together."""
+        """The sum of the input and the recurrent bias."""
         if not self.has_bias:
             return None
         count = shape_of(self.node[self.BIAS])[1] // self.hidden
@@ -389,7 +390,7 @@ class Weights:
         return [self._part(self.PEEPHOLES, place, place + 1) for place in range(3)]
 
     def _part(self, index: int, first: int, last: int) -> SSAValue:
-        """Some gates' weights; those that never change are turned once, however large they are."""
+        """The weights of gates `first` to `last`; constants are transposed at compile time."""
         start, size = first * self.hidden, (last - first) * self.hidden
         known = never_changes(self.node, self.node[index])
         if known is not None:
@@ -402,12 +403,12 @@ class Weights:
 
 
 def never_changes(node: Node, value: SSAValue) -> Array | None:
-    """The elements of a constant for which no gradient can be asked."""
+    """The elements of a constant in inference; None in training, which may differentiate it."""
     return None if node.lowering.training else constant_array(value, node.lowering.weights)
 
 
 def one(value: SSAValue, direction: int) -> SSAValue:
-    """The part of a tensor for one direction, which is its first axis."""
+    """The slice of a tensor for one direction; directions are the first axis."""
     count, *rest = shape_of(value)
     if count > 1:
         value = SSAValue.get(sliced(value, {0: (direction, 1, 1)}))
@@ -416,24 +417,24 @@ def one(value: SSAValue, direction: int) -> SSAValue:
 
 @dataclass(frozen=True)
 class Layer:
-    """A recurrent node: its cell for each direction, the time that is its first axis."""
+    """A recurrent node, and its cell for each direction."""
 
     node: Node
     cells: Sequence[Cell]
 
     @cached_property
     def x(self) -> SSAValue:
-        """The input: steps, batch, features."""
+        """The input, [steps, batch, features]."""
         return self._in_time(self.node[0])
 
     def _in_time(self, value: SSAValue) -> SSAValue:
-        """With the batch as its second axis; `layout` is 1 if it is the first one of the node's."""
+        """A tensor with the batch as its second axis; with `layout` 1 it was the first."""
         by_batch = self.node.integer("layout")
         return gc.TransposeOp(value, perm=(1, 0, 2)).result if by_batch else value
 
     @cached_property
     def lengths(self) -> SSAValue | None:
-        """The lengths of the sequences as a column, unless all are as long as the tensor."""
+        """The lengths of the sequences as a column; None if all have the full length."""
         given = self.node.optional(4)
         if given is None:
             return None
@@ -447,14 +448,14 @@ class Layer:
 
     @property
     def stacks(self) -> bool:
-        """Whether the outputs of all steps are wanted."""
+        """Whether the node returns the outputs of all steps."""
         return self.node.wants(0)
 
     def weights(self, direction: int, cell: Cell) -> Weights:
         return Weights(self.node, direction, cell.hidden)
 
     def initial(self, index: int, direction: int, cell: Cell) -> SSAValue:
-        """A state at the beginning."""
+        """An initial state; 0 by default."""
         given = self.node.optional(index)
         return self.zero(cell) if given is None else one(self._in_time(given), direction)
 
@@ -463,7 +464,7 @@ class Layer:
         return gc.BroadcastOp(self.node.scalar(0.0), shape=(batch, cell.hidden)).result
 
     def outputs(self) -> Lowered:
-        """The outputs of all steps, and the states at the end."""
+        """The outputs of all steps, and the final states."""
         loops = self.loops()
         finals = [
             self._in_time(_side_by_side(states, axis=0))
@@ -485,7 +486,7 @@ class Layer:
         ]
 
     def _loop(self, direction: int, cell: Cell, reverse: bool) -> LoopOp:
-        """The steps in one direction; literals that no gradient needs are copied into the body."""
+        """The loop of one direction; in inference, constants are copied into its body."""
         own = self.weights(direction, cell)
         weights, bias = cell.weights(own)
         lengths = self.lengths
@@ -496,7 +497,7 @@ class Layer:
         rows, count = self._projected(own, bias), len(states)
         carried, outer = ([value.type for value in group] for group in (states, passed))
         block = Block(arg_types=[NUMBER, *carried, row_type(rows), *outer])
-        turn, *given = block.args
+        step, *given = block.args
         for argument, name in zip(block.args, ("turn", *("h", "c")[:count], "row"), strict=False):
             argument.name_hint = name
         for argument, value in zip(given[count + 1 :], passed, strict=True):
@@ -509,7 +510,7 @@ class Layer:
             length = None if lengths is None else seen.pop(0)
             made = cell.step(given[count], given[:count], seen)
             new = [cast(value, dtype_of(rows)) for value in made]
-            YieldOp(self._masked(new, given[:count], turn, length))
+            YieldOp(self._masked(new, given[:count], step, length))
         return LoopOp(
             shape_of(rows)[0],
             Region(block),
@@ -520,7 +521,7 @@ class Layer:
         )
 
     def _projected(self, own: Weights, bias: SSAValue | None) -> SSAValue:
-        """The products of all steps' inputs with the weights, in one."""
+        """The inputs of all steps times W, in one matmul, plus the bias."""
         steps, batch, features = shape_of(self.x)
         flat = gc.ReshapeOp(self.x, shape=(steps * batch, features))
         product: Operand = gc.MatMulOp(flat, own.inputs())
@@ -529,23 +530,23 @@ class Layer:
         return gc.ReshapeOp(product, shape=(steps, batch, shape_of(product)[1])).result
 
     def _literal(self, value: SSAValue) -> ConstantOp | None:
-        """The literal that a value is, if no gradient is asked of it."""
+        """The constant that a value is; None in training, which may differentiate it."""
         if self.node.lowering.training or not isinstance(value.owner, ConstantOp):
             return None
         return value.owner
 
-    def _masked(self, new: Values, old: Values, turn: SSAValue, length: SSAValue | None) -> Values:
-        """The next states and the row to stack; where a sequence has ended, old ones and zero."""
+    def _masked(self, new: Values, old: Values, step: SSAValue, length: SSAValue | None) -> Values:
+        """The next states and the row to stack; after a sequence's end, old states and 0."""
         rows = new[:1] if self.stacks else []
         if length is None:
             return [*new, *rows]
-        runs = gc.CompareOp(turn, length, predicate="lt").result
+        runs = gc.CompareOp(step, length, predicate="lt").result
         states = [gc.WhereOp(runs, *pair).result for pair in zip(new, old, strict=True)]
         return [*states, *(gc.WhereOp(runs, row, scalar(0.0, row)).result for row in rows)]
 
 
 def _side_by_side(values: Values, axis: int) -> SSAValue:
-    """The values of all directions, along an axis that is theirs."""
+    """Stacks the values of all directions along a new axis."""
     shape = shape_of(values[0])
     alone = (*shape[:axis], 1, *shape[axis:])
     parts = [gc.ReshapeOp(value, shape=alone).result for value in values]
@@ -562,18 +563,18 @@ def recurrent(node: Node) -> Lowered:
 
 
 ORDER = tuple(map("fico".index, "iofc"))
-"""The positions of ONNX's gates among PopART's."""
+"""The indices of ONNX's gates (iofc) in PopART's order (fico)."""
 
 
 @dataclass(frozen=True)
 class PopartWeights(Weights):
-    """For each gate, the matrix of the input above that of the recurrence, and one bias."""
+    """PopART's layout: per gate, W above R in one matrix, and one bias."""
 
     def inputs(self) -> SSAValue:
         return self._matrix(0, self.node.shape[2])
 
     def recurrence(self, first: int, last: int) -> SSAValue:
-        assert (first, last) == (0, LstmCell.GATES), "the gates are asked for together"
+        assert (first, last) == (0, LstmCell.GATES), "an LSTM cell reads all gates at once"
         return self._matrix(self.node.shape[2], self.hidden)
 
     def whole_bias(self) -> SSAValue | None:
@@ -586,7 +587,7 @@ class PopartWeights(Weights):
         return []
 
     def _matrix(self, start: int, size: int) -> SSAValue:
-        """Rows of all gates, these side by side."""
+        """Rows `start` to `start + size` of all gates, concatenated along columns."""
         shape = size, LstmCell.GATES * self.hidden
         known = never_changes(self.node, self.node[1])
         if known is not None:
@@ -597,12 +598,12 @@ class PopartWeights(Weights):
 
 
 def _in_order(gates: SSAValue) -> Operand:
-    """A tensor whose first axis is that of gates, in ONNX's order."""
+    """Reorders the gates along the first axis from PopART's to ONNX's order."""
     return gc.ConcatOp([sliced(gates, {0: (place, 1, 1)}) for place in ORDER], axis=0)
 
 
 class PopartLayer(Layer):
-    """Without directions, and with the states at the beginning in one tensor."""
+    """A layer with one direction, and both initial states in one tensor."""
 
     @property
     def stacks(self) -> bool:
@@ -620,7 +621,7 @@ class PopartLayer(Layer):
 def popart_lstm(node: Node) -> Lowered:
     x, weights = node.shape, shape_of(node[1])
     if len(x) != 3 or len(weights) != 3:
-        raise TypeMismatchError("LSTM takes sequences and weights of 3 axes")
+        raise TypeMismatchError("LSTM requires sequences and weights of 3 axes")
     hidden = weights[2]
     wanted: dict[int, Shape] = {
         1: (LstmCell.GATES, x[2] + hidden, hidden),
@@ -632,7 +633,7 @@ def popart_lstm(node: Node) -> Lowered:
         if given is not None and shape_of(given) != shape:
             raise TypeMismatchError(
                 f"input {index} of LSTM has the shape {list(shape_of(given))}",
-                hint=f"beside the other inputs it is {list(shape)}",
+                hint=f"the other inputs require {list(shape)}",
             )
     (loop,) = PopartLayer(node, cells_of(node, LstmCell, hidden, directions=1)).loops()
     output, cell = loop.finals

@@ -1,8 +1,9 @@
 """
-RoiAlign and MaxRoiPool, which divide regions of images into bins.
+RoiAlign and MaxRoiPool: pooling of regions of images in bins.
 
-RoiAlign looks up elements around samples, or weighs all elements of an axis where the number of
-samples adapts to the region; MaxRoiPool takes the largest element along one axis, then the other.
+RoiAlign gathers the elements around samples; if the number of samples adapts to the region, it
+weights all elements of an axis instead. MaxRoiPool takes the maximum along one axis after the
+other.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from popgraph.support.dtypes import DType
 
 @dataclass(frozen=True)
 class _Regions:
-    """The regions of a node, computed with in one element type."""
+    """The regions of a node, in the element type of the computation."""
 
     node: Node
     kind: DType
@@ -54,7 +55,7 @@ class _Regions:
         return shape_of(self.node[1])[0]
 
     def scaled(self, column: int) -> Operand:
-        """A number of each region in elements of the image, [regions, 1, 1]."""
+        """A column of the regions, scaled to elements of the image, [regions, 1, 1]."""
         given = sliced(cast(self.node[1], self.kind), {1: (column, 1, 1)})
         one = reshaped(given, (self.count, 1, 1))
         return gc.MulOp(one, self.number(self.node.real("spatial_scale", 1.0)))
@@ -72,12 +73,12 @@ def require_max_roi_pool(node: NodeView) -> Complaints:
     else:
         yield from of_rank(node, 1, 2)
     if len(bins) != 2 or min(bins) < 1:
-        yield TypeConflict(f"`pooled_shape` is {list(bins)}", "it has a height and a width")
+        yield TypeConflict(f"`pooled_shape` is {list(bins)}", "give a height and a width")
 
 
 @lowers("MaxRoiPool")
 def max_roi_pool(node: Node) -> Lowered:
-    """Bins without elements give 0."""
+    """The maximum of each bin; 0 for empty bins."""
     regions = _Bins(node, computing(node))
     images = gc.GatherOp(node[0], regions.images(), axis=0).result
     rows, columns = regions.inside(0), regions.inside(1)
@@ -87,7 +88,7 @@ def max_roi_pool(node: Node) -> Lowered:
 
 
 class _Bins(_Regions):
-    """Rows of five numbers: an image, and the first and last element along width and height."""
+    """Regions of MaxRoiPool, [image, x1, y1, x2, y2], with inclusive corners."""
 
     def images(self) -> SSAValue:
         column = reshaped(sliced(self.node[1], {1: (0, 1, 1)}), (self.count,))
@@ -95,13 +96,13 @@ class _Bins(_Regions):
         return SSAValue.get(within(self.node, places, self.node.shape[0]))
 
     def corner(self, column: int) -> Operand:
-        """Rounded away from 0 at halves, as C's `round` does."""
+        """A corner, rounded half away from 0, like C's `round`."""
         scaled = self.scaled(column)
         rounded = gc.FloorOp(gc.AddOp(gc.AbsOp(scaled), self.number(0.5)))
         return gc.MulOp(gc.SignOp(scaled), rounded)
 
     def inside(self, axis: int) -> Operand:
-        """[regions, bins, size]: which elements along the height (0) or width (1) are in a bin."""
+        """The mask of a bin's elements along the height (0) or width (1), [regions, bins, size]."""
         bins = self.node.integers("pooled_shape")[axis]
         size = self.node.shape[2 + axis]
         first, last = self.corner(2 - axis), self.corner(4 - axis)
@@ -117,7 +118,7 @@ class _Bins(_Regions):
         )
 
     def largest(self, images: SSAValue, inside: Operand, axis: int) -> SSAValue:
-        """The largest of the elements along an axis that are in each bin of it."""
+        """The maximum over each bin's elements along an axis."""
         regions, channels, *space = shape_of(images)
         _, bins, size = shape_of(inside)
         if axis == 2:
@@ -134,10 +135,10 @@ class _Bins(_Regions):
 
 CANDIDATES = 6
 """
-Samples of a bin that may touch an element, where their number adapts to the bin.
+Samples of a bin that may touch an element, if the number of samples adapts to the bin.
 
-They are more than half an element apart: four at most are less than one element away from any.
-One more on either side makes up for the rounding of where the first of them is looked for.
+Their distance is more than half an element, so at most 4 are within one element of any.
+One more on either side allows for rounding of the first candidate's position.
 """
 
 chooses(
@@ -157,12 +158,12 @@ def require_roi_align(node: NodeView) -> Complaints:
         yield from of_shape(node, 2, regions[0])
     yield from positive(node, "output_height", "output_width")
     if node.integer("sampling_ratio") < 0:
-        yield TypeConflict("`sampling_ratio` is less than 0", "it is 0, for adaptive, or more")
+        yield TypeConflict("`sampling_ratio` is less than 0", "use 0 (adaptive) or more")
     scale = node.real("spatial_scale", 1.0)
     if not 0 < scale < math.inf:
-        yield TypeConflict(f"`spatial_scale` is {scale:g}", "it is larger than 0")
+        yield TypeConflict(f"`spatial_scale` is {scale:g}", "it must be larger than 0")
     if x is not None and regions is not None and 0 in (x[0], *x[2:]) and regions[0] != 0:
-        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no image is empty")
+        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "use larger images")
 
 
 @bounds("RoiAlign")
@@ -189,12 +190,12 @@ class _Part(NamedTuple):
     length: Operand
     bins: int
     size: int
-    """Of the image."""
+    """The size of the image."""
 
 
 @dataclass(frozen=True)
 class _Aligned(_Regions):
-    """Rows of four numbers: x and y of two corners."""
+    """Regions of RoiAlign, [x1, y1, x2, y2]."""
 
     @property
     def is_mean(self) -> bool:
@@ -202,11 +203,11 @@ class _Aligned(_Regions):
 
     @cached_property
     def images(self) -> SSAValue:
-        """The number of the image of each region."""
+        """The index of the image of each region."""
         return SSAValue.get(from_start(self.node, 2, self.node.shape[0]))
 
     def part(self, axis: int) -> _Part:
-        """The height (0) or the width (1)."""
+        """The regions along the height (0) or the width (1)."""
         first, last = (self.corner(column) for column in (1 - axis, 3 - axis))
         extent: Operand = gc.SubOp(last, first)
         bins = self.node.integer(("output_height", "output_width")[axis], 1)
@@ -217,7 +218,7 @@ class _Aligned(_Regions):
 
     @property
     def is_shifted(self) -> bool:
-        """Whether whole numbers are the middles of elements."""
+        """Whether element i has its center at coordinate i + 0.5."""
         default = "half_pixel" if self.node.version >= 16 else "output_half_pixel"
         return self.node.text("coordinate_transformation_mode", default) == "half_pixel"
 
@@ -231,20 +232,20 @@ class _Aligned(_Regions):
         return gc.AddOp(part.start, gc.MulOp(part.length, numbers))
 
     def inside(self, at: Operand, size: int) -> Operand:
-        """An element around the image belongs to it, and is as those at its edge."""
+        """Whether positions are in [-1, size]; those outside the image read its edge."""
         return gc.AndOp(
             gc.CompareOp(at, self.number(-1), predicate="ge"),
             gc.CompareOp(at, self.number(size), predicate="le"),
         )
 
     def around(self, at: Operand, size: int) -> tuple[Operand, Operand, Operand]:
-        """The elements before and behind each place, and how far it is from the first of them."""
+        """The elements before and after each position, and its distance from the first."""
         last = self.number(size - 1)
         within = gc.MinOp(gc.MaxOp(at, self.number(0)), last)
         low = gc.FloorOp(within)
         return low, gc.MinOp(gc.AddOp(low, self.number(1)), last), gc.SubOp(within, low)
 
-    # As many samples in all bins: rows of channels are looked up
+    # A fixed number of samples per bin: rows of channels are gathered
 
     def looked_up(self, ratio: int) -> SSAValue:
         batch, channels, height, width = self.node.shape
@@ -259,9 +260,9 @@ class _Aligned(_Regions):
         ]
         total = reduce(gc.AddOp if self.is_mean else gc.MaxOp, terms)
         bins = [one for part in parts for one in (part.bins, ratio)]
-        apart = reshaped(total, (self.count, *bins, channels))
+        samples = reshaped(total, (self.count, *bins, channels))
         join = gc.ReduceMeanOp if self.is_mean else gc.ReduceMaxOp
-        joined = join(apart, axes=(2, 4), keepdims=False)
+        joined = join(samples, axes=(2, 4), keepdims=False)
         return gc.TransposeOp(joined, perm=[0, 3, 1, 2]).result
 
     def taps(self, part: _Part, ratio: int, axis: int) -> list[Tap]:
@@ -279,14 +280,14 @@ class _Aligned(_Regions):
             for place, weight in zip((low, high), weights, strict=True)
         ]
 
-    # As many samples as bins are long: all elements of an axis are weighed
+    # An adaptive number of samples, ceil(bin length): all elements of an axis are weighted
 
     def weighed(self) -> SSAValue:
         """
-        Region by region, the rows and then the columns of an image.
+        A loop over regions that weights the rows and then the columns of an image.
 
-        The weight of an element in a bin is a product of one along each axis. So the number of
-        samples, which the data decide, is nowhere the size of a tensor.
+        The weight of an element in a bin is the product of a weight per axis, so no tensor has
+        the data-dependent number of samples as its size.
         """
         weights = [weight for axis in (0, 1) for weight in self.weights(self.part(axis))]
         block = Block(
@@ -306,7 +307,7 @@ class _Aligned(_Regions):
         return loop.results[0]
 
     def mean_of(self, image: SSAValue, rows: Sequence[SSAValue]) -> Operand:
-        """[channels, height, width] times [bins, height] and [bins, width]"""
+        """high @ (image @ wide^T), of [bins, height], [channels, height, width], [bins, width]."""
         high, wide = rows
         return gc.MatMulOp(
             reshaped(high, (1, *shape_of(high))),
@@ -315,9 +316,9 @@ class _Aligned(_Regions):
 
     def largest_of(self, image: SSAValue, rows: Sequence[SSAValue]) -> Operand:
         """
-        Of a product of two weights and an element, which is what ONNX takes the largest of.
+        The maximum of weight * weight * element over a bin, as ONNX defines it.
 
-        Weights are no less than 0: the largest along one axis are enough for the next one.
+        Weights are >= 0, so the maximum along one axis suffices as input of the other.
         """
         high, wide = _Extremes(*rows[:3]), _Extremes(*rows[3:])
         channels, height, width = shape_of(image)
@@ -326,9 +327,9 @@ class _Aligned(_Regions):
             gc.ReshapeOp(image, shape=(channels, height, 1, width)),
             [gc.ReshapeOp(one, shape=(1, 1, wide_bins, width)) for one in wide[:2]],
         )
-        turned = gc.TransposeOp(across, perm=[0, 2, 1])
+        transposed = gc.TransposeOp(across, perm=[0, 2, 1])
         found = self.largest_along(
-            gc.ReshapeOp(turned, shape=(channels, 1, wide_bins, height)),
+            gc.ReshapeOp(transposed, shape=(channels, 1, wide_bins, height)),
             [gc.ReshapeOp(one, shape=(1, high_bins, 1, height)) for one in high[:2]],
         )
         outside = gc.OrOp(
@@ -338,7 +339,7 @@ class _Aligned(_Regions):
         return gc.WhereOp(outside, gc.MaxOp(found, self.number(0)), found)
 
     def largest_along(self, values: Operand, extremes: list[Operand]) -> Operand:
-        """Of the last axis; -inf where no sample is near any of its elements."""
+        """The weighted maximum along the last axis; -inf if no sample touches any element."""
         most, least = extremes
         zero, none = self.number(0), self.number(-np.inf)
         above = gc.CompareOp(values, zero, predicate="ge")
@@ -349,7 +350,7 @@ class _Aligned(_Regions):
         return gc.ReduceMaxOp(gc.WhereOp(missing, none, weighed), axes=(3,), keepdims=False)
 
     def weights(self, part: _Part) -> list[SSAValue]:
-        """Of all elements of an axis in all bins, [regions, bins, elements]."""
+        """The weights of all elements of an axis in all bins, [regions, bins, elements]."""
         samples = _Samples(self, part)
         if self.is_mean:
             return [SSAValue.get(samples.means())]
@@ -357,17 +358,17 @@ class _Aligned(_Regions):
 
 
 class _Extremes(NamedTuple):
-    """The largest and the least weight of elements in bins; what no sample is near has -1."""
+    """The largest and least weight of elements in bins; `most` is -1 if no sample touches it."""
 
     most: Operand
     least: Operand
     outside: Operand
-    """Whether any sample of a bin is outside, or there is none."""
+    """Whether a bin has a sample outside the image, or none at all."""
 
 
 @dataclass(frozen=True)
 class _Samples:
-    """The samples of bins as many as they are long, along one axis."""
+    """The ceil(length) samples of each bin, along one axis."""
 
     regions: _Aligned
     part: _Part
@@ -389,7 +390,7 @@ class _Samples:
 
     @cached_property
     def step(self) -> Operand:
-        """From one sample to the next; 1 where there are none."""
+        """The distance between samples; 1 without samples."""
         return gc.WhereOp(self.some, gc.DivOp(self.part.length, self.divisor), self.number(1))
 
     @cached_property
@@ -398,7 +399,7 @@ class _Samples:
 
     def sample(self, number: Operand) -> Operand:
         middle = gc.AddOp(number, self.number(0.5))
-        return gc.AddOp(_apart(self.starts), gc.MulOp(middle, _apart(self.step)))
+        return gc.AddOp(_unsqueezed(self.starts), gc.MulOp(middle, _unsqueezed(self.step)))
 
     @cached_property
     def elements(self) -> SSAValue:
@@ -407,17 +408,19 @@ class _Samples:
     @cached_property
     def near(self) -> tuple[list[Operand], list[Operand]]:
         """
-        Whether candidates, [regions, bins, elements, candidates], touch, and with what weight.
+        Whether candidates touch an element, and their weights.
 
-        As the first and as the second of the two elements around them.
+        One [regions, bins, elements, candidates] each for the element before a sample and the
+        one after it.
         """
-        far = gc.SubOp(gc.SubOp(self.elements, self.number(1)), _apart(self.starts))
-        first = gc.CeilOp(gc.SubOp(gc.DivOp(far, _apart(self.step)), self.number(0.5)))
+        far = gc.SubOp(gc.SubOp(self.elements, self.number(1)), _unsqueezed(self.starts))
+        first = gc.CeilOp(gc.SubOp(gc.DivOp(far, _unsqueezed(self.step)), self.number(0.5)))
         begin = gc.MaxOp(first, self.number(1))
         number = gc.AddOp(begin, self.regions.literal(np.arange(CANDIDATES) - 1))
         at, size = self.sample(number), self.part.size
         valid = gc.AndOp(
-            gc.CompareOp(number, _apart(self.count), predicate="lt"), self.regions.inside(at, size)
+            gc.CompareOp(number, _unsqueezed(self.count), predicate="lt"),
+            self.regions.inside(at, size),
         )
         low, high, rest = self.regions.around(at, size)
         touched: list[Operand] = [
@@ -444,16 +447,16 @@ class _Samples:
         )
 
     def outside(self) -> Operand:
-        """The first sample is before the image, the last one behind it, or there is none."""
+        """Whether the first sample is before the image, the last one after it, or none exists."""
         first, last = (
             gc.AddOp(self.starts, gc.MulOp(number, self.step))
             for number in (self.number(0.5), gc.SubOp(self.count, self.number(0.5)))
         )
         before = gc.CompareOp(first, self.number(-1), predicate="lt")
-        behind = gc.CompareOp(last, self.number(self.part.size), predicate="gt")
-        return gc.OrOp(gc.OrOp(before, behind), gc.NotOp(self.some))
+        after = gc.CompareOp(last, self.number(self.part.size), predicate="gt")
+        return gc.OrOp(gc.OrOp(before, after), gc.NotOp(self.some))
 
 
-def _apart(value: Operand) -> Operand:
-    """With an axis for the candidates."""
+def _unsqueezed(value: Operand) -> Operand:
+    """A value with a new last axis, for candidates."""
     return gc.ReshapeOp(value, shape=(*shape_of(value), 1))

@@ -1,8 +1,8 @@
 r"""
-Patterns in RE2's syntax, matched in time linear in the text, as RE2 does.
+Regular expressions in RE2's syntax, matched in time linear in the text, like RE2.
 
-A pattern becomes a program of sets of characters, jumps and assertions (Thompson, 1968). All of
-its threads advance together, and what a set of threads becomes by a character is remembered.
+A pattern is compiled to an NFA: a program of character sets, jumps and assertions (Thompson,
+1968). All threads advance together, and transitions are cached as in a lazy DFA.
 Differences from RE2: scripts (`\p{Greek}`) and bytes (`\C`) are refused, and categories (`\p{Lu}`)
 are those of Python's version of Unicode.
 """
@@ -17,27 +17,27 @@ from functools import cache
 from typing import TypeAlias
 
 Accepts: TypeAlias = Callable[[str], bool]
-"""Whether a character is in a set."""
+"""A predicate: whether a character is in a set."""
 
 SET, JUMP, SPLIT, ASSERT = range(4)
 
 Instruction: TypeAlias = tuple[int, Accepts | None, int, int]
 """
-A kind, the characters that a set accepts, and the distances of a jump or the two of a split.
+The kind, the characters that a set accepts, and relative targets: one of a jump, two of a split.
 
-An assertion has its index in `ASSERTIONS` as its first distance.
+The first target of an assertion is its index in `ASSERTIONS`.
 """
 
 Program: TypeAlias = tuple[Instruction, ...]
 
 MOST_INSTRUCTIONS = 100_000
-"""RE2 refuses longer programs, too: its budget of 8 MiB are about as many."""
+"""RE2's memory budget of 8 MiB holds about this many instructions, too."""
 MOST_REPETITIONS = 1000
-"""RE2's own bound of the product of nested repetitions."""
+"""RE2's bound of the product of nested repetition counts."""
 MOST_GROUPS = 1000
-"""RE2's own bound of nested groups."""
+"""RE2's bound of nested groups."""
 MOST_REMEMBERED = 20_000
-"""The steps of threads that a matcher keeps, whose memory this bounds."""
+"""Bound of the cached transitions of a matcher, which limits its memory."""
 
 DIGITS = "0123456789"
 WORD = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
@@ -75,7 +75,7 @@ ASSERTIONS: tuple[Callable[[str, str], bool], ...] = (
     lambda before, after: (before in WORD) != (after in WORD),
     lambda before, after: (before in WORD) == (after in WORD),
 )
-"""Conditions on the characters before and after, which are empty at the ends of the text."""
+"""Conditions on the characters before and after; "" at the ends of the text."""
 BEGIN, END, BEGIN_LINE, END_LINE, BOUNDARY, NO_BOUNDARY = range(6)
 
 REPETITION = re.compile(r"\{(0|[1-9][0-9]{0,8})(?:(,)(0|[1-9][0-9]{0,8})?)?\}")
@@ -88,7 +88,7 @@ CLASS_NAME = re.compile(r"\[:(\^?)(\w*):\]", re.ASCII)
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole string matches; `re.error` unless the pattern is a regular expression."""
+    """A predicate for full matches of a pattern; raises `re.error` if the pattern is invalid."""
     return _Matcher(_Parser(pattern).program()).matches
 
 
@@ -96,7 +96,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _fold(one: str) -> str:
-    """One character for all that differ in case alone."""
+    """A representative of all characters that differ only in case."""
     for folded in (one.casefold(), one.lower()):
         if len(folded) == 1:
             return folded
@@ -105,16 +105,16 @@ def _fold(one: str) -> str:
 
 @cache
 def _orbits() -> dict[str, str]:
-    """The characters that differ in case alone, by the result of `_fold`."""
+    """The characters that differ only in case, by the result of `_fold`."""
     found: dict[str, str] = {}
-    for code in range(0x1E944):  # No character behind it has a case.
+    for code in range(0x1E944):  # No character from here on has a case.
         if (folded := _fold(chr(code))) != chr(code):
             found[folded] = found.get(folded, folded) + chr(code)
     return found
 
 
 def _orbit(one: str) -> str:
-    """The character in all cases."""
+    """The character in all its cases."""
     folded = _fold(one)
     return _orbits().get(folded, folded)
 
@@ -134,7 +134,7 @@ def _between(first: str, last: str) -> Accepts:
 def _category(name: str) -> Accepts:
     if name == "Any":
         return lambda one: True
-    # Of C, RE2 knows no characters that are not assigned.
+    # RE2's category C excludes unassigned characters (Cn).
     return lambda one: (
         unicodedata.category(one).startswith(name) and (unicodedata.category(one) != "Cn")
     )
@@ -157,7 +157,7 @@ def _split(other: int) -> Instruction:
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of a pattern, and how often its innermost part is written out."""
+    """The program of a subpattern, and the product of nested repetition counts in it."""
 
     program: Program
     repetitions: int = 1
@@ -183,7 +183,7 @@ class _Piece:
 
 
 def _either(branches: Sequence[Program]) -> Program:
-    """Any of the branches."""
+    """The alternation of branches."""
     found: list[Instruction] = []
     left = sum(len(branch) + 2 for branch in branches)
     for branch in branches[:-1]:
@@ -194,14 +194,14 @@ def _either(branches: Sequence[Program]) -> Program:
 
 @dataclass
 class _Group:
-    """A group, as far as it has been read."""
+    """A group that is being parsed."""
 
     flags: frozenset[str]
-    """The flags after the group, which are those before it."""
+    """The flags to restore after the group."""
     branches: list[Program] = field(default_factory=list)
     repetitions: int = 1
     pieces: list[_Piece] = field(default_factory=list)
-    """The pieces of the branch that is being read."""
+    """The pieces of the current branch."""
 
     def end_branch(self) -> None:
         self.branches.append(tuple(step for piece in self.pieces for step in piece.program))
@@ -214,7 +214,7 @@ class _Group:
 
 
 class _Parser:
-    """Reads a pattern from left to right."""
+    """A parser of patterns, from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at = pattern, 0
@@ -251,7 +251,11 @@ class _Parser:
         self._add(_step(lambda other: other in cases))
 
     def _item(self, repeats: bool) -> bool:
-        """Reads one item, which may be a repetition; that cannot follow another one."""
+        """
+        Parses one item; returns whether it was a repetition.
+
+        A repetition must not follow another one: `repeats`.
+        """
         one = self.pattern[self.at]
         match one:
             case "*" | "+" | "?":
@@ -294,7 +298,7 @@ class _Parser:
                 self._literal(one)
 
     def _repeat(self, least: int, most: int | None, repeats: bool) -> None:
-        if self.pattern.startswith("?", self.at):  # Whether it is greedy decides no full match.
+        if self.pattern.startswith("?", self.at):  # Laziness does not change full matches.
             self.at += 1
         if repeats:
             raise re.error("bad repetition operator")
@@ -321,7 +325,7 @@ class _Parser:
             self.flags = flags
             return
         else:
-            raise re.error("look-around and other forms of Perl's are not supported")
+            raise re.error("look-around and other Perl extensions are not supported")
         self._begin_group()
 
     def _begin_group(self) -> None:
@@ -359,7 +363,7 @@ class _Parser:
             self._literal(self._escaped())
 
     def _named_class(self) -> Accepts | None:
-        """The set of an escape such as `\\d` or `\\p{Lu}`, if there is one here."""
+        """The set of an escape such as `\\d` or `\\p{Lu}` at this position, if any."""
         code = self.pattern[self.at + 1 : self.at + 2]
         if code and code in "dswDSW":
             self.at += 2
@@ -370,13 +374,13 @@ class _Parser:
         found = CATEGORY.match(self.pattern, self.at)
         name = "" if found is None else found[4] or found[3]
         if found is None or not CATEGORIES.fullmatch(name):
-            raise re.error(f"unknown class of characters \\{code}{{{name}}}")
+            raise re.error(f"unknown character class \\{code}{{{name}}}")
         self.at = found.end()
         accepts = self._set(_category(name))
         return _not(accepts) if (code == "P") != bool(found[2]) else accepts
 
     def _escaped(self) -> str:
-        """The character of an escape."""
+        """The literal character of an escape."""
         if found := HEXADECIMAL.match(self.pattern, self.at):
             number = int(found[1] or found[2], 16)
         elif found := OCTAL.match(self.pattern, self.at):
@@ -445,11 +449,15 @@ def _any_of(members: Iterable[Accepts]) -> Accepts:
 # Matching
 
 Threads: TypeAlias = tuple[frozenset[int], str]
-"""The positions in a program, and a character that assertions take for the one before."""
+"""
+Positions in a program, and a representative of the previous character for assertions.
+
+"\\n", "a" and " " represent newlines, word characters and others, so that few states are cached.
+"""
 
 
 class _Matcher:
-    """A program that remembers what its threads become."""
+    """A program with cached transitions."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -480,7 +488,7 @@ class _Matcher:
         return frozenset(found), kind
 
     def _reached(self, threads: Threads, after: str) -> set[int]:
-        """The places that jumps and assertions lead to, before a character."""
+        """The epsilon closure: positions reached by jumps and assertions, before `after`."""
         places, before = threads
         pending, found = list(places), set[int]()
         while pending:

@@ -1,7 +1,7 @@
 """
-Resize and Upsample, axis by axis: repetitions, slices, lookups and weighted sums.
+Resize and Upsample, axis by axis: repetitions, slices, gathers and weighted sums.
 
-Where elements are sampled, and with what weights, is known when the model is compiled.
+Sampling positions and weights are computed at compile time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from popgraph.support.errors import TypeMismatchError
 
 CROP = "tf_crop_and_resize"
 MOST_TAPS = 16
-"""Taps that are unrolled into lookups (cubic interpolation: 4); more become a reduction."""
+"""Most taps that are unrolled into gathers (cubic interpolation: 4); more become a reduction."""
 
 # Requirements
 
@@ -56,7 +56,7 @@ chooses(
 )
 chooses("Upsample", mode=("nearest", "linear"))
 
-_EACH = "one for each"
+_EACH = "give one per axis"
 
 
 @requires("Resize")
@@ -89,12 +89,12 @@ def _all(rank: int | None) -> Sequence[int] | None:
 
 
 def _way(node: NodeView) -> Complaints:
-    """Modes that the version lacks, or that do not combine."""
+    """The mode exists in the node's version, and allows `antialias`."""
     mode = node.text("mode")
     if mode == "cubic" and node.version < 11:
-        yield TypeConflict("`mode` is 'cubic'", "nearest and linear there are before version 11")
+        yield TypeConflict("`mode` is 'cubic'", "use nearest or linear before version 11")
     if mode == "nearest" and node.integer("antialias"):
-        yield TypeConflict("`antialias` with `mode` 'nearest'", "it is for linear and cubic")
+        yield TypeConflict("`antialias` is set for `mode` 'nearest'", "use linear or cubic")
 
 
 def _one_of(node: NodeView) -> Complaints:
@@ -102,7 +102,7 @@ def _one_of(node: NodeView) -> Complaints:
     lists = [node.shape_of(index) for index in (2, 3) if node.has(index)]
     some = [shape for shape in lists if shape is None or shape != (0,)]
     if not some and node.rank_of(0) != 0:
-        yield TypeConflict("neither `scales` nor `sizes` are given", "give one of them")
+        yield TypeConflict("neither `scales` nor `sizes` is given", "give one of them")
     if len(some) > 1 and all(shape is not None for shape in some):
         yield TypeConflict("both `scales` and `sizes` are given", "give one of them")
 
@@ -117,11 +117,11 @@ def _numbers(
     node: NodeView, scales: Sequence[float], axes: Sequence[int] | None, least: float
 ) -> Complaints:
     if axes is not None and len(scales) != len(axes):
-        yield TypeConflict(f"`scales` has {len(scales)} numbers for {len(axes)} axes", _EACH)
+        yield TypeConflict(f"`scales` has {len(scales)} elements for {len(axes)} axes", _EACH)
     for scale in scales:
         if not math.isfinite(scale) or scale < least or scale == 0:
             wanted = "1 or more" if least else "larger than 0"
-            yield TypeConflict(f"a scale is {scale:g}", f"scales are {wanted}")
+            yield TypeConflict(f"a scale is {scale:g}", f"scales must be {wanted}")
     shape = node.shape_of(0)
     for axis, scale in zip(axes or (), scales, strict=False):
         if shape is not None and isinstance(size := shape[axis], int):
@@ -133,19 +133,21 @@ def _sized(node: NodeView, axes: Sequence[int] | None) -> Complaints:
     if not sizes or shape is None or axes is None:
         return
     if len(sizes) != len(axes):
-        yield TypeConflict(f"`sizes` has {len(sizes)} numbers for {len(axes)} axes", _EACH)
+        yield TypeConflict(f"`sizes` has {len(sizes)} elements for {len(axes)} axes", _EACH)
     yield from wrong_sizes(sizes)
     for axis, size in zip(axes, sizes, strict=True):
         if shape[axis] == 0 and size > 0:
-            yield TypeConflict(f"an empty axis is resized to {size}", "it has no elements")
+            yield TypeConflict(f"an empty axis is resized to {size}", "resize it to 0")
 
 
 def _region(node: NodeView, axes: Sequence[int] | None) -> Complaints:
     shape = node.shape_of(1)
     if not node.has(1) or shape == (0,):
-        yield TypeConflict("there is no `roi`", "tf_crop_and_resize is about a region of interest")
+        yield TypeConflict("`roi` is missing", "tf_crop_and_resize requires a region of interest")
     elif shape and axes and differ(shape[0], 2 * len(axes)):
-        yield TypeConflict(f"`roi` has {shape[0]} numbers for {len(axes)} axes", "two for each")
+        yield TypeConflict(
+            f"`roi` has {shape[0]} elements for {len(axes)} axes", "give two per axis"
+        )
 
 
 # Sampling
@@ -156,34 +158,34 @@ Places: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Stretch:
-    """The sizes of one axis, and what of it is resized."""
+    """The resizing of one axis: sizes, scale and region of interest."""
 
     before: int
     after: int
     scale: float
     width: float
-    """The size after, as a real number that `after` is rounded from."""
+    """The real-valued output size, before it is rounded to `after`."""
     start: float | np.floating = 0.0
     end: float | np.floating = 1.0
     """
-    The region of interest, from 0, the first element, to 1, the last one.
+    The region of interest, from 0 (the first element) to 1 (the last one).
 
-    In the precision in which the model gives it, since that of ONNX's reference follows it.
+    It keeps the model's precision, since ONNX's reference computes in it.
     """
 
     @property
     def is_nothing(self) -> bool:
-        """Whether every element keeps its place, as ONNX's reference decides it."""
+        """Whether the axis is unchanged, by the criterion of ONNX's reference."""
         whole = math.isclose(self.start, 0.0) and math.isclose(self.end, 1.0)
         return whole and self.before == self.after and math.isclose(self.scale, 1.0)
 
     @property
     def growth(self) -> float:
-        """Elements after for each one before."""
+        """The ratio of output to input size."""
         return self.after / max(1, self.before)
 
     def coordinates(self, mode: str) -> Numbers:
-        """The source of each element, in double precision, as in ONNX's reference."""
+        """The source coordinate of each element, in f64, as in ONNX's reference."""
         last, places = self.before - 1, np.arange(self.after, dtype=np.float64)
         match mode:
             case "half_pixel":
@@ -192,7 +194,7 @@ class Stretch:
                 offset = self.before / 2 * (1 - self.after / self.width)
                 return offset + (places + 0.5) / self.scale - 0.5
             case "pytorch_half_pixel":
-                # For one element ONNX's text says 0, and its reference -0.5.
+                # For one element, ONNX's text says 0; its reference computes -0.5.
                 return (places + 0.5) / self.scale - 0.5 if self.width > 1 else 0 * places
             case "align_corners":
                 return places * last / (self.width - 1) if self.width > 1 else 0 * places
@@ -208,15 +210,15 @@ class Stretch:
                 return self.start * last + (0 * places + span * last / 2)
 
     def outside(self) -> NDArray[np.bool_]:
-        """Whether each element comes from outside the tensor, and is extrapolated."""
+        """The mask of elements whose source is outside the tensor; they are extrapolated."""
         at = self.coordinates(CROP)
         return (at < 0) | (at > self.before - 1)
 
     def nearest(self, mode: str, rounding: str) -> Places:
-        """The places from which elements are taken as they are."""
+        """The source index of each element, for nearest-neighbor interpolation."""
         at = self.coordinates(mode)
         if rounding in ("simple", "pytorch"):
-            # Version 10 does not say; ONNX's tests of that time and onnxruntime go the simple way.
+            # Version 10 defines no rounding; ONNX's tests of that time and onnxruntime do this.
             at = (np.arange(self.after, dtype=np.float32) / np.float32(self.scale)).astype(float)
             rounding = "ceil" if self.scale < 1 and rounding == "simple" else "floor"
         whole = np.floor(at)
@@ -233,7 +235,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Filter:
-    """The weights of samples, by their distance to where an element comes from."""
+    """An interpolation filter: the weight of a sample by its distance to the source coordinate."""
 
     cubic: bool
     antialias: bool
@@ -250,21 +252,21 @@ class Filter:
 
 @dataclass(frozen=True)
 class Taps:
-    """Each element is a weighted sum of elements at `places`, equally many for all."""
+    """Weighted sums: indices and weights, [elements, taps]."""
 
     places: Places
     weights: Numbers
 
     def within(self, size: int) -> Taps:
-        """Places outside an axis are moved to its ends."""
+        """The taps with indices clamped to an axis."""
         return Taps(np.clip(self.places, 0, size - 1), self.weights)
 
     def condensed(self) -> Taps:
         """
-        The same sums over fewer places: none twice, and none whose weight is 0.
+        Equal sums with fewer taps: duplicate indices are merged, weights of 0 are dropped.
 
-        So an infinite neighbour of an element that is taken unchanged has no part in it.
-        Shorter sums take their last place several times, each with a part of its weight.
+        Dropping matters for infinite neighbors, since 0 * inf is NaN. Shorter sums are padded: the
+        last index repeats, with its weight divided.
         """
         rows = [_joined(*row) for row in zip(self.places, self.weights, strict=True)]
         count = max((len(places) for places, _ in rows), default=1)
@@ -289,12 +291,12 @@ def _filled(places: Places, weights: Numbers, count: int) -> tuple[Places, Numbe
 
 
 def taps(axis: Stretch, mode: str, filter_: Filter) -> Taps:
-    """The weighted places of each element; some may be outside the tensor."""
+    """The taps of each element; some indices may be outside the tensor."""
     at = axis.coordinates(mode)
-    # Antialiasing makes the filter of an axis that shrinks wider.
+    # Antialiasing widens the filter by 1 / scale if an axis shrinks.
     shrinking = min(axis.scale, 1.0) if filter_.antialias else 1.0
     reach = math.floor(-(2 if filter_.cubic else 1) / shrinking) + 1
-    left = np.ceil(at) - 1  # of an element that comes from a whole place, the one before
+    left = np.ceil(at) - 1  # the index before, even if `at` is an integer
     places = left.astype(np.int64)[:, None] + np.arange(reach, 2 - reach)
     weights = filter_(shrinking * (places - at[:, None]))
     if filter_.antialias:
@@ -310,7 +312,7 @@ def taps(axis: Stretch, mode: str, filter_: Filter) -> Taps:
 
 
 def _structure(op: OnnxOp) -> Sequence[int]:
-    """Scales and sizes; the region of interest where there is one."""
+    """The structural inputs: scales and sizes, and the region of interest if it is used."""
     if op.since_version < 11:
         return (1,)
     mode = op.onnx_attributes().get("coordinate_transformation_mode")
@@ -333,7 +335,7 @@ def resize(node: Node) -> Lowered:
 
 
 def _stretches(node: Node, mode: str) -> dict[int, Stretch]:
-    """The sizes of each axis that the node names."""
+    """The resizing of each axis in `axes`."""
     axes = node.axes(node.integers("axes") or range(node.rank))
     before = [node.shape[axis] for axis in axes]
     given = _given(node, 3, "the sizes") if node.version >= 11 else None
@@ -345,8 +347,8 @@ def _stretches(node: Node, mode: str) -> dict[int, Stretch]:
     region = np.repeat([0.0, 1.0], len(axes)) if region is None else region
     if not len(rows) == len(axes) == len(region) // 2:
         raise TypeMismatchError(
-            f"{len(axes)} axes with {len(rows)} sizes or scales and a region of {len(region)}",
-            hint="one number for each axis, of the region of interest two",
+            f"{len(axes)} axes have {len(rows)} sizes or scales and a `roi` of {len(region)}",
+            hint="give one size or scale per axis, and two elements of `roi`",
         )
     ends = region.reshape(2, -1).T
     return {axis: Stretch(*row, *end) for axis, row, end in zip(axes, rows, ends, strict=True)}
@@ -367,17 +369,17 @@ def _scales(node: Node) -> list[float]:
         return [1.0, 1.0, node.real("height_scale"), node.real("width_scale")]
     found = _given(node, 2 if node.version >= 11 else 1, "the scales")
     if found is None:
-        raise TypeMismatchError("neither scales nor sizes are given", hint="give one of them")
+        raise TypeMismatchError("neither scales nor sizes is given", hint="give one of them")
     numbers: list[float] = found.tolist()
     return numbers
 
 
 Row = tuple[int, int, float, float]
-"""The size before and after, the scale, and the size after that the scale gives."""
+"""Input size, output size, scale, and real-valued output size."""
 
 
 def _by_scales(before: Sequence[int], scales: Sequence[float]) -> list[Row]:
-    """Sizes are computed in single precision, as ONNX's inference does."""
+    """Output sizes from scales, in f32 like ONNX's shape inference."""
     return [
         (size, math.floor(np.float32(size) * np.float32(scale)), scale, size * scale)
         for size, scale in zip(before, scales, strict=False)
@@ -394,21 +396,21 @@ def _by_sizes(before: Sequence[int], sizes: Sequence[int], policy: str) -> list[
 
 def _least_first(axes: Mapping[int, Stretch]) -> list[tuple[int, Stretch]]:
     """
-    The axes in the order that computes least, and least of it along rows.
+    The axes in the order of least work, and of least work along rows (the last axis).
 
-    Axes that shrink come first, rows last of them. Of axes that grow, rows come first, because
-    positions along rows differ from lane to lane.
+    Shrinking axes come first, rows last among them. Among growing axes rows come first, while the
+    tensor is small: indices along rows differ per lane, so they do not vectorize.
     """
     return sorted(
         axes.items(), key=lambda item: (item[1].growth, item[0] * (-1 if item[1].growth > 1 else 1))
     )
 
 
-# Elements as they are
+# Nearest elements
 
 
 def taken(node: Node, value: SSAValue, places: Mapping[int, Places]) -> SSAValue:
-    """The elements at these places of each axis: of runs of equal ones the first, repeated."""
+    """The elements at these indices of each axis; runs of equal indices become a broadcast."""
     times: dict[int, int] = {}
     for axis, wanted in places.items():
         times[axis] = _run(wanted)
@@ -417,7 +419,7 @@ def taken(node: Node, value: SSAValue, places: Mapping[int, Places]) -> SSAValue
 
 
 def _run(places: Places) -> int:
-    """The length of runs of equal places; 1 if it differs."""
+    """The length of runs of equal indices; 1 if the lengths differ."""
     changes = np.flatnonzero(np.diff(places)) + 1
     times = int(changes[0]) if changes.size else max(1, len(places))
     is_even = len(places) % times == 0
@@ -440,9 +442,9 @@ def _repeated(value: SSAValue, times: Mapping[int, int]) -> SSAValue:
     if all(count == 1 for count in times.values()):
         return value
     rows = [(size, times.get(axis, 1)) for axis, size in enumerate(shape_of(value))]
-    apart = [one for size, count in rows for one in ((size,) if count == 1 else (size, 1))]
+    split = [one for size, count in rows for one in ((size,) if count == 1 else (size, 1))]
     wide = [one for size, count in rows for one in ((size,) if count == 1 else (size, count))]
-    spread = gc.BroadcastOp(gc.ReshapeOp(value, shape=apart), shape=wide)
+    spread = gc.BroadcastOp(gc.ReshapeOp(value, shape=split), shape=wide)
     return gc.ReshapeOp(spread, shape=[size * count for size, count in rows]).result
 
 
@@ -451,9 +453,9 @@ def _repeated(value: SSAValue, times: Mapping[int, int]) -> SSAValue:
 
 def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValue:
     """
-    Linear and cubic, in single precision for halves and in double precision for integers.
+    Linear and cubic interpolation, in f32 for f16 and bf16, in f64 for integers.
 
-    Integers are rounded in the end, and keep the order of ONNX's reference.
+    Integers are rounded once at the end, and axes keep the order of ONNX's reference.
     """
     if node.dtype.name == "bool":
         raise node.unsupported("interpolation between bools")
@@ -470,7 +472,7 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
 
 
 def _summed(node: Node, value: SSAValue, axis: int, sums: Taps) -> SSAValue:
-    """Along one axis, sums of elements with weights."""
+    """Weighted sums along one axis."""
     if sums.places.shape[1] > MOST_TAPS:
         return _reduced(node, value, axis, sums)
     terms: list[Operand] = []
@@ -483,7 +485,7 @@ def _summed(node: Node, value: SSAValue, axis: int, sums: Taps) -> SSAValue:
 
 
 def _reduced(node: Node, value: SSAValue, axis: int, sums: Taps) -> SSAValue:
-    """The same for many taps: they are looked up first."""
+    """Weighted sums of many taps: a gather, then a reduction."""
     looked_up = gc.GatherOp(value, node.literal(sums.places.astype(np.uint64)), axis=axis)
     weights = sums.weights.astype(dtype_of(value).numpy)
     rest = [1] * (len(shape_of(value)) - axis - 1)
@@ -499,23 +501,23 @@ def _factors(node: Node, value: SSAValue, axis: int, weights: Numbers) -> Operan
 
 
 def _whole(node: Node, value: SSAValue) -> SSAValue:
-    """Numbers rounded to integers, saturated to the first input's type."""
+    """Values rounded to integers, saturated to the first input's type."""
     info = np.iinfo(node.dtype.numpy.name)
     low, high = (node.literal(np.array(one, np.float64)) for one in (info.min, info.max))
     rounded = gc.RoundOp(value)
     whole = cast(gc.MinOp(gc.MaxOp(rounded, low), high), node.dtype)
     if float(info.max) == info.max:
         return whole
-    # Double precision lacks the largest number of 64 bits, and has the one after it.
+    # f64 cannot represent 2^63 - 1 (2^64 - 1), and rounds it up by one.
     beyond = gc.CompareOp(rounded, high, predicate="ge")
     return gc.WhereOp(beyond, node.scalar(info.max), whole).result
 
 
-# Elements from outside
+# Extrapolation
 
 
 def _extrapolated(node: Node, value: SSAValue, axes: Mapping[int, Stretch]) -> SSAValue:
-    """Elements that come from outside the tensor are a number that the node gives."""
+    """Replaces elements whose source is outside the tensor by `extrapolation_value`."""
     number = np.array(node.real("extrapolation_value"))
     if not node.dtype.is_float and node.dtype.name != "bool":
         info = np.iinfo(node.dtype.numpy.name)

@@ -1,4 +1,4 @@
-"""Scan: a body goes through rows of tensors, from either end, along any axis."""
+"""Scan: a loop over the rows of tensors, from either end, along any axis."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from popgraph.operators.bodies import check_outputs, close, discard, given_tenso
 from popgraph.operators.movement import I64, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, lowers
-from popgraph.operators.repetition import Repetition, Steering, Turn
+from popgraph.operators.repetition import Iteration, LoopControl, Repetition
 from popgraph.support.errors import TypeMismatchError
 
 
 @lowers("Scan")
 def scan(node: Node) -> Lowered:
-    """Rows of the last inputs go through the body one after the other, and with them states."""
+    """
+    A loop over the rows of the scanned inputs, which carries the states.
+
+    Scanned axes are moved to the front. If all inputs are reversed, the loop runs backwards;
+    otherwise single inputs and outputs are reversed by slices.
+    """
     if node.version < 9:
         return _scan_of_batch(node)
     made = _Scan(node, node.graph("body"), node.inputs)
@@ -36,7 +41,9 @@ def scan(node: Node) -> Lowered:
     ways = made.listed("scan_input_directions", made.count)
     reverse = all(ways)
     rows = [_reversed(one, way != reverse) for one, way in zip(front, ways, strict=True)]
-    finals, stacked = made.results(made.states, rows, Steering(made.trips(rows), reverse=reverse))
+    finals, stacked = made.results(
+        made.states, rows, LoopControl(made.trips(rows), reverse=reverse)
+    )
     results = dict(zip(made.wanted, stacked, strict=True))
     for index, value in results.items():
         way = made.listed("scan_output_directions", made.row_count)[index]
@@ -57,13 +64,14 @@ class _Scan:
     def __post_init__(self) -> None:
         if not 0 < self.count <= len(self.inputs):
             raise TypeMismatchError(
-                f"{self.count} of the {len(self.inputs)} inputs of Scan are scanned"
+                f"num_scan_inputs of Scan is {self.count}, which is not from 1 to its "
+                f"{len(self.inputs)} inputs"
             )
         if len(self.graph.block.args) != len(self.inputs) or self.row_count < 0:
             raise TypeMismatchError(
-                f"a Scan with {len(self.inputs)} inputs, {len(self.states)} of them states, has a "
-                f"body with as many inputs and at least {len(self.states)} outputs, "
-                f"not {len(self.graph.block.args)} and {len(self.graph.yielded)}"
+                f"the body of a Scan with {len(self.inputs)} inputs, {len(self.states)} of them "
+                f"states, must have {len(self.inputs)} inputs and at least {len(self.states)} "
+                f"outputs, not {len(self.graph.block.args)} and {len(self.graph.yielded)}"
             )
         check_outputs(self.node, self.graph, len(self.graph.yielded))
 
@@ -86,41 +94,43 @@ class _Scan:
 
     @property
     def wanted(self) -> list[int]:
-        """The rows that the node gives."""
+        """The scan outputs that the node has, by index."""
         start = len(self.states)
         return [index for index in range(self.row_count) if self.node.wants(start + index)]
 
     def listed(self, name: str, count: int) -> Sequence[int]:
-        """An attribute with a number for each of so many tensors; zeros if it is absent."""
+        """An attribute with one element for each of `count` tensors; zeros if it is absent."""
         found = self.node.integers(name) or (0,) * count
         if len(found) != count:
-            raise TypeMismatchError(f"{name} of Scan has {len(found)} numbers for {count} tensors")
+            raise TypeMismatchError(f"{name} of Scan has {len(found)} elements for {count} tensors")
         if "directions" in name and not set(found) <= {0, 1}:
-            raise TypeMismatchError(f"{name} of Scan are 0 or 1, not {list(found)}")
+            raise TypeMismatchError(f"{name} of Scan must be 0 or 1, not {list(found)}")
         return found
 
     def trips(self, rows: Sequence[SSAValue]) -> int:
-        """The number of rows, the same of all."""
+        """The number of rows, which must be equal for all tensors."""
         sizes = {shape_of(value)[0] for value in rows}
         if len(sizes) != 1:
             raise TypeMismatchError(
-                f"Scan goes through tensors of different lengths: {sorted(sizes)}",
-                hint="all scanned inputs have one size along their scanned axes",
+                f"scanned tensors must have equal lengths, not {sorted(sizes)}",
+                hint="give all scanned inputs one size along their scanned axes",
             )
         return sizes.pop()
 
     def results(
-        self, states: Sequence[SSAValue], rows: Sequence[SSAValue], steering: Steering
+        self, states: Sequence[SSAValue], rows: Sequence[SSAValue], control: LoopControl
     ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
         start = len(states)
         names = [self.node.op.output_names[start + index] for index in self.wanted]
         inner = self.graph.input_names[:start]
-        return Repetition(self.node, self.body, states, rows, inner, names).results(steering)
+        return Repetition(self.node, self.body, states, rows, inner, names).results(control)
 
-    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+    def body(
+        self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]
+    ) -> Iteration:
         made = self.node.lowering.place(self.graph, [*carried, *rows])
         start = len(carried)
-        return Turn(
+        return Iteration(
             None,
             [given_tensor(self.node, self.graph, made, index) for index in range(start)],
             [given_tensor(self.node, self.graph, made, start + index) for index in self.wanted],
@@ -148,9 +158,9 @@ def _reversed(value: SSAValue, is_reversed: bool) -> SSAValue:
 
 def _scan_of_batch(node: Node) -> Lowered:
     """
-    Before opset 9, a Scan runs for each entry of a batch, each with a length of its own.
+    Scan-8, which runs for each entry of a batch, each with a length of its own.
 
-    Rows behind the end of an entry are zero.
+    Rows after the end of an entry are zero.
     """
     inputs = [node[index] for index in range(1, len(node))]
     made = _Scan(node, node.graph("body"), inputs)
@@ -176,7 +186,7 @@ def _scan_of_batch(node: Node) -> Lowered:
 def _stacked(
     node: Node, trips: int, block: Block, scanned: Sequence[SSAValue]
 ) -> Sequence[SSAValue]:
-    """What a body that carries nothing gives, for all rows of some tensors."""
+    """The stacked results of a body without states, over all rows of some tensors."""
     if trips:
         captured = close([block])
         return gc.LoopOp(trips, Region(block), scanned=scanned, captured=captured).stacked
@@ -189,18 +199,18 @@ def _stacked(
 def _scan_of_entry(
     made: _Scan, inputs: Sequence[SSAValue], length: SSAValue | None
 ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
-    """Through one entry of a batch, in the opposite order from the end that it has."""
+    """The Scan of one entry of a batch; reversed inputs start at the entry's own end."""
     start = len(made.states)
     trips = made.trips(inputs[start:])
     rows = [
         _backwards(made.node, value, length) if way else value
         for value, way in zip(inputs[start:], made.listed("directions", made.count), strict=True)
     ]
-    return made.results(inputs[:start], rows, Steering(trips, length))
+    return made.results(inputs[:start], rows, LoopControl(trips, length))
 
 
 def _backwards(node: Node, value: SSAValue, length: SSAValue | None) -> SSAValue:
-    """The first rows, so many as the length says, in the opposite order."""
+    """The first `length` rows, reversed; rows after them are arbitrary."""
     if length is None:
         return _reversed(value, True)
     last = gc.SubOp(length, node.literal(np.array(1)))

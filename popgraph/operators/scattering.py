@@ -1,7 +1,7 @@
 """
 Operators that write updates at indices: Scatter, ScatterND, TensorScatter, PopART's ScatterReduce.
 
-Each is a scatter into flat data, or of whole slices along one axis.
+Each becomes one scatter into flattened data, or of whole slices along one axis.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.complaints import at_least, differ, in_range, of_rank, of_shape, shown
 from popgraph.operators.lookups import (
     from_start,
+    i64_scalar,
     indices_along_axis,
     indices_of_rows,
     leading,
@@ -28,7 +29,6 @@ from popgraph.operators.lookups import (
     places_of_rows,
     require_gather_elements,
     require_gather_nd,
-    whole,
     within,
 )
 from popgraph.operators.movement import I64, reshaped, sliced
@@ -40,7 +40,7 @@ from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
 
 OF_TRUTHS = {"add": "max", "mul": "min"}
-"""What a sum and a product of truths are."""
+"""The reductions of bools: a sum is OR, a product is AND."""
 
 
 bounds("Scatter", "ScatterElements")(indices_along_axis)
@@ -58,7 +58,7 @@ def require_scatter_elements(node: NodeView) -> Complaints:
 
 @lowers("Scatter", "ScatterElements")
 def scatter_elements(node: Node) -> Lowered:
-    """Writes along the axis at the indices, along the others at the updates' own places."""
+    """Scatters into flattened data: `indices` along the axis, an iota along the others."""
     axis = node.axis(node.integer("axis"))
     along = from_start(node, 1, node.shape[axis])
     places = places_along(node, node.shape, axis, along)
@@ -76,7 +76,7 @@ def require_scatter_nd(node: NodeView) -> Complaints:
 
 @lowers("ScatterND")
 def scatter_nd(node: Node) -> Lowered:
-    """Writes slices of data whose leading axes are merged: a row of indices is one place."""
+    """Scatters slices into data whose indexed axes are merged into one."""
     lead, rest = leading(node)
     places = places_of_rows(node)
     return _scattered(node, (prod(lead), *rest), node[2], places, (*shape_of(places), *rest))
@@ -85,7 +85,7 @@ def scatter_nd(node: Node) -> Lowered:
 def _scattered(
     node: Node, shape: Shape, updates: SSAValue, places: SSAValue, wanted: Shape
 ) -> Operand:
-    """The first input, reshaped, with the updates, reshaped to `wanted`, at places of axis 0."""
+    """Scatters updates of shape `wanted` along axis 0 into the first input of shape `shape`."""
     data, updates = reshaped(node[0], shape), reshaped(updates, wanted)
     reduction = _of_type(node, node.text("reduction", "none"))
     result = gc.ScatterOp(data, updates, places, axis=0, reduction=reduction)
@@ -105,27 +105,27 @@ def require_tensor_scatter(node: NodeView) -> Complaints:
         return
     axis %= len(cache)
     if axis == 0:
-        yield TypeConflict("axis 0 counts the batch", "the axis of the sequence comes behind it")
+        yield TypeConflict("`axis` is 0, the batch", "use the axis of the sequence")
     yield from of_rank(node, 1, len(cache))
     update = node.shape_of(1) or ()
     for place, (have, wanted) in enumerate(zip(cache, update, strict=False)):
         if place != axis and differ(have, wanted):
             yield TypeConflict(
-                f"a cache {shown(cache)} gets an update {shown(update)}",
-                f"but for axis {axis} they have the same sizes",
+                f"the cache is {shown(cache)}, but the update {shown(update)}",
+                f"their sizes may only differ along axis {axis}",
             )
     room, wanted = cache[axis], update[axis] if axis < len(update) else None
     if isinstance(room, int) and isinstance(wanted, int) and wanted > room:
         yield TypeConflict(
-            f"{wanted} places of an update go into {room} of a cache",
-            "the cache is as long as the update at least",
+            f"an update of length {wanted} does not fit a cache of length {room}",
+            "use a cache at least as long as the update",
         )
     yield from of_shape(node, 2, cache[0])
 
 
 @bounds("TensorScatter")
 def starts_in_cache(node: NodeView) -> Iterator[Bounds]:
-    """Starts of updates that end inside the cache; a circular cache has no bounds."""
+    """Bounds of starts, so that updates end inside the cache; a circular cache has none."""
     cache, update = node.static_shape_of(0), node.static_shape_of(1)
     axis = node.integer("axis", -2)
     if cache and update and node.text("mode") != "circular":
@@ -145,26 +145,26 @@ def tensor_scatter(node: Node) -> Lowered:
     along: Operand = gc.IotaOp(shape=shape, axis=axis, dtype=I64)
     if node.optional(2) is not None:
         first = gc.ReshapeOp(node[2], shape=(shape[0], *[1] * axis))
-        along = _turned(node, gc.AddOp(first, along), size)
+        along = _wrapped(node, gc.AddOp(first, along), size)
     places = places_along(node, lead, axis, along)
     return _scattered(node, (prod(lead), *rest), node[1], places, (*shape, *rest))
 
 
-def _turned(node: Node, places: Operand, size: int) -> Operand:
-    """Places inside a cache; a circular one continues after its end at its start."""
+def _wrapped(node: Node, places: Operand, size: int) -> Operand:
+    """Indices into a cache: clamped, or wrapped around in a circular one."""
     if node.text("mode", "linear") != "circular":
         return within(node, places, size)
-    length = whole(node, max(1, size))
+    length = i64_scalar(node, max(1, size))
     return gc.RemOp(gc.AddOp(gc.RemOp(places, length), length), length)
 
 
 REDUCTIONS = {"sum": "add", "mul": "mul", "max": "max", "min": "min", "none": "none"}
-"""PopART's words for how elements combine."""
+"""graphcore's reductions by PopART's names."""
 
 
 @bounds("ScatterReduce", domain=GRAPHCORE)
 def places_of_results(node: NodeView) -> Iterator[Bounds]:
-    """Places of the initial values, or as many as the node says."""
+    """Indices into the initial values, or below `axis_size`."""
     initial, axis = node.static_shape_of(2), node.integer("axis", -1)
     size = node.integer("axis_size", 1)
     if initial is not None and -len(initial) <= axis < len(initial):
@@ -176,24 +176,24 @@ def places_of_results(node: NodeView) -> Iterator[Bounds]:
 @lowers("ScatterReduce", domain=GRAPHCORE)
 def scatter_reduce(node: Node) -> Lowered:
     """
-    Places without updates are 1 in a product, else 0, unless there are initial values.
+    Scatters with a reduction; elements without updates are 1 for "mul", else 0.
 
-    Groups are one more axis along which every index has its own place.
+    Initial values, if given, replace these. With groups, axis 0 is a batch of independent scatters.
     """
     word = node.text("reduction", "sum").lower()
     axis, group = node.axis(node.integer("axis", -1)), node.integer("group_size", 1)
     if word not in REDUCTIONS:
-        raise _wrong(f"reduction {word!r}", f"one of {', '.join(REDUCTIONS)}")
+        raise _wrong(f"reduction {word!r}", f"use one of {', '.join(REDUCTIONS)}")
     if not dtype_of(node[1]).is_integer:
-        raise _wrong(f"indices of {dtype_of(node[1]).name}", "indices are whole numbers")
+        raise _wrong(f"indices of {dtype_of(node[1]).name}", "indices must be integers")
     if node.integer("axis_size") < 1 or group < 1 or (group > 1 and axis == 0):
         sizes = f"axis_size {node.integer('axis_size')}, group_size {group} and axis {axis}"
-        raise _wrong(sizes, "sizes are 1 or more; axis 0 counts the groups, if there are any")
+        raise _wrong(sizes, "sizes must be 1 or more; with groups, axis 0 is the group")
     return _reduced(node, word, axis, group > 1)
 
 
 def _wrong(what: str, hint: str) -> TypeMismatchError:
-    return TypeMismatchError(f"ScatterReduce cannot be with {what}", hint=hint)
+    return TypeMismatchError(f"ScatterReduce does not support {what}", hint=hint)
 
 
 def _reduced(node: Node, word: str, axis: int, grouped: bool) -> Lowered:
@@ -217,12 +217,12 @@ def _check_room(data: Shape, initial: Shape, axis: int) -> None:
     ):
         raise _wrong(
             f"initial values of shape {shapes.text(initial)} for {shapes.text(data)}",
-            f"there is a place for every element; only axis {axis} may be shorter",
+            f"no axis but {axis} may be shorter than that of the data",
         )
 
 
 def _side_by_side(node: Node, axis: int, grouped: bool) -> tuple[SSAValue, Shape]:
-    """The data and the shape of its indices: the same, or that of a vector along the axis."""
+    """The data and the shape of its indices, aligned: equal, or a vector along the axis."""
     shape = shapes.expanded_indices_shape(shape_of(node[1]), node.rank, axis, grouped)
     pairs = list(zip(shape, node.shape, strict=False))
     stretched = bool(node.integer("enable_index_broadcast", 1))
@@ -231,7 +231,7 @@ def _side_by_side(node: Node, axis: int, grouped: bool) -> tuple[SSAValue, Shape
         raise _wrong(
             f"indices of shape {shapes.text(shape_of(node[1]))} for data of shape "
             f"{shapes.text(node.shape)}",
-            "they have the data's shape, or are a vector along the axis",
+            "indices must have the data's shape, or be a vector along the axis",
         )
     if stretched:
         return node[0], shape
@@ -240,7 +240,7 @@ def _side_by_side(node: Node, axis: int, grouped: bool) -> tuple[SSAValue, Shape
 
 @dataclass(frozen=True)
 class Scattering:
-    """Data, the shape of its indices, which stretches to that of the data, and of the result."""
+    """Data, the shape of its indices (which broadcasts to the data's), and the result's shape."""
 
     node: Node
     data: SSAValue
@@ -250,7 +250,7 @@ class Scattering:
 
     @classmethod
     def of(cls, node: Node, axis: int, grouped: bool) -> Scattering:
-        """The result has the shape of the initial values, or that of the data and `axis_size`."""
+        """A scatter into the shape of the initial values, or of the data with `axis_size`."""
         data, indices = _side_by_side(node, axis, grouped)
         initial = node.optional(2)
         shape = list(shape_of(data))
@@ -264,21 +264,21 @@ class Scattering:
         return gc.BroadcastOp(value, shape=self.shape).result
 
     def touched(self) -> Operand:
-        """A mask of the places that have updates."""
+        """The mask of elements that have updates."""
         false, true = (self.node.literal(np.array(truth)) for truth in (False, True))
         ones = gc.BroadcastOp(true, shape=shape_of(self.data)).result
         return replace(self, data=ones).into(self.filled(false), "max")
 
     @property
     def is_of_slices(self) -> bool:
-        """Whether each index moves a whole slice of the data to a whole slice of the result."""
+        """Whether each index moves a whole slice of the data, so that nothing is flattened."""
         data, axis = shape_of(self.data), self.axis
         sizes = enumerate(zip(data, self.shape, strict=True))
         alike = all(one == other for at, (one, other) in sizes if at != axis)
         return alike and prod(self.indices) == self.indices[axis] == data[axis]
 
     def into(self, start: SSAValue, reduction: str) -> Operand:
-        """The start with the data scattered into it."""
+        """`start`, with the data scattered into it."""
         along = from_start(self.node, 1, self.shape[self.axis])
         if self.is_of_slices:
             vector = never_negative(reshaped(along, (prod(self.indices),)))

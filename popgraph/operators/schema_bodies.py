@@ -1,4 +1,4 @@
-"""Helpers for pages that mend the body in a schema, which does not fit all types it admits."""
+"""Helpers of pages that repair a schema's function body for types it fails on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from popgraph.dialects.onnx.view import NodeView
 
 
 def is_of(op: SchemaOp, index: int, *kinds: str) -> bool:
-    """Whether an input has numbers of an element type whose name begins with one of `kinds`."""
+    """Whether an input is numeric, and its element type's name begins with one of `kinds`."""
     element = getattr(NodeView(op).type_of(index), "element_type", UNKNOWN)
     is_number = element_types.is_number(element)
     return is_number and element_types.from_ir(element).name.startswith(kinds)
 
 
 def renamed(proto: FunctionProto, old: str, new: str) -> None:
-    """Makes all nodes read the value `new` instead of `old`."""
+    """Renames an input of all nodes from `old` to `new`."""
     for node in proto.node:
         node.input[:] = [new if name == old else name for name in node.input]

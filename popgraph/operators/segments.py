@@ -1,5 +1,5 @@
 """
-Loops over segments of rows, as PyTorch exports EmbeddingBag: one reduction without a loop.
+Loops over segments of rows, as PyTorch exports EmbeddingBag, lowered to one reduction.
 
     for k in 0..count: y[k] = ReduceMean(Gather(w, x[starts[k]:ends[k]]), axis 0)
     ->  y = reduce_segments(Gather(w, x), starts, ends) / (ends - starts)
@@ -24,7 +24,7 @@ from popgraph.dialects.onnx.op import Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import dims
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.lookups import whole
+from popgraph.operators.lookups import i64_scalar
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.support import dtypes
@@ -33,7 +33,7 @@ from popgraph.support.shapes import prod
 
 COMBINES = {"ReduceSum": "add", "ReduceMean": "add", "ReduceMax": "max"}
 BY_ROWS = frozenset({"Identity", "Cast", "Neg", "Abs", "Exp", "Relu", "Sqrt", "Tanh", "Sigmoid"})
-"""Operators of one input that take each row by itself."""
+"""Unary operators that are independent for each row."""
 OF_TWO = frozenset({"Add", "Sub", "Mul", "Div"})
 I64 = dtypes.BY_NAME["i64"]
 
@@ -53,16 +53,16 @@ def segments(node: Node, graph: Graph, count: int) -> list[SSAValue] | None:
 
 @dataclass
 class _Segments:
-    """One reduction of segments, and the nodes between the segments and it."""
+    """A reduction in a loop body, and the nodes between its segment and it."""
 
     node: Node
     graph: Graph
     reduction: SchemaOp
     starts: SSAValue | None = None
     ends: SSAValue | None = None
-    """The lists of bounds, defined outside of the loop."""
+    """The vectors of segment bounds, defined outside the loop."""
     block: Block = field(default_factory=Block)
-    """The same nodes, on all rows."""
+    """Copies of the nodes, which compute all rows."""
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
 
     @staticmethod
@@ -80,7 +80,7 @@ class _Segments:
     # Matching
 
     def _take(self, value: SSAValue) -> bool:
-        """Whether a value of an iteration is the segment of one that has all rows: that is made."""
+        """Whether a value is a segment of a value for all rows, whose computation is copied."""
         if value in self.values:
             return True
         op = value.owner
@@ -122,7 +122,7 @@ class _Segments:
         return True
 
     def _of_iteration(self, value: SSAValue) -> SSAValue | None:
-        """The list, defined outside, whose element for the iteration a value is."""
+        """The outer vector `v` if a value is `v[iteration]`."""
         value = _plain(value)
         op = value.owner
         if not isinstance(op, SchemaOp) or op.op_type != "Gather":
@@ -133,7 +133,7 @@ class _Segments:
         return data if is_own and one_axis and self._is_outside(data) else None
 
     def _copy(self, op: OnnxOp, rows: Sequence[SSAValue]) -> bool:
-        """Puts a node on all rows in place of one on a segment."""
+        """Copies a node so that it computes all rows instead of a segment."""
         if not all(map(self._take, rows)):
             return False
         for operand in op.operands:
@@ -179,17 +179,17 @@ class _Segments:
         combine = COMBINES[self.reduction.op_type]
         made: Operand = gc.ReduceSegmentsOp(flat, starts, ends, combine=combine)
         if self.reduction.op_type == "ReduceMean":
-            sizes = gc.MaxOp(gc.SubOp(ends, starts), whole(node, 0))
+            sizes = gc.MaxOp(gc.SubOp(ends, starts), i64_scalar(node, 0))
             made = gc.DivOp(made, gc.ReshapeOp(cast(sizes, dtype_of(made)), shape=(count, 1)))
         return SSAValue.get(reshaped(SSAValue.get(made), (count, *rest)))
 
 
 def _inside(node: Node, bounds: SSAValue, length: int, count: int) -> Operand:
-    """Bounds of slices clamped to the rows; negative ones count from the end."""
+    """Bounds of slices clamped to [0, length]; negative ones count from the end."""
     each = cast(sliced(bounds, {0: (0, count, 1)}), I64)
-    negative = gc.CompareOp(each, whole(node, 0), predicate="lt")
-    place = gc.WhereOp(negative, gc.AddOp(each, whole(node, length)), each)
-    return gc.MinOp(gc.MaxOp(place, whole(node, 0)), whole(node, length))
+    negative = gc.CompareOp(each, i64_scalar(node, 0), predicate="lt")
+    place = gc.WhereOp(negative, gc.AddOp(each, i64_scalar(node, length)), each)
+    return gc.MinOp(gc.MaxOp(place, i64_scalar(node, 0)), i64_scalar(node, length))
 
 
 def _plain(value: SSAValue) -> SSAValue:
@@ -207,7 +207,7 @@ def _is_literal(op: object) -> bool:
 
 
 def _elements(node: Node, op: OnnxOp, index: int) -> Array | None:
-    """The elements of an input that is a literal."""
+    """The elements of an input, if it is a literal."""
     given = op.input_values()
     value = given[index] if index < len(given) else None
     return None if value is None else _array(node, value)

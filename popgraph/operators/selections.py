@@ -1,9 +1,8 @@
 """
-Operators whose results have as many elements as the data say: NonZero, Compress, Unique.
+Operators with data-dependent result sizes: NonZero, Compress, NonMaxSuppression, Unique.
 
-Compiled, they give each result up to a bound, and its shape: see `partition.with_shapes`. Compress
-gives a list without gaps, which has the shape as soon as it is cut. Nodes that are not compiled are
-computed in Python.
+Compiled, each returns its result padded to a bound, and the result's shape: see
+`partition.with_shapes`. Nodes that cannot be compiled are computed in Python.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from popgraph.dialects.onnx.custom import OWN
 from popgraph.dialects.onnx.host_values import holds_text, texts
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
-from popgraph.operators.lookups import never_negative, whole
+from popgraph.operators.lookups import i64_scalar, never_negative
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, computes, follows_data_sizes, lowers
@@ -36,17 +35,17 @@ I32 = dtypes.BY_NAME["i32"]
 F32 = dtypes.BY_NAME["f32"]
 U64 = dtypes.BY_NAME["u64"]
 U32 = dtypes.BY_NAME["u32"]
-"""Positions are divided in it: 64 bits take three times as long."""
+"""The type for dividing positions: division in 64 bits takes three times as long."""
 
 
 def count_of(mask: Operand) -> Operand:
-    """The number of true elements, a scalar."""
+    """The number of true elements, as a scalar."""
     axes = range(len(shape_of(mask)))
     return gc.ReduceSumOp(cast(mask, I64), axes=axes, keepdims=False)
 
 
 def shape_with(node: Node, sizes: Sequence[int | Operand]) -> Operand:
-    """A shape with some sizes computed from data."""
+    """A shape tensor, with some sizes computed from data."""
     parts: list[Operand] = [
         node.literal(np.array([size])) if isinstance(size, int) else gc.ReshapeOp(size, shape=(1,))
         for size in sizes
@@ -56,7 +55,7 @@ def shape_with(node: Node, sizes: Sequence[int | Operand]) -> Operand:
 
 @lowers("NonZero", domain=OWN)
 def non_zero(node: Node) -> Lowered:
-    """The positions of the true elements of the flat mask, as digits of the shape."""
+    """The indices of true elements: positions in the flat mask, split into one per axis."""
     shape, count = node.shape, prod(node.shape)
     if not shape or dtype_of(node[0]).name in ("c64", "c128"):
         raise NeedsHostError("NonZero of a scalar or of complex numbers is not compiled")
@@ -74,7 +73,7 @@ def joined(parts: Sequence[Operand], axis: int) -> Operand:
 
 
 def _digits(node: Node, positions: Operand, shape: Shape) -> list[Operand]:
-    """Positions in flat data of this shape as indices along each of its axes."""
+    """Flat positions in a tensor of this shape, as indices along each axis."""
     if len(shape) == 1:
         return [positions]
     kind = U32 if prod(shape) < 1 << 32 else U64
@@ -90,7 +89,7 @@ def _digits(node: Node, positions: Operand, shape: Shape) -> list[Operand]:
 
 @computes("NonZero")
 def compute_non_zero(node: NodeView, x: Array) -> Array:
-    """The indices; a scalar has no rows of them, as ONNX says, where onnxruntime has one."""
+    """The indices; for a scalar [0, count], as ONNX says; onnxruntime returns one row."""
     if not x.ndim:
         return np.zeros((0, np.count_nonzero(x)), np.int64)
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
@@ -128,14 +127,14 @@ def compute_compress(node: NodeView, x: Array, condition: Array) -> Array:
     if places.size and places[-1] >= size:
         raise node.fail(
             f"Compress: the condition selects element {places[-1]} of {size}",
-            "the condition must not be longer than the axis",
+            "make the condition at most as long as the axis",
         )
     return np.take(flat, places, axis or 0)
 
 
 @lowers("NonMaxSuppression", domain=OWN)
 def non_max_suppression(node: Node) -> Lowered:
-    """The boxes of each class and batch that no better one overlaps by much."""
+    """Selects boxes per batch and class that overlap no better one beyond the threshold."""
     batches, rows, length = shape_of(node[1])
     limit = node.optional(2)
     known = None if limit is None else node.lowering.array(limit)
@@ -154,7 +153,7 @@ def non_max_suppression(node: Node) -> Lowered:
     )
     total = batches * rows * count
     flat = gc.ReshapeOp(kept, shape=(total,))
-    is_kept = gc.CompareOp(flat, whole(node, 0), predicate="ge")
+    is_kept = gc.CompareOp(flat, i64_scalar(node, 0), predicate="ge")
     positions = gc.CompressOp(is_kept)
     boxes = gc.GatherOp(flat, never_negative(positions), axis=0)
     batch, row, _ = _digits(node, positions, (batches, rows, count))
@@ -163,7 +162,11 @@ def non_max_suppression(node: Node) -> Lowered:
 
 
 def bits_in_order(node: Node, floats: SSAValue) -> Operand:
-    """f32 as u32 in the order of the numbers, -0 as 0; NaNs are anywhere, infinities are not 0."""
+    """
+    Order-preserving bits of f32 as u32.
+
+    -0 equals 0, infinities are not 0, and the order of NaNs is unspecified.
+    """
     bits = gc.BitcastOp(gc.AddOp(floats, node.scalar(0, F32)), to=i32).result
     negative = gc.CompareOp(bits, node.scalar(0, I32), predicate="lt")
     upwards = gc.XorOp(bits, node.scalar(-(1 << 31), I32))
@@ -172,9 +175,9 @@ def bits_in_order(node: Node, floats: SSAValue) -> Operand:
 
 def _keys(node: Node) -> Operand:
     """
-    The order of scores as integers; 0 for what is no candidate.
+    Sort keys of the scores; 0 for boxes that are not candidates.
 
-    A NaN comes last, or is no candidate where there is a threshold.
+    A NaN comes last; with a threshold it is not a candidate.
     """
     scores = node[1]
     order = gc.WhereOp(gc.IsNanOp(scores), node.scalar(1, U32), bits_in_order(node, scores))
@@ -194,9 +197,9 @@ def compute_non_max_suppression(
     least: Array | None = None,
 ) -> Array:
     """
-    Selects boxes by falling score; a box that overlaps a selected one beyond the threshold goes.
+    Selects boxes by descending score; drops boxes that overlap a selected one too much.
 
-    Of equal scores the first box comes first. A score must exceed the threshold, as in onnxruntime;
+    Ties keep the order of boxes. A score must exceed the threshold, as in onnxruntime;
     ONNX's reference keeps equal ones, too.
     """
     count = 0 if most is None else int(most.reshape(()))
@@ -219,7 +222,7 @@ def compute_non_max_suppression(
 
 
 def _corners(boxes: Array, *, centered: bool) -> tuple[Array, Array]:
-    """The lowest and highest corner of each box, whichever diagonal it is given by."""
+    """The lowest and highest corner of each box, from any diagonal."""
     first, second = boxes[..., :2], boxes[..., 2:]
     if centered:
         first, second = first - second / 2, first + second / 2
@@ -239,15 +242,15 @@ def _overlaps(low: Array, high: Array, box: int, others: Array) -> Array:
 
 
 MOST_COLUMNS = 16
-"""Slices of more elements are compared in Python: each of their elements is a sort of its own."""
+"""Larger slices are compared in Python, since each element of a slice costs a sort."""
 
 
 @lowers("Unique", domain=OWN)
 def unique(node: Node) -> Lowered:
     """
-    The first of equal neighbours in sorted order, a group for each.
+    The first of each group of equal neighbors in sorted order.
 
-    NaNs are equal and come last. The sort is stable, so the first of equals has the lowest
+    NaNs are equal and come last. The sort is stable, so the first of a group has the lowest
     position.
     """
     shape, axis, rows = _rows(node)
@@ -286,7 +289,7 @@ def _rows(node: Node) -> tuple[Shape, int, Operand]:
 
 
 def _taken(values: Operand, places: Operand) -> SSAValue:
-    """The rows at these places."""
+    """The rows at these indices."""
     return gc.GatherOp(values, never_negative(places), axis=0).result
 
 
@@ -295,7 +298,7 @@ def _column(rows: Operand, column: int) -> SSAValue:
 
 
 def _sort_keys(node: Node, values: SSAValue) -> tuple[Operand, int]:
-    """Unsigned numbers in the order of the elements, and how many bits they have; NaNs are last."""
+    """Order-preserving u64 keys of the elements, and their number of bits; NaNs are last."""
     dtype = dtype_of(values)
     bits = min(dtype.bits, 64) if not dtype.is_float else 64 if dtype.name == "f64" else 32
     if dtype.is_float and bits == 32:
@@ -310,9 +313,9 @@ def _sort_keys(node: Node, values: SSAValue) -> tuple[Operand, int]:
         low = node.scalar(1 << (bits - 1), U64)
         return gc.AddOp(cast(cast(values, I64), U64), low), bits
     wide = gc.BitcastOp(gc.AddOp(values, node.scalar(0.0, dtype)), to=i64)
-    negative = gc.CompareOp(wide, whole(node, 0), predicate="lt")
+    negative = gc.CompareOp(wide, i64_scalar(node, 0), predicate="lt")
     upwards = gc.AddOp(cast(wide, U64), node.scalar(1 << 63, U64))
-    order = gc.WhereOp(negative, cast(gc.SubOp(whole(node, -1), wide), U64), upwards)
+    order = gc.WhereOp(negative, cast(gc.SubOp(i64_scalar(node, -1), wide), U64), upwards)
     return gc.WhereOp(gc.IsNanOp(values), node.scalar((1 << 64) - 1, U64), order), bits
 
 
@@ -332,7 +335,7 @@ def _sorted(node: Node, rows: Operand) -> SSAValue:
 
 
 def _begins(node: Node, rows: SSAValue) -> Operand:
-    """A mask of sorted rows that differ from the one before; the first one does."""
+    """The mask of sorted rows that differ from the row before; True for the first row."""
     length, columns = shape_of(rows)
     before, after = (sliced(rows, {0: (start, length - 1, 1)}) for start in (0, 1))
     differs: Operand = gc.CompareOp(before, after, predicate="ne")
@@ -349,17 +352,17 @@ def _either(one: SSAValue, other: SSAValue) -> SSAValue:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups of equals in sorted order, as far as there are some; then anything."""
+    """Groups of equal elements in sorted order; entries after the last group are arbitrary."""
 
     node: Node
     order: SSAValue
     """The positions of all elements in sorted order."""
     begins: Operand
-    """A mask of the sorted elements that begin a group."""
+    """The mask of sorted elements that begin a group."""
 
     @cached_property
     def starts(self) -> SSAValue:
-        """The places in sorted order at which groups begin."""
+        """The indices in sorted order at which groups begin."""
         return gc.CompressOp(self.begins).result
 
     @cached_property
@@ -374,18 +377,18 @@ class _Groups:
 
     @cached_property
     def counts(self) -> SSAValue:
-        """The elements of each group: from where it begins to where the next one does, or all."""
+        """The size of each group: the start of the next group, or the end, minus its start."""
         (length,) = shape_of(self.order)
-        node, end = self.node, whole(self.node, length)
+        node, end = self.node, i64_scalar(self.node, length)
         later = sliced(self.starts, {0: (1, length - 1, 1)})
-        is_one = gc.CompareOp(later, whole(node, 0), predicate="gt")
+        is_one = gc.CompareOp(later, i64_scalar(node, 0), predicate="gt")
         after = gc.ConcatOp(
             [gc.WhereOp(is_one, later, end), node.literal(np.array([length]))], axis=0
         )
         return gc.SubOp(after, self.starts).result
 
     def _put(self, values: Operand) -> SSAValue:
-        """Values in sorted order where their elements are."""
+        """Scatters values from sorted order back to the original order."""
         (length,) = shape_of(self.order)
         start = self.node.literal(np.zeros(length, dtype_of(values).numpy))
         places = never_negative(self.order)
@@ -400,7 +403,7 @@ class _ByAppearance(_Groups):
 
     @cached_property
     def begun(self) -> SSAValue:
-        """A mask of the elements that are the first of their groups."""
+        """The mask of elements that are the first of their group."""
         return self._put(self.begins)
 
     @cached_property
@@ -418,21 +421,21 @@ class _ByAppearance(_Groups):
 
 
 def _numbers(node: Node, begins: Operand) -> SSAValue:
-    """The number of the group that an element is in: of the groups that have begun, less one."""
+    """The index of each element's group: the prefix sum of group starts, minus one."""
     steps = cast(begins, dtypes.BY_NAME["i32"])
     (total,) = node.apply("CumSum", steps, node.literal(np.array(0)))
-    return cast(gc.SubOp(cast(total, I64), whole(node, 1)), I64)
+    return cast(gc.SubOp(cast(total, I64), i64_scalar(node, 1)), I64)
 
 
 @computes("Unique")
 def compute_unique(node: NodeView, x: Array) -> tuple[Array, ...]:
     """
-    Elements, or slices along `axis`, their first places, the way back, and their counts.
+    Unique elements or slices along `axis`, their first indices, the inverse, and their counts.
 
-    NaN are equal, as in ONNX's reference; onnxruntime takes them for the least number.
+    NaNs are equal, as in ONNX's reference; onnxruntime sorts them as the least number.
     """
     axis, words = node.attribute("axis"), None
-    if holds_text(x):  # NumPy sorts no slices of Python's values: places in a sorted list do.
+    if holds_text(x):  # NumPy cannot sort slices of objects, so strings become sorted ranks.
         words, places = np.unique(texts(x), return_inverse=True)
         x = places.reshape(x.shape)
     found = np.unique(x, True, True, True, axis)

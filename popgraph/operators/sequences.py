@@ -1,4 +1,4 @@
-"""Lowers ONNX's operators on sequences and optionals: all but the elements is known already."""
+"""ONNX's operators on sequences and optionals; lengths are known at compile time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from popgraph.operators.elements import (
     size_of,
     types_of,
 )
-from popgraph.operators.lookups import whole
+from popgraph.operators.lookups import i64_scalar
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import Lowered, computes, lowers
@@ -42,7 +42,7 @@ I64 = dtypes.BY_NAME["i64"]
 
 
 def _where_shapes_differ(index: int) -> Callable[[OnnxOp], Sequence[int]]:
-    """A position decides the structure, unless all tensors that there are have one shape."""
+    """A position is structural unless all tensors of the sequence have one known shape."""
 
     def found(op: OnnxOp) -> Sequence[int]:
         shapes = set().union(*map(_shapes, op.operands[:index]))
@@ -53,10 +53,11 @@ def _where_shapes_differ(index: int) -> Callable[[OnnxOp], Sequence[int]]:
 
 def _shapes(value: SSAValue, assumed: Collection[SSAValue] = ()) -> set[Shape | None]:
     """
-    The shapes of the tensors of a sequence; a tensor is one of them.
+    The shapes of a sequence's tensors, or of a tensor; None is an unknown shape.
 
-    A type alone does not say them if tensors are appended to a sequence that is empty at first.
-    `assumed` are the states of loops around it, which have no other shapes than their results.
+    The type does not show them if tensors are appended to a sequence that is empty at first, so the
+    operators are followed. `assumed` are states of enclosing loops: they have the shapes of their
+    initial values and results.
     """
     found = set[Shape | None]()
     while value not in assumed:
@@ -104,7 +105,7 @@ def length(node: Node) -> Lowered:
 
 @lowers("SequenceAt", structural=_where_shapes_differ(1))
 def at(node: Node) -> Lowered:
-    """One of the elements; where the position is computed, a row of all of them."""
+    """An element; if the position is computed, a row of all elements stacked."""
     size = size_of(node[0])
     place = _known_position(node, 1, size)
     if place is not None:
@@ -115,7 +116,7 @@ def at(node: Node) -> Lowered:
 
 @lowers("SequenceErase", structural=_where_shapes_differ(1))
 def erase(node: Node) -> Lowered:
-    """Without a position, the last element goes."""
+    """Removes an element, by default the last one."""
     size = size_of(node[0])
     place = _known_position(node, 1, size, absent=-1)
     if place is not None:
@@ -128,7 +129,7 @@ def erase(node: Node) -> Lowered:
 
 @lowers("SequenceInsert", structural=_where_shapes_differ(2))
 def insert(node: Node) -> Lowered:
-    """Without a position the tensor goes to the end; -1 is the place before the last one."""
+    """Inserts before a position, by default at the end; -1 is before the last element."""
     size = size_of(node[0])
     place = _known_position(node, 2, size, extra=1, absent=size)
     longer = inserted(node[0], size if place is None else place, [node[1]])
@@ -139,12 +140,12 @@ def insert(node: Node) -> Lowered:
     moved = cast(gc.CompareOp(order, position, predicate="gt"), I64)
     is_new = gc.CompareOp(order, position, predicate="eq")
     old = gc.SubOp(order, moved)
-    return _reordered(node, longer, gc.WhereOp(is_new, whole(node, size), old))
+    return _reordered(node, longer, gc.WhereOp(is_new, i64_scalar(node, size), old))
 
 
 @lowers("SplitToSequence", structural=[1])
 def split(node: Node) -> Lowered:
-    """Without sizes every slice is one long, and `keepdims` may remove the axis."""
+    """Splits an axis; without sizes, slices have size 1, and `keepdims` 0 drops the axis."""
     axis = node.axis(node.integer("axis"))
     size = node.shape[axis]
     parts = _parts(node, size)
@@ -159,27 +160,27 @@ def split(node: Node) -> Lowered:
 
 
 def _parts(node: Node, size: int) -> Sequence[int]:
-    """How long each slice of an axis is; of one size for all, the last one may be shorter."""
+    """The size of each slice of an axis; if one size is given, the last slice may be smaller."""
     if node.optional(1) is None:
         return [1] * size
     sizes = node.numbers(1, "the sizes of slices")
     if shape_of(node[1]):
         if min(sizes, default=0) < 0 or sum(sizes) != size:
             raise TypeMismatchError(
-                f"sizes {list(sizes)} for {size} elements",
-                hint="sizes are not negative, and their sum is the size of the axis",
+                f"the sizes {list(sizes)} do not split {size} elements",
+                hint="give sizes of 0 or more that add up to the size of the axis",
             )
         return sizes
     (width,) = sizes
     if width < 1:
-        raise TypeMismatchError(f"slices of size {width}", hint="give a positive size")
+        raise TypeMismatchError(f"the size of slices is {width}", hint="give a positive size")
     return [min(width, size - start) for start in range(0, size, width)]
 
 
 @lowers("ConcatFromSequence")
 def concat(node: Node) -> Lowered:
     if not size_of(node[0]):
-        raise TypeMismatchError("an empty sequence has nothing to join")
+        raise TypeMismatchError("ConcatFromSequence cannot join an empty sequence")
     is_new = bool(node.integer("new_axis"))
     first = types_of([node[0]])[0]
     assert isinstance(first, TensorType)
@@ -197,7 +198,7 @@ def optional(node: Node) -> Lowered:
 
 @lowers("OptionalHasElement")
 def optional_has_element(node: Node) -> Lowered:
-    """Of a tensor or a sequence, which is there, or of nothing."""
+    """True for a tensor, a sequence or a filled optional; False for an absent input."""
     return node.literal(np.array(node.optional(0) is not None and not is_nothing(node[0])))
 
 
@@ -205,8 +206,8 @@ def optional_has_element(node: Node) -> Lowered:
 def optional_get_element(node: Node) -> Lowered:
     if is_nothing(node[0]):
         raise NeedsHostError(
-            "OptionalGetElement has nothing to get",
-            hint="ask OptionalHasElement first, or give the optional a value",
+            "the optional of OptionalGetElement is empty",
+            hint="check OptionalHasElement first, or give the optional a value",
         )
     return node[0]
 
@@ -217,23 +218,23 @@ def optional_get_element(node: Node) -> Lowered:
 def _known_position(
     node: Node, index: int, size: int, *, extra: int = 0, absent: int | None = None
 ) -> int | None:
-    """A position counted from the start; None if it is known at run time only."""
+    """A position counted from the start; None if it is only known at run time."""
     given = node.optional(index)
     known = None if given is None else node.lowering.array(given)
     if given is not None and known is None:
         return None
     place = int(known.reshape(-1)[0]) if known is not None else absent
-    assert place is not None, "only where a default is, a position may be absent"
+    assert place is not None, "a position without a default is required"
     if not -size <= place < size + extra:
         raise NeedsHostError(
             f"position {place} is out of bounds for {size} tensors",
-            hint=f"positions go from {-size} to {size + extra - 1}" if size else "it is empty",
+            hint=f"use {-size} to {size + extra - 1}" if size else "the sequence is empty",
         )
     return place + size if place < 0 else place
 
 
 def run_time_position(node: Node, index: int, size: int, extra: int = 0) -> SSAValue:
-    """The same at run time; up to `extra` may follow the last tensor."""
+    """A position counted from the start, at run time; it may exceed the last by `extra`."""
     given = SSAValue.get(cast(reshaped(node[index], ()), I64))
     low, last = -size, size + extra - 1
     if node.lowering.checked:
@@ -242,28 +243,28 @@ def run_time_position(node: Node, index: int, size: int, extra: int = 0) -> SSAV
             given, low=(low,), last=(last,), what="position", place=place
         ).result
     else:
-        given = gc.MinOp(gc.MaxOp(given, whole(node, low)), whole(node, last)).result
-    negative = gc.CompareOp(given, whole(node, 0), predicate="lt")
-    return gc.WhereOp(negative, gc.AddOp(given, whole(node, size)), given).result
+        given = gc.MinOp(gc.MaxOp(given, i64_scalar(node, low)), i64_scalar(node, last)).result
+    negative = gc.CompareOp(given, i64_scalar(node, 0), predicate="lt")
+    return gc.WhereOp(negative, gc.AddOp(given, i64_scalar(node, size)), given).result
 
 
 def _stacked(node: Node, held: SSAValue) -> SSAValue:
-    """All elements as rows of one tensor: which one is wanted is known at run time."""
+    """All elements stacked as rows of one tensor, to be indexed at run time."""
     if len(set(types_of([held]))) != 1:
         raise NeedsHostError(
-            f"data decide a position in a sequence of {size_of(held)} tensors "
-            "that are not all of one shape",
+            f"a position in a sequence of {size_of(held)} tensors of different shapes "
+            "depends on data",
             hint="make the position constant, or pad the tensors to one shape",
         )
     return joined(held, 0, is_new=True)
 
 
 def _reordered(node: Node, held: SSAValue, order: Operand) -> SSAValue:
-    """A sequence of some of these tensors, in an order that is known at run time."""
+    """A sequence of some of the tensors, in an order that is only known at run time."""
     return sequence([rows_as_elements(gc.GatherOp(_stacked(node, held), order, axis=0))])
 
 
-# In Python, sequences are lists of arrays
+# Evaluation in Python, where sequences are lists of arrays
 
 
 @computes("SequenceConstruct")
@@ -288,7 +289,7 @@ def compute_at(node: NodeView, sequence: list[Any], position: Array) -> Any:
 
 @computes("SequenceErase")
 def compute_erase(node: NodeView, sequence: list[Any], position: Array | None = None) -> list[Any]:
-    """Without a position, the last tensor goes."""
+    """Removes a tensor, by default the last one."""
     place = _host_position(node, np.array(-1) if position is None else position, len(sequence))
     return sequence[:place] + sequence[place + 1 :]
 
@@ -298,10 +299,9 @@ def compute_insert(
     node: NodeView, sequence: list[Any], tensor: Any, position: Array | None = None
 ) -> list[Any]:
     """
-    Negative positions count from the last tensor: -1 is the place before it.
+    Inserts before a position, by default at the end; -1 is before the last tensor.
 
-    Without a position the tensor goes to the end. onnx.reference puts it in front if the position
-    is the end.
+    onnx.reference inserts at the front if the position is the end.
     """
     size = len(sequence)
     place = size if position is None else _host_position(node, position, size, extra=1)
@@ -309,26 +309,24 @@ def compute_insert(
 
 
 def _host_position(node: NodeView, position: Array, size: int, extra: int = 0) -> int:
-    """A position counted from the start; up to `extra` may follow the last tensor."""
+    """A position counted from the start; it may exceed the last by `extra`."""
     place = int(np.reshape(position, ()))
     if not -size <= place < size + extra:
         raise node.fail(
             f"{node.op.op_type}: position {place} is out of bounds for {size} tensors",
-            f"positions go from {-size} to {size + extra - 1}"
-            if size + extra
-            else "the sequence is empty",
+            f"use {-size} to {size + extra - 1}" if size + extra else "the sequence is empty",
         )
     return place + size if place < 0 else place
 
 
 @computes("SplitToSequence")
 def compute_split(node: NodeView, x: Array, sizes: Array | None = None) -> list[Array]:
-    """Without sizes every slice is one long, and `keepdims` may remove the axis."""
+    """Splits an axis; without sizes, slices have size 1, and `keepdims` 0 drops the axis."""
     axis = node.attribute("axis")
     if not -x.ndim <= axis < x.ndim:
         raise node.fail(
             f"SplitToSequence: axis {axis} is out of bounds for {x.ndim} dimensions",
-            f"axes go from {-x.ndim} to {x.ndim - 1}",
+            f"use {-x.ndim} to {x.ndim - 1}",
         )
     whole = x.shape[axis]
     if sizes is None and not node.attribute("keepdims"):
@@ -338,18 +336,19 @@ def compute_split(node: NodeView, x: Array, sizes: Array | None = None) -> list[
         ends = np.cumsum(step)
         if np.min(step, initial=0) < 0 or ends[-1:].sum() != whole:
             raise node.fail(
-                f"SplitToSequence: sizes {np.asarray(step).tolist()} for {whole} elements",
-                "sizes are not negative, and their sum is the size of the axis",
+                f"SplitToSequence: the sizes {np.asarray(step).tolist()} do not split {whole} "
+                "elements",
+                "give sizes of 0 or more that add up to the size of the axis",
             )
         return np.split(x, ends[:-1], axis)
     if (width := int(step)) < 1:
-        raise node.fail(f"SplitToSequence: slices of size {width}", "give a positive size")
+        raise node.fail(f"SplitToSequence: the size of slices is {width}", "give a positive size")
     return np.split(x, range(width, whole, width), axis) if whole else []
 
 
 @computes("ConcatFromSequence")
 def compute_concat(node: NodeView, sequence: list[Array]) -> Array:
-    """`new_axis` stacks the tensors; NumPy checks that they fit."""
+    """Concatenates the tensors, or stacks them with `new_axis`; NumPy checks their shapes."""
     axis = node.integer("axis")
     join = np.stack if node.attribute("new_axis") else np.concatenate
     try:

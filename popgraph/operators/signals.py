@@ -1,7 +1,7 @@
 """
-DFT, STFT, MelWeightMatrix, and the windows of signals, which are functions of ONNX's.
+DFT, STFT, MelWeightMatrix, and the checks of window functions, which ONNX defines as functions.
 
-A Fourier transform is a product with a matrix; of long signals it is several rounds of them.
+A short Fourier transform is a matmul; longer ones are factored (Cooley-Tukey, Bluestein).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ Complex = NDArray[np.complex128]
 @dataclass(frozen=True)
 class Fourier:
     """
-    Transforms of signals, [signals, length, 1] of real numbers or [signals, length, 2].
+    The transform of signals, [signals, length, 1] if real or [signals, length, 2] if complex.
 
-    The last axis has the real and the imaginary part.
+    The last axis holds the real and the imaginary part.
     """
 
     node: Node
     kind: DType
     inverse: bool
-    """Whether the sign of the exponent is that of the inverse; nothing is divided by."""
+    """Whether the exponent has the inverse's sign; the caller divides by the length."""
 
     @property
     def longest_dense(self) -> int:
@@ -62,14 +62,14 @@ class Fourier:
     def __call__(self, signals: Operand) -> SSAValue:
         """[signals, length, 2]"""
         length = shape_of(signals)[1]
-        # The shortest are products whatever the tuning: a convolution would be made of them again.
+        # Up to 3 always dense: Bluestein's powers of two recurse down to length 2, a prime again.
         if length <= max(3, self.longest_dense):
             return self.dense(signals, length)
         rows = next(rows for rows in range(isqrt(length), 0, -1) if length % rows == 0)
         return self.in_rounds(signals, rows) if rows > 1 else self.by_convolution(signals)
 
     def spectrum(self, signals: Operand, onesided: bool) -> SSAValue:
-        """All numbers of a transform, or the half that determines the rest for a real signal."""
+        """The transform, or its first length // 2 + 1 elements, which suffice for real signals."""
         length = shape_of(signals)[1]
         if not onesided:
             return self(signals)
@@ -77,34 +77,34 @@ class Fourier:
             return self.dense(signals, length // 2 + 1)
         return _fitted(self(signals), length // 2 + 1)
 
-    def turns(self, numbers: NDArray[np.int64], length: int) -> Complex:
-        """Roots of one: exp(-2 pi i numbers / length)."""
+    def roots(self, numbers: NDArray[np.int64], length: int) -> Complex:
+        """Roots of unity: exp(-2 pi i numbers / length); conjugates for the inverse."""
         angle = 2 * np.pi * (numbers % length) / length
         roots: Complex = np.exp((1j if self.inverse else -1j) * angle)
         return roots
 
     def dense(self, signals: Operand, count: int) -> SSAValue:
-        """The first `count` numbers of the transform, by one product."""
+        """The first `count` elements of the transform, by one matmul."""
         size, length, parts = shape_of(signals)
-        roots = self.turns(np.multiply.outer(np.arange(length), np.arange(count)), length)
+        roots = self.roots(np.multiply.outer(np.arange(length), np.arange(count)), length)
         flat = reshaped(signals, (size, length * parts))
         product = gc.MatMulOp(flat, self.literal(_matrix(roots, parts)))
         return reshaped(product, (size, count, 2))
 
     def real(self, signals: Operand, length: int) -> SSAValue:
-        """The real parts of a transform; the first half of its numbers is given."""
+        """The real inverse transform of a half spectrum."""
         size, half, _ = shape_of(signals)
         if length > self.longest_dense:
             return sliced(self(self.completed(signals, length)), {2: (0, 1, 1)})
-        roots = self.turns(np.multiply.outer(np.arange(half), np.arange(length)), length)
-        # All but the first number, and the middle one of an even length, count twice.
+        roots = self.roots(np.multiply.outer(np.arange(half), np.arange(length)), length)
+        # Elements with a conjugate in the missing half count twice: all but 0 and length / 2.
         twice = np.where((np.arange(half) == 0) | (2 * np.arange(half) == length), 1, 2)
         matrix = _matrix(roots * twice[:, None], 2).reshape(2 * half, length, 2)[..., 0]
         product = gc.MatMulOp(reshaped(signals, (size, 2 * half)), self.literal(matrix))
         return reshaped(product, (size, length, 1))
 
     def completed(self, signals: Operand, length: int) -> Operand:
-        """With the second half, the first one backwards and conjugated."""
+        """A full spectrum from its first half: the rest is reversed and conjugated."""
         half = shape_of(signals)[1]
         rest = sliced(signals, {1: (length - half, length - half, -1)})
         signs = self.literal(np.array([1.0, -1.0]))
@@ -112,28 +112,28 @@ class Fourier:
 
     def in_rounds(self, signals: Operand, rows: int) -> SSAValue:
         """
-        A signal as a matrix: its columns are transformed, turned, and then its rows.
+        Cooley-Tukey: transforms the columns of a signal as a matrix, twiddles, then its rows.
 
-        Number k1 + rows * k2 of the result is number k2 of row k1.
+        Element k1 + rows * k2 of the result is element k2 of row k1.
         """
         size, length, parts = shape_of(signals)
         columns = length // rows
         matrix = gc.ReshapeOp(signals, shape=(size, rows, columns, parts))
-        first = self(_turned(matrix, (size * columns, rows, parts)))
-        roots = self.turns(np.multiply.outer(np.arange(columns), np.arange(rows)), length)
+        first = self(_transposed(matrix, (size * columns, rows, parts)))
+        roots = self.roots(np.multiply.outer(np.arange(columns), np.arange(rows)), length)
         matrix = gc.ReshapeOp(first, shape=(size, columns, rows, 2))
-        second = self(_turned(self.times(matrix, roots), (size * rows, columns, 2)))
+        second = self(_transposed(self.times(matrix, roots), (size * rows, columns, 2)))
         matrix = gc.ReshapeOp(second, shape=(size, rows, columns, 2))
-        return _turned(matrix, (size, length, 2))
+        return _transposed(matrix, (size, length, 2))
 
     def by_convolution(self, signals: Operand) -> SSAValue:
         """
-        A long prime length, as a convolution with a chirp, by transforms of another length.
+        Bluestein's transform of a prime length: a convolution with a chirp.
 
-        With 2 t k = t^2 + k^2 - (k - t)^2, after Bluestein.
+        2 t k = t^2 + k^2 - (k - t)^2. The convolution uses transforms of a power of two.
         """
         _, length, parts = shape_of(signals)
-        chirp = self.turns(np.arange(length) ** 2, 2 * length)
+        chirp = self.roots(np.arange(length) ** 2, 2 * length)
         room = 1 << (2 * length - 2).bit_length()
         around = np.zeros(room, np.complex128)
         around[:length] = chirp.conj()
@@ -147,7 +147,7 @@ class Fourier:
         return self.times(_fitted(found, length), chirp)
 
     def times(self, value: Operand, factors: Complex) -> SSAValue:
-        """Complex numbers times known ones."""
+        """Complex elements times constant complex factors."""
         real = factors.real[..., None]
         imaginary = np.stack([-factors.imag, factors.imag], -1)
         swapped = sliced(value, {len(shape_of(value)) - 1: (1, 2, -1)})
@@ -159,19 +159,19 @@ class Fourier:
 
 
 def _matrix(roots: Complex, parts: int) -> NDArray[np.float64]:
-    """A complex matrix as one of real numbers, for rows of real or of complex numbers."""
+    """A complex matrix as a real one, for rows of real (1 part) or complex (2 parts) elements."""
     of_real = np.stack([roots.real, roots.imag], -1)
     rows = [of_real, np.stack([-roots.imag, roots.real], -1)][:parts]
     length, count = roots.shape
     return np.stack(rows, 1).reshape(length * parts, count * 2)
 
 
-def _turned(matrix: Operand, shape: Shape) -> SSAValue:
+def _transposed(matrix: Operand, shape: Shape) -> SSAValue:
     return reshaped(gc.TransposeOp(matrix, perm=[0, 2, 1, 3]), shape)
 
 
 def _fitted(value: Operand, size: int) -> SSAValue:
-    """The last axis but one truncated, or filled with zeros."""
+    """Truncates the second to last axis, or pads it with zeros."""
     shape = shape_of(value)
     axis, none = len(shape) - 2, [0] * len(shape)
     if size <= shape[axis]:
@@ -192,18 +192,18 @@ def _positive(node: NodeView, index: int, what: str) -> Complaints:
     yield from one_element(node, index)
     number = _number(node, index)
     if number is not None and not 1 <= number <= MOST:
-        yield TypeConflict(f"{what} is {number}", "it is 1 or more")
+        yield TypeConflict(f"{what} is {number}", "it must be 1 or more")
 
 
 def _parts(node: NodeView, is_real: bool | None) -> Complaints:
-    """Whether numbers have one part, or a real and an imaginary one."""
+    """The last axis has 1 (real) or 2 (complex) elements."""
     size = (node.shape_of(0) or (None,))[-1]
     wanted = (1, 2) if is_real is None else (1,) if is_real else (2,)
     if isinstance(size, int) and size not in wanted:
         yield TypeConflict(
-            f"numbers of {size} parts",
-            f"the last axis has {' or '.join(map(str, wanted))}: one for real numbers, two for "
-            "complex ones; `onesided` is about the transform of real ones",
+            f"the last axis has {size} elements",
+            f"it must have {' or '.join(map(str, wanted))}: one for real signals, two for "
+            "complex ones; `onesided` is for real signals",
         )
 
 
@@ -223,15 +223,15 @@ def require_dft(node: NodeView) -> Complaints:
         return
     yield from in_range("axis", [axis], len(shape))
     if axis % len(shape) == len(shape) - 1:
-        yield TypeConflict(f"axis {axis} has the parts of numbers", "choose another one")
+        yield TypeConflict(f"axis {axis} holds real and imaginary parts", "choose another axis")
     size, least = shape[axis], 2 if onesided and node.integer("inverse") else 1
     if not node.has(1) and isinstance(size, int) and size < least:
-        yield TypeConflict(f"a transform of {size} numbers", f"it is of {least} or more")
+        yield TypeConflict(f"the transformed axis has size {size}", f"it must be {least} or more")
 
 
 @lowers("DFT", structural=[1, 2])
 def fourier_transform(node: Node) -> Lowered:
-    """The axis becomes the last but one, before the parts of the numbers, of the length asked."""
+    """Moves the axis before that of the parts, fits it to the length, and transforms it."""
     axis, wide = _signal_axis(node), computing(node)
     inverse, onesided = bool(node.integer("inverse")), bool(node.integer("onesided"))
     length = _length(node, node.shape[axis], inverse and onesided)
@@ -247,9 +247,9 @@ def fourier_transform(node: Node) -> Lowered:
         found = gc.MulOp(found, node.scalar(1 / length, wide)).result
     else:
         found = fourier.spectrum(signals, onesided)
-    apart = reshaped(found, (*counts, *shape_of(found)[1:]))
+    split = reshaped(found, (*counts, *shape_of(found)[1:]))
     back = [perm.index(one) for one in range(node.rank)]
-    return cast(gc.TransposeOp(apart, perm=back), node.dtype)
+    return cast(gc.TransposeOp(split, perm=back), node.dtype)
 
 
 def _signal_axis(node: Node) -> int:
@@ -261,7 +261,7 @@ def _signal_axis(node: Node) -> int:
     found = node.axis(axis)
     if found == node.rank - 1:
         raise TypeMismatchError(
-            f"axis {axis} has the parts of complex numbers", hint="choose another one"
+            f"axis {axis} holds real and imaginary parts", hint="choose another axis"
         )
     return found
 
@@ -272,7 +272,9 @@ def _length(node: Node, size: int, is_half: bool) -> int:
     else:
         (length,) = node.numbers(1, "the length")
     if length < 1:
-        raise TypeMismatchError(f"a transform of length {length}", hint="it is 1 or more")
+        raise TypeMismatchError(
+            f"the length of the transform is {length}", hint="it must be 1 or more"
+        )
     return length
 
 
@@ -291,14 +293,16 @@ def require_stft(node: NodeView) -> Complaints:
         return
     size = shape[1]
     if found == 0 or (not node.has(2) and not node.has(3) and size == 0):
-        yield TypeConflict("frames have no elements", "they have 1 or more")
+        yield TypeConflict("frames have no elements", "use frames of 1 or more elements")
     if isinstance(size, int) and isinstance(found, int) and found > size:
-        yield TypeConflict(f"frames of {found} of a signal of {size}", "no longer than the signal")
+        yield TypeConflict(
+            f"frames of {found} are longer than the signal of {size}", "use shorter frames"
+        )
 
 
 @lowers("STFT", structural=[1, 3])
 def short_time_fourier_transform(node: Node) -> Lowered:
-    """Every frame of a signal is a signal."""
+    """The transform of all frames, gathered from the signals and multiplied by the window."""
     batch, size, parts = node.shape
     (step,), wide = node.numbers(1, "the step"), computing(node)
     window = node.optional(2)
@@ -333,14 +337,14 @@ def require_mel_weight_matrix(node: NodeView) -> Complaints:
     low, high = (float(edge.reshape(-1)[0]) for edge in (lower, upper))
     if not 0 <= low <= high <= rate / 2:
         yield TypeConflict(
-            f"bands from {low:g} to {high:g} Hz at {rate} Hz",
-            "the edges are between 0 and half the sample rate, the lower one first",
+            f"the bands are {low:g} to {high:g} Hz at a sample rate of {rate} Hz",
+            "use edges between 0 and half the sample rate, the lower one first",
         )
 
 
 @lowers("MelWeightMatrix", structural=[0, 1, 2, 3, 4])
 def mel_weight_matrix(node: Node) -> Lowered:
-    """A matrix that is known: its shape and all of its numbers follow from structural inputs."""
+    """A constant matrix, since all inputs are structural."""
     names = ("number of bands", "length", "rate", "lower edge", "upper edge")
     bands, length, rate, lower, upper = (
         node.array(index, f"the {name}").reshape(-1)[0].item() for index, name in enumerate(names)
@@ -350,7 +354,7 @@ def mel_weight_matrix(node: Node) -> Lowered:
 
 
 def _mel_weights(bands: int, length: int, rate: int, lower: float, upper: float) -> Array:
-    """Triangles over the numbers of a spectrum, as ONNX's reference spaces them."""
+    """Triangular filters over the bins of a spectrum, spaced like ONNX's reference."""
     low, high = (2595 * np.log10(1 + edge / 700) for edge in (lower, upper))
     mels = low + np.arange(bands + 2) * ((high - low) / (bands + 2))
     hertz = 700 * (10 ** (mels / 2595) - 1)
@@ -359,8 +363,8 @@ def _mel_weights(bands: int, length: int, rate: int, lower: float, upper: float)
     left, centre, right = points[:-2], points[1:-1], points[2:]
     if points.min() < 0 or centre.max(initial=0) > length // 2:
         raise TypeMismatchError(
-            f"bands from {lower:g} to {upper:g} Hz of {length // 2 + 1} numbers at {rate} Hz",
-            hint="the edges are between 0 and half the sample rate",
+            f"the bands are {lower:g} to {upper:g} Hz for {length // 2 + 1} bins at {rate} Hz",
+            hint="use edges between 0 and half the sample rate",
         )
     rising = (numbers - left) / np.maximum(centre - left, 1)
     rising = np.where(centre == left, 1.0, rising)

@@ -1,4 +1,4 @@
-"""Nodes on tensors whose sizes data decide, in training; `data_sizes` has the rules."""
+"""Nodes on tensors of data-dependent size, in training; `data_sizes` has the rules."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from popgraph.support.shapes import Shape
 
 
 def check_followed(op: OnnxOp, inputs: Sequence[SSAValue | None], sizes: DataSizes) -> None:
-    """An error for a node on a tensor whose size data decide, unless that is computed with."""
+    """Raises an error for a node on a tensor of data-dependent size, unless it supports that."""
     if not any(value is not None and sizes.of(value) for value in inputs):
         return
     is_mask_of_nothing = op.op_type == "Dropout" and len(op.output_names) > 1
     record = record_of(op.domain, op.op_type)
     if record is None or not record.follows_data_sizes or is_mask_of_nothing:
         raise UnsupportedError(
-            f"data decide the size of an input of {op.op_type}, and no gradient of that is known",
-            hint="in training, elements that data select can be computed with one by one, "
-            "multiplied by matrices and added up; use a mask (Where, Mul) where more is computed",
+            f"an input of {op.op_type} has a data-dependent size, which has no gradient there",
+            hint="in training, such tensors allow elementwise operators, matmuls and reductions; "
+            "use a mask (Where, Mul) for others",
         )
 
 
 def has_bounds(op: OnnxOp, context: LoweringContext) -> bool:
-    """Whether a step computes a node up to a bound: data decide how large its results are."""
+    """Whether training pads a node's results to a bound, as their sizes depend on data."""
     return context.training and op.domain == "" and lowering_of(OWN, op.op_type) is not None
 
 
 def bounded(outputs: Sequence[SSAValue | None], sizes: DataSizes) -> list[SSAValue | None]:
-    """The results of such a node; the second half of its outputs are their shapes."""
+    """The padded results of a node, whose second half of outputs are the shapes of the first."""
     count = len(outputs) // 2
     pairs = zip(outputs[:count], outputs[count:], strict=True)
     return [
@@ -50,7 +50,7 @@ def bounded(outputs: Sequence[SSAValue | None], sizes: DataSizes) -> list[SSAVal
 
 
 def reshaped_by_data(node: Node, wanted: SSAValue) -> tuple[list[int], list[int]] | None:
-    """The largest that a computed shape can be, and the axes whose sizes depend on counts."""
+    """The upper bound of a computed shape, and the axes whose sizes depend on counts."""
     sizes = node.lowering.data_sizes
     if not sizes or node.lowering.array(wanted) is not None:
         return None
@@ -67,7 +67,7 @@ def shape_of_data(
     start: int = 0,
     end: int | None = None,
 ) -> Operand:
-    """A shape, or a part of it, with the sizes that data decide."""
+    """A shape or a slice of it, computed from the data-dependent extents."""
     parts: list[Operand] = [
         gc.ReshapeOp(number_of(extents[axis]), shape=(1,))
         if axis in extents

@@ -1,4 +1,4 @@
-"""Operators that follow from the order of elements: TopK, and PopART's Sort, median and buckets."""
+"""Operators by the order of elements: TopK, and PopART's Sort, ReduceMedian and Bucketize."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.arithmetic import cast
 from popgraph.operators.complaints import in_range, one_element
-from popgraph.operators.lookups import never_negative, taken_along, whole
+from popgraph.operators.lookups import i64_scalar, never_negative, taken_along
 from popgraph.operators.movement import reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers, requires, without_gradient
@@ -32,12 +32,12 @@ def require_top_k(node: NodeView) -> Complaints:
     size = shape[axis] if shape else None
     if count is not None and (count < 0 or (isinstance(size, int) and count > size)):
         most = size if isinstance(size, int) else "the size of the axis"
-        yield TypeConflict(f"`K` is {count}", f"it is at least 0 and at most {most}")
+        yield TypeConflict(f"`K` is {count}", f"it must be from 0 to {most}")
 
 
 @lowers("TopK", structural=[1])
 def top_k(node: Node) -> Lowered:
-    """The largest elements and their places; always sorted."""
+    """The largest or smallest elements and their indices; sorted even if `sorted` is 0."""
     axis = node.axis(node.integer("axis", -1))
     count = node.integer("k") if node.has("k") else node.numbers(1, "the number k")[0]
     largest = bool(node.integer("largest", 1))
@@ -47,7 +47,7 @@ def top_k(node: Node) -> Lowered:
 
 @lowers("Sort", domain=GRAPHCORE)
 def sort(node: Node) -> Lowered:
-    """The elements in order, and their places: of equals the lower place comes first."""
+    """The sorted elements and their indices; ties keep the order of indices."""
     axis = node.axis(node.integer("axis", -1))
     largest = bool(node.integer("descending"))
     places = gc.ArgTopKOp(node[0], axis=axis, count=node.shape[axis], largest=largest)
@@ -55,57 +55,57 @@ def sort(node: Node) -> Lowered:
 
 
 def _narrow(places: Operand) -> SSAValue:
-    """PopART's places are of 32 bits."""
+    """Indices as i32, as PopART returns them."""
     return cast(places, dtypes.BY_NAME["i32"])
 
 
 @lowers("ReduceMedian", domain=GRAPHCORE)
 def reduce_median(node: Node) -> Lowered:
-    """The lower of the two elements in the middle, and its place among the reduced ones."""
+    """The lower median, and its index among the reduced elements."""
     given = node.integers("axes") if node.has("axes") else range(node.rank)
     axes = tuple(sorted(node.axes(given)))
     shape = reduced(node.shape, axes, bool(node.integer("keepdims", 1)))
     rows = node.on(_as_rows(node, axes))
     length = rows.shape[1]
     if not length:
-        raise TypeMismatchError("there is no median of no elements")
+        raise TypeMismatchError("ReduceMedian cannot reduce an empty axis")
     smallest = gc.ArgTopKOp(rows[0], axis=1, count=(length + 1) // 2, largest=False)
     last = sliced(smallest, {1: ((length - 1) // 2, 1, 1)})
     return [reshaped(taken_along(rows, 1, last), shape), reshaped(_narrow(last), shape)]
 
 
 def _as_rows(node: Node, axes: Sequence[int]) -> SSAValue:
-    """A row of the reduced elements for each element of the result."""
+    """[kept elements, reduced elements]: a row for each element of the result."""
     kept = [axis for axis in range(node.rank) if axis not in axes]
-    behind = gc.TransposeOp(node[0], perm=(*kept, *axes)) if axes else node[0]
-    return reshaped(behind, [prod(node.shape[axis] for axis in group) for group in (kept, axes)])
+    last = gc.TransposeOp(node[0], perm=(*kept, *axes)) if axes else node[0]
+    return reshaped(last, [prod(node.shape[axis] for axis in group) for group in (kept, axes)])
 
 
 @lowers("Bucketize", domain=GRAPHCORE)
 def bucketize(node: Node) -> Lowered:
     """
-    The number of boundaries that are less (or, from the right, not more), by binary search.
+    The number of boundaries < x (with `right`, <= x), by binary search.
 
-    A NaN is after all of them.
+    A NaN is after all boundaries.
     """
     axes = shape_of(node[1])
     if len(axes) != 1:
         raise TypeMismatchError(
-            f"boundaries of {len(axes)} axes", hint="Bucketize takes a list of them, in order"
+            f"the boundaries have {len(axes)} axes", hint="give Bucketize a sorted vector"
         )
     (count,) = axes
     stays = "gt" if node.integer("right") else "ge"
-    first: Operand = gc.BroadcastOp(whole(node, 0), shape=node.shape)
-    end: Operand = gc.BroadcastOp(whole(node, count), shape=node.shape)
+    first: Operand = gc.BroadcastOp(i64_scalar(node, 0), shape=node.shape)
+    end: Operand = gc.BroadcastOp(i64_scalar(node, count), shape=node.shape)
     for _ in range(count.bit_length()):
-        middle = gc.ShiftOp(gc.AddOp(first, end), whole(node, 1), direction="right")
+        middle = gc.ShiftOp(gc.AddOp(first, end), i64_scalar(node, 1), direction="right")
         boundary = gc.GatherOp(node[1], never_negative(middle), axis=0)
         is_open = gc.CompareOp(first, end, predicate="lt")
         is_before = gc.CompareOp(boundary, node[0], predicate=stays)
         above = gc.AndOp(is_open, gc.NotOp(is_before))
-        first = gc.WhereOp(above, gc.AddOp(middle, whole(node, 1)), first)
+        first = gc.WhereOp(above, gc.AddOp(middle, i64_scalar(node, 1)), first)
         end = gc.WhereOp(gc.AndOp(is_open, is_before), middle, end)
     return _narrow(first)
 
 
-without_gradient("Bucketize", "it compares its input with boundaries", domain=GRAPHCORE)
+without_gradient("Bucketize", "it only compares its input with boundaries", domain=GRAPHCORE)

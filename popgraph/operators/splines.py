@@ -1,4 +1,4 @@
-"""Lowers PopART's SplineBasis and SplineWeighting, of convolutions on graphs."""
+"""PopART's SplineBasis and SplineWeighting, for spline convolutions on graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.operators.arithmetic import cast, computing, whole_numbers
+from popgraph.operators.arithmetic import as_i64, cast, computing
 from popgraph.operators.movement import I64, reshaped, sliced
 from popgraph.operators.node import Node
 from popgraph.operators.record import GRAPHCORE, Lowered, lowers
@@ -26,22 +26,25 @@ COEFFICIENTS: dict[int, tuple[tuple[float, ...], ...]] = {
         (0, 0, 0, 1 / 6),
     ),
 }
-"""By degree, the pieces of a uniform B-spline: coefficients of 1, v, v^2 ... of each."""
+"""By degree, the pieces of a uniform B-spline, as coefficients of 1, v, v^2, ..."""
 
 
 @lowers("SplineBasis", domain=GRAPHCORE)
 def spline_basis(node: Node) -> Lowered:
-    """The products of the pieces at each point, and the numbers of the weights they belong to."""
+    """The tensor-product basis at each point, and the index of each basis function's weight."""
     degree = node.integer("degree", 1)
     if degree not in COEFFICIENTS or node.rank != 2:
         raise TypeMismatchError(
             f"degree {degree} for points of {node.rank} axes",
-            hint="degree is 1, 2 or 3; points are rows of coordinates",
+            hint="use degree 1, 2 or 3, and points as rows of coordinates",
         )
     axes = node.shape[1]
     for index in (1, 2):
         if prod(shape_of(node[index])) != axes:
-            raise TypeMismatchError(f"{axes} axes, but {shape_of(node[index])} in input {index}")
+            raise TypeMismatchError(
+                f"input {index} has the shape {list(shape_of(node[index]))} for {axes} coordinates",
+                hint="give one element per coordinate",
+            )
     digits = np.array(list(np.ndindex(*(degree + 1,) * axes))).reshape(-1, axes)[:, ::-1]
     factors: list[Operand] = []
     number: Operand | None = None
@@ -60,12 +63,12 @@ def spline_basis(node: Node) -> Lowered:
 
 
 def _number(node: Node, index: int, axis: int) -> Operand:
-    flat = whole_numbers(node, index)
+    flat = as_i64(node, index)
     return reshaped(sliced(flat, {0: (axis, 1, 1)}), ())
 
 
 def _placed(node: Node, axis: int, degree: int, kernel: Operand) -> tuple[Operand, Operand]:
-    """Between which two knots a coordinate is, and how far from the first."""
+    """The knot below a coordinate, and the distance from it, in [0, 1)."""
     wide = computing(node)
     open_ = _number(node, 2, axis)
     knots = gc.SubOp(kernel, gc.MulOp(open_, node.literal(np.array(degree, np.int64))))
@@ -76,7 +79,7 @@ def _placed(node: Node, axis: int, degree: int, kernel: Operand) -> tuple[Operan
 
 
 def _pieces(node: Node, part: Operand, degree: int) -> Operand:
-    """A column for each piece."""
+    """The value of each piece, one per column, by Horner's rule."""
     kind = dtype_of(part)
     columns = []
     for terms in COEFFICIENTS[degree]:
@@ -90,18 +93,21 @@ def _pieces(node: Node, part: Operand, degree: int) -> Operand:
 @lowers("SplineWeighting", domain=GRAPHCORE)
 def spline_weighting(node: Node) -> Lowered:
     """
-    Rows times the weights that the basis mixes for each of them.
+    y[r] = x[r] @ sum(basis[r, k] * weight[index[r, k]])
 
-    As one product of matrices: a row, times how much of each weight it takes.
+    One matmul: [rows, weights * channels] of each row scaled by each weight's share.
     """
     (rows, channels), (count, inputs, outputs) = node.shape, shape_of(node[1])
     wide = computing(node)
     basis, numbers = shape_of(node[2]), shape_of(node[3])
     if inputs != channels or basis != numbers or basis[:1] != (rows,):
-        raise TypeMismatchError("SplineWeighting takes rows alike, weights of their channels")
+        raise TypeMismatchError(
+            "the inputs of SplineWeighting do not fit together",
+            hint="weights must have the channels of x; basis and indices must have its rows",
+        )
     shape = (*basis, count)
     weight = gc.IotaOp(shape=shape, axis=2, dtype=I64)
-    number = gc.ReshapeOp(whole_numbers(node, 3), shape=(*basis, 1))
+    number = gc.ReshapeOp(as_i64(node, 3), shape=(*basis, 1))
     share = gc.ReshapeOp(cast(node[2], wide), shape=(*basis, 1))
     taken = gc.WhereOp(gc.CompareOp(number, weight, predicate="eq"), share, node.scalar(0, wide))
     mixed = gc.ReshapeOp(gc.ReduceSumOp(taken, axes=(1,), keepdims=False), shape=(rows, count, 1))

@@ -1,8 +1,8 @@
 """
-Operators on strings, and those that move, compare or convert strings as well as numbers.
+Operators on strings, and operators on any type (move, compare, convert) applied to strings.
 
-Operators that move elements do so with the places of the strings in a sorted list, where the empty
-string, which fills gaps, is 0: one lowering is the meaning for strings and numbers.
+The latter run their numeric lowering on the strings' ranks in a sorted list. The empty string,
+which pads, has rank 0.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ def string_concat(node: NodeView, x: Array, y: Array) -> Array:
 @computes("StringSplit")
 def string_split(node: NodeView, x: Array) -> tuple[Array, Array]:
     """
-    Substrings along a new axis, filled up with empty strings, and how many there are.
+    Substrings along a new axis, padded with empty strings, and their counts.
 
-    Without a delimiter, Python's whitespace separates, and none remains at the ends: ONNX's
-    reference keeps it after the last of `maxsplit` splits, and onnxruntime knows ASCII's only. With
-    a delimiter an empty string is one substring, as in the reference; onnxruntime counts none.
+    Without a delimiter, Python's whitespace separates, and is stripped at both ends: ONNX's
+    reference keeps it after the last of `maxsplit` splits, and onnxruntime only splits at ASCII
+    whitespace. With a delimiter, an empty string is one substring, as in the reference;
+    onnxruntime counts none.
     """
     delimiter, most = node.attribute("delimiter") or None, node.attribute("maxsplit", -1)
     whole = texts(x).reshape(-1)
@@ -53,9 +54,9 @@ def string_split(node: NodeView, x: Array) -> tuple[Array, Array]:
 @computes("StringNormalizer")
 def string_normalizer(node: NodeView, x: Array) -> Array:
     """
-    Without stop words, in the case that the node names; one empty string if nothing is left.
+    Removes stop words and changes case; the result is [""] if no word is left.
 
-    Case is Unicode's, whatever the locale is.
+    Case is Unicode's, whatever the locale.
     """
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(node.attribute("case_change_action"), str)
     compared = str if node.attribute("is_case_sensitive") else str.lower
@@ -66,13 +67,13 @@ def string_normalizer(node: NodeView, x: Array) -> Array:
 
 @computes("RegexFullMatch")
 def regex_full_match(node: NodeView, x: Array) -> Array:
-    """Whether each string as a whole matches the pattern, see `matcher`."""
+    """Whether each whole string matches the pattern, see `matcher`."""
     try:
         matches = matcher(node.attribute("pattern"))
     except re.error as error:
         raise node.fail(
             f"RegexFullMatch: pattern {node.text('pattern')!r}: {error}",
-            "write it in RE2's syntax, of which scripts (\\p{Greek}) and \\C are not supported",
+            "use RE2's syntax, without scripts (\\p{Greek}) and \\C",
         ) from error
     found = [matches(text) for text in texts(x).reshape(-1)]
     return np.array(found, bool).reshape(x.shape)
@@ -82,13 +83,13 @@ def regex_full_match(node: NodeView, x: Array) -> Array:
 
 
 SPECIAL = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
-"""Texts of numbers that ONNX writes otherwise than NumPy."""
+"""Texts of numbers that ONNX writes differently from NumPy."""
 
 
 def evaluate_texts(
     op: SchemaOp, operands: Sequence[Any], store: WeightStore, opsets: Mapping[str, int]
 ) -> list[Any] | None:
-    """The outputs; None if the operator has no lowering."""
+    """The outputs of an operator on strings; None if it has no lowering."""
     if op.op_type in ("Cast", "CastLike") and not op.domain:
         return [_cast(op, *operands)]
     strings = [texts(one).reshape(-1) for one in operands if holds_text(one)]
@@ -105,16 +106,16 @@ def evaluate_texts(
 
 
 def _kind(formals: Sequence[Any], at: int) -> str:
-    """The type variable of an operand or a result; the last formal may be any number of them."""
+    """The type variable of an operand or a result; the last formal may be variadic."""
     return str(formals[min(at, len(formals) - 1)].type_str)
 
 
 def _cast(op: OnnxOp, x: Array, like: Array | None = None) -> Array:
     """
-    To strings, or from them; `like` has the type wanted, else the attribute `to`.
+    Casts to or from strings, to the type of `like` or of the attribute `to`.
 
-    Integers may be written with a fraction, which goes; ONNX's reference refuses them. Booleans are
-    the numbers 0 and 1, as in onnxruntime; to the reference, every string but "" is true.
+    Texts of integers may have a fraction, which is truncated; ONNX's reference refuses it. Bools
+    are "0" and "1", as in onnxruntime; for the reference, every string but "" is true.
     """
     if makes_text(op) or (like is not None and holds_text(like)):
         return texts(x) if holds_text(x) else objects(map(_written, x.reshape(-1)), x.shape)
@@ -129,13 +130,13 @@ def _cast(op: OnnxOp, x: Array, like: Array | None = None) -> Array:
         numbers = [read(text) for text in texts(x).reshape(-1)]
     except ValueError as error:
         raise RunError(
-            f"{op.op_type}: {error}", op.where(), "strings must spell numbers to become some"
+            f"{op.op_type}: {error}", op.where(), "cast only strings that spell numbers"
         ) from None
     return np.array(numbers).astype(dtype).reshape(x.shape)
 
 
 def _whole(text: str) -> int:
-    """Integers above 2^53 are not read as floats."""
+    """Parses an integer exactly, or truncates a float; floats lose digits above 2^53."""
     try:
         return int(text)
     except ValueError:
@@ -144,9 +145,9 @@ def _whole(text: str) -> int:
 
 def _written(number: Any) -> str:
     """
-    The shortest text that reads as the number: "0.1", "1e-05", "3.0".
+    The shortest text that parses to the number: "0.1", "1e-05", "3.0".
 
-    onnxruntime writes up to 8 or 17 digits of floats, and whole ones without a point.
+    onnxruntime writes up to 8 or 17 digits of floats, and integral ones without a point.
     """
     text = str(int(number) if number.dtype == bool else number)
     return SPECIAL.get(text, text)

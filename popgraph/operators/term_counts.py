@@ -1,7 +1,8 @@
 """
-TfIdfVectorizer: counts the n-grams of a vocabulary.
+TfIdfVectorizer: counts of the n-grams of a vocabulary.
 
-In C, n-grams of integers become numbers, which are looked up and counted; Python counts strings.
+Compiled, n-grams of integers are encoded as one integer, looked up and counted; strings are
+counted in Python.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from popgraph.support.shapes import prod
 
 I64, F32 = dtypes.BY_NAME["i64"], dtypes.BY_NAME["f32"]
 LARGEST = 1 << 62
-"""N-grams have smaller numbers, so that none is negative."""
+"""Bound of encoded n-grams, so that none is negative in i64."""
 
 
 chooses("TfIdfVectorizer", mode=("TF", "IDF", "TFIDF"))
@@ -36,13 +37,13 @@ chooses("TfIdfVectorizer", mode=("TF", "IDF", "TFIDF"))
 @lowers("TfIdfVectorizer")
 def term_counts(node: Node) -> Lowered:
     """
-    Every word becomes its place among those of the pool, an n-gram a number of n such digits.
+    Encodes words by their rank in the pool, and an n-gram as a number of n such digits.
 
-    The number is looked up for the column of the n-gram: O(words * log(pool)) for each of the
-    lengths and of the numbers of words that are skipped. One more column counts all others.
+    A binary search maps the number to the n-gram's column: O(words * log(pool)) for each n and each
+    skip count. One extra column counts n-grams outside the pool.
     """
     if not node.rank:
-        raise TypeMismatchError("TfIdfVectorizer takes rows of words, not a scalar")
+        raise TypeMismatchError("TfIdfVectorizer requires rows of words, not a scalar")
     columns = node.integers("ngram_indexes")
     count = max(columns, default=-1) + 1
     *lead, length = node.shape
@@ -65,16 +66,16 @@ def term_counts(node: Node) -> Lowered:
 
 
 class _Pool:
-    """The n-grams that are counted."""
+    """The n-grams to count."""
 
     def __init__(self, node: Node) -> None:
         self._pool = np.array(node.integers("pool_int64s"), np.int64)
         self._starts = [*node.integers("ngram_counts"), len(self._pool)]
         self.words = np.unique(self._pool)
-        """All words of it, in order."""
+        """All words of the pool, sorted."""
 
     def columns(self, size: int, columns: Sequence[int]) -> tuple[Array, Array]:
-        """The numbers of its n-grams of one length, and their columns; of equal ones the last."""
+        """The encoded n-grams of one length and their columns; the last of duplicates wins."""
         before, base = 0, len(self.words) + 1
         for each, (start, end) in enumerate(zip(self._starts, self._starts[1:], strict=False), 1):
             grams = self._pool[start : start + (end - start) // each * each].reshape(-1, each)
@@ -88,10 +89,10 @@ class _Pool:
 
 
 def _grams(node: Node, words: SSAValue, size: int, base: int) -> list[SSAValue]:
-    """The numbers of all n-grams of one length, for each number of words that may be skipped."""
+    """The encoded n-grams of one length in each row, for each skip count."""
     if base**size >= LARGEST:
         raise NeedsHostError(
-            f"{size}-grams of {base - 1} words are more than there are 64-bit numbers",
+            f"{size}-grams of {base - 1} words do not fit into 64 bits",
             hint="use shorter n-grams, or a smaller pool",
         )
     _, length = shape_of(words)
@@ -110,7 +111,7 @@ def _grams(node: Node, words: SSAValue, size: int, base: int) -> list[SSAValue]:
 
 
 def _counted(node: Node, found: Sequence[SSAValue], rows: int, columns: int) -> SSAValue:
-    """How often each row has each column."""
+    """The number of occurrences of each column in each row."""
     zeros = node.literal(np.zeros(rows * columns, np.float32))
     if not found or not rows:
         return SSAValue.get(reshaped(zeros, (rows, columns)))
@@ -124,7 +125,7 @@ def _counted(node: Node, found: Sequence[SSAValue], rows: int, columns: int) -> 
 
 
 def _weighted(node: Node, counts: Operand, columns: Sequence[int], count: int) -> Operand:
-    """As the mode says: weights follow the order of the pool."""
+    """Counts weighted according to `mode`; weights are in the order of the pool."""
     mode = node.text("mode")
     if mode == "TF":
         return counts
@@ -139,10 +140,10 @@ def _weighted(node: Node, counts: Operand, columns: Sequence[int], count: int) -
 @computes("TfIdfVectorizer")
 def compute_term_counts(node: NodeView, x: Array) -> Array:
     """
-    Counts each n-gram of the pool in each row, and weights the counts as the mode says.
+    Counts each n-gram of the pool in each row, and weights the counts according to `mode`.
 
     An n-gram is n adjacent words, or every (s + 1)-th word for all s up to `max_skip_count`.
-    Weights follow the order of the pool, as in onnxruntime; ONNX's reference takes them by column.
+    Weights are in the order of the pool, as in onnxruntime; ONNX's reference orders them by column.
     """
     columns, pool = node.listed("ngram_indexes"), dict(_host_pool(node))
     counts = np.zeros((*x.shape[:-1], max(columns, default=-1) + 1), np.float32)
@@ -166,7 +167,7 @@ def compute_term_counts(node: NodeView, x: Array) -> Array:
 
 
 def _host_pool(node: NodeView) -> Iterator[tuple[tuple[object, ...], int]]:
-    """The n-grams, each with its number."""
+    """The n-grams of the pool, each with its index."""
     _, pool = node.first_listed("pool_strings", "pool_int64s")
     starts, number = node.listed("ngram_counts"), 0
     for size, (start, end) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):
@@ -176,7 +177,7 @@ def _host_pool(node: NodeView) -> Iterator[tuple[tuple[object, ...], int]]:
 
 
 def _host_grams(node: NodeView, row: list[object]) -> Iterator[tuple[object, ...]]:
-    """All n-grams of a row; a single word skips nothing."""
+    """All n-grams of a row; skip counts do not apply to single words."""
     for size in range(node.attribute("min_gram_length"), node.attribute("max_gram_length") + 1):
         for step in range(1, 2 + (node.attribute("max_skip_count") if size > 1 else 0)):
             for start in range(len(row) - (size - 1) * step):

@@ -172,7 +172,7 @@ def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
 @contextmanager
 def as_popart_errors() -> Iterator[None]:
     """
-    A context that turns each error of PopGraph into one that is also a `popart_exception` (or
+    A context that makes each error of PopGraph also a `popart_exception` (or
     `poplar_exception`).
 
     Errors of the engine get PopART's class and message.

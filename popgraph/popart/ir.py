@@ -201,7 +201,7 @@ class Placement:
 
 
 class _Names:
-    """Names of SSA values: those of the model and of states, or generated ones."""
+    """Names of SSA values: names from the model and of states, or generated names."""
 
     def __init__(
         self, graph: GraphOp, nodes: Sequence[OnnxOp], literals: Sequence[str], loss: str
@@ -282,8 +282,9 @@ class Ir:
     """
     The module of a session as PopART's IR: the operators of each graph, in schedule order.
 
-    The operations of one node form one operator; so do those of its gradient where PopART has a
-    single operator for it. Tensors have the names of the model, `Gradient___x`, or names of states.
+    The operations of one node form one operator; so do the operations of its gradient where PopART
+    has a single operator for it. Tensors have the names of the model, `Gradient___x`, or names of
+    states.
     This is the compiled module, so operators that only PopART's patterns create are absent.
     """
 

@@ -26,12 +26,12 @@ def read_npy(path: Path, *, mapped: bool = False) -> Array:
     """The array of an .npy file."""
     if not size_of(path):
         raise Unreadable("the file is empty")
-    with reading("it is no .npy file, or one of Python objects"):
+    with reading("it is not an .npy file, or it holds Python objects"):
         # Mapped first, so a header that promises more than the file holds allocates nothing.
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(found, np.ndarray):
         found.close()
-        raise Unreadable("it is an .npz file, no .npy file")
+        raise Unreadable("it is an .npz file, not an .npy file")
     with reading():
         return found if mapped else np.array(found)
 
@@ -44,10 +44,10 @@ def read_npz(path: Path, key: str, check: Check | None = None) -> Array:
     decompressed.
     """
     size_of(path)
-    with reading("it is no .npz file, or a damaged one"):
+    with reading("it is not an .npz file, or it is damaged"):
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise Unreadable("it is no .npz file")
+            raise Unreadable("it is not an .npz file")
     with archive:
         if key not in archive.files:
             raise KeyError(key)
@@ -76,7 +76,7 @@ def _header(file: IO[bytes], otherwise: str) -> tuple[np.dtype[Any], tuple[int, 
     elif version == (2, 0):
         width, read = 4, np.lib.format.read_array_header_2_0
     else:
-        raise Unreadable(otherwise)  # Version 3.0 is for the names of fields of records.
+        raise Unreadable(otherwise)  # Version 3.0 is only for non-ASCII field names of records.
     first = np.lib.format.MAGIC_LEN
     length = int.from_bytes(start[first : first + width], "little")
     if length > _MAX_HEADER:

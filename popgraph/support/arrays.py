@@ -85,9 +85,9 @@ class ArrayStore:
             return self._parent.held(key, what)
         if found is None:
             raise ModelError(
-                f"the weights of {what} are not at hand",
+                f"the weights of {what} are missing",
                 f"blob {key[:12]}",
-                "large tensors are not part of IR text; give the model they came from",
+                "large tensors are not part of IR text; pass the original model",
             )
         if callable(found):
             found = self._arrays[key] = found()

@@ -33,8 +33,8 @@ def to_cbor(value: object) -> bytes:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return _head(_LIST, len(value)) + b"".join(map(to_cbor, value))
     raise PopgraphError(
-        f"{type(value).__name__} has no form in CBOR",
-        hint="numbers, texts, truth values, None, lists and dictionaries have one",
+        f"{type(value).__name__} cannot be encoded in CBOR",
+        hint="use numbers, strings, bools, None, lists and dictionaries",
     )
 
 
@@ -45,4 +45,4 @@ def _head(kind: int, number: int) -> bytes:
     for mark, width, form in _WIDTHS:
         if number < 1 << 8 * width:
             return bytes([kind << 5 | mark]) + struct.pack(form, number)
-    raise PopgraphError(f"{number} does not fit 64 bits", hint="CBOR's whole numbers have 64 bits")
+    raise PopgraphError(f"{number} does not fit 64 bits", hint="CBOR integers have at most 64 bits")

@@ -48,7 +48,7 @@ def _level(text: str) -> int:
         return 0
     if text not in ("1", "2", "3", "4"):
         raise PassError(
-            f"POPGRAPH_DEBUG is {text!r}",
+            f"POPGRAPH_DEBUG must be a level from 0 to 4, not {text!r}",
             "the environment",
             "1 shows passes and times, 2 the IR, 3 kernels, 4 the C",
         )

@@ -40,8 +40,8 @@ class Equation:
                 found[label] = size if known == 1 else known
                 if size not in (1, found[label]):
                     raise EquationError(
-                        f"axis {label!r} has {known} elements, and {size} in another place",
-                        "axes of one letter have the same size, or 1",
+                        f"axis {label!r} has sizes {known} and {size}",
+                        "axes with the same letter must have equal sizes, or size 1",
                     )
         return found
 
@@ -52,8 +52,8 @@ def parse(text: str, ranks: Sequence[int]) -> Equation:
     written = left.split(",")
     if len(written) != len(ranks):
         raise EquationError(
-            f"{len(written)} terms stand before the arrow for {len(ranks)} operands",
-            "one term for each operand, with commas between",
+            f"the equation has {len(written)} terms for {len(ranks)} operands",
+            "write one term for each operand, separated by commas",
         )
     terms = tuple(_term(one, rank) for one, rank in zip(written, ranks, strict=True))
     result = _result(right, terms) if arrow else _implied(terms)
@@ -61,8 +61,8 @@ def parse(text: str, ranks: Sequence[int]) -> Equation:
     for label in result:
         if label not in known or result.count(label) > 1:
             raise EquationError(
-                f"{label!r} of the result stands in no operand, or twice in the result",
-                "the result has letters of the operands, each of them once",
+                f"the result's letter {label!r} is in no operand, or is repeated",
+                "use letters of the operands in the result, each at most once",
             )
     return Equation(terms, result)
 
@@ -74,8 +74,8 @@ def _term(text: str, rank: int) -> Term:
     more = rank - len(before + behind)
     if more < 0 or (more and not ellipsis_):
         raise EquationError(
-            f"the term {text!r} is for an operand of another rank than {rank}",
-            "one letter for each axis; an ellipsis stands for any number of them",
+            f"the term {text!r} does not fit an operand of rank {rank}",
+            "write one letter for each axis; an ellipsis covers any number of axes",
         )
     return (*before, *_numbered(more), *behind)
 
@@ -88,8 +88,8 @@ def _numbered(count: int) -> Term:
 def _check_letters(text: str, letters: str) -> None:
     if not LETTERS.issuperset(letters):
         raise EquationError(
-            f"the term {text!r} is not made of letters and one ellipsis at most",
-            "such as 'bij,bjk->bik' or '...ij->...ji'",
+            f"the term {text!r} must consist of letters and at most one ellipsis",
+            "write an equation such as 'bij,bjk->bik' or '...ij->...ji'",
         )
 
 

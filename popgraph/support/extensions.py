@@ -132,7 +132,7 @@ def _load(group: str, name: str) -> None:
     found = [point for point in entry_points(group) if point.name == name]
     if len(found) > 1:
         raise ExtensionError(
-            f"several distributions bring {name!r}",
+            f"several distributions provide {name!r}",
             "; ".join(map(title, found)),
             "uninstall all but one of them",
         )
@@ -193,9 +193,7 @@ def _run_file(path: Path) -> ModuleType:
         known = getattr(sys.modules[name], "__file__", None)
         if known is not None and Path(known).resolve() == path.resolve():
             return sys.modules[name]
-        raise ExtensionError(
-            f"there is a module {name!r} already", f"--load {path}", "give the file another name"
-        )
+        raise ExtensionError(f"module {name!r} exists already", f"--load {path}", "rename the file")
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ExtensionError("there is no such file", f"--load {path}")

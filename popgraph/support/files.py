@@ -29,7 +29,7 @@ _WRITTEN = re.compile(
 """Beginnings of texts, or patterns on a line that occur in no file name."""
 
 SETTLED = 2.0
-"""Seconds after which a write must change the time stamp of a file."""
+"""Seconds after which a write must change the time stamp of a file: FAT stores even seconds."""
 
 
 def path_of(model: object) -> Path | None:

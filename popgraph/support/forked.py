@@ -45,7 +45,7 @@ class Child:
     ) -> None:
         """OSError if no child can be created, RuntimeError if this process is exiting."""
         if _ENDING.is_set():
-            raise RuntimeError("this process ends")
+            raise RuntimeError("this process is exiting")
         ours, theirs = os.pipe()
         try:
             with while_forking, warnings.catch_warnings():
@@ -59,7 +59,7 @@ class Child:
         if self.pid == 0:
             _run_child(work, theirs)
         os.close(theirs)
-        self._pipe = ours
+        self._reports = ours
         self._ended = threading.Event()
         self._parent = os.getpid()
         _CHILDREN.add(self)
@@ -67,11 +67,11 @@ class Child:
     def outcome(self) -> str:
         """Waits for the child; "" on success, else the error."""
         line = b""
-        while not line.endswith(b"\n") and (more := os.read(self._pipe, 4096)):
+        while not line.endswith(b"\n") and (more := os.read(self._reports, 4096)):
             line += more
-        os.close(self._pipe)
+        os.close(self._reports)
         code = 0
-        with suppress(ChildProcessError):  # Somebody has waited for it before.
+        with suppress(ChildProcessError):  # Another thread has waited for it already.
             code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self._ended.set()
         if line.endswith(b"\n"):
@@ -87,7 +87,7 @@ class Child:
             self._signal_all(number)
             if self._ended.wait(SECONDS_TO_END / SIGNALS):
                 break
-        self._signal_all(signal.SIGKILL)  # A subprocess started meanwhile has had no signal.
+        self._signal_all(signal.SIGKILL)  # Subprocesses that started meanwhile got no signal yet.
 
     def _signal_all(self, number: signal.Signals) -> None:
         """Signals the child and its subprocesses, if any are left."""
@@ -107,38 +107,38 @@ def _end_all() -> None:
         child.end()
 
 
-def _run_child(work: Callable[[], object], pipe: int) -> None:
+def _run_child(work: Callable[[], object], reports: int) -> None:
     """Runs in the child and never returns, so that exit handlers of the parent do not run."""
     reason = "it was interrupted"
     try:
-        os.setpgid(0, 0)  # Ctrl-C is for the parent, and whoever ends this one ends all.
+        os.setpgid(0, 0)  # Ctrl-C must not reach it, and one signal must end its subprocesses.
         signal.signal(signal.SIGTERM, _stop)
         for number in (signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
         with suppress(OSError):
             os.nice(NICENESS)
-        _close_inherited(pipe)
+        _release_files(reports)
         work()
         reason = ""
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
     finally:
         with suppress(OSError):
-            os.write(pipe, json.dumps(reason[:MAX_ERROR_LENGTH]).encode() + b"\n")
+            os.write(reports, json.dumps(reason[:MAX_ERROR_LENGTH]).encode() + b"\n")
         os._exit(0)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, _ignored)
-    raise SystemExit("it was told to end")
+    signal.signal(number, _ignore)
+    raise SystemExit("it was terminated")
 
 
-def _ignored(number: int, frame: FrameType | None) -> None:
+def _ignore(number: int, frame: FrameType | None) -> None:
     """Ignores a signal by a handler, since subprocesses inherit SIG_IGN but no handlers."""
 
 
-def _close_inherited(kept: int) -> None:
+def _release_files(kept: int) -> None:
     """Closes pipes, sockets and terminals, so that they end with the parent."""
     null = os.open(os.devnull, os.O_RDWR)
     for name in Path("/proc/self/fd").iterdir():

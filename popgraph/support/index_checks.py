@@ -43,7 +43,7 @@ class IndexCheck:
                 return IndicesError(
                     f"{self.what} {index} is out of range: {low} to {last} are legal",
                     self.place,
-                    f"mend the data, or compile with indices={NEAREST!r}, which takes the nearest",
+                    f"correct the data, or compile with indices={NEAREST!r} to clamp indices",
                 )
         return None
 

@@ -26,7 +26,7 @@ def as_array(name: str, value: object) -> Array:
         return np.asarray(value)
     except ValueError as error:
         raise RunError(
-            f"input {name!r} is a list whose rows have different shapes",
+            f"input {name!r} has rows of different shapes",
             hint="pad them to one shape",
         ) from error
 
@@ -95,7 +95,7 @@ def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:
         raise RunError(
             f"input {name!r} holds {first!s}, which {dtype.numpy} cannot represent",
             ", ".join(filter(None, [where, f"{name}[{at}]" if at else ""])),
-            f"scale or clip it, or give {dtype.numpy} yourself",
+            f"scale or clip it, or pass an array of {dtype.numpy}",
         )
     return made
 

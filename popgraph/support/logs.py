@@ -104,9 +104,9 @@ def _levels_in(path: Path) -> Mapping[str, str]:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise PopgraphError(
-            f"the levels of logs cannot be read: {error}",
+            f"log levels cannot be read: {error}",
             f"POPART_LOG_CONFIG={path}",
-            'a JSON file such as {"all": "WARN", "popart:session": "DEBUG"}',
+            'write a JSON file such as {"all": "WARN", "popart:session": "DEBUG"}',
         ) from error
     return {str(module): str(level) for module, level in found.items()}
 

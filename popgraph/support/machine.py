@@ -195,8 +195,8 @@ TARGETS: Mapping[str, Machine] = {
 EMBEDDED: Mapping[str, Machine] = {
     each.name: each
     for each in (
-        # Arm Cortex-M4 Technical Reference Manual (100166): no vectors and no caches; 32 registers
-        # of f32, which hold 8 vectors of four numbers, two of them in use by what is loaded.
+        # Arm Cortex-M4 Technical Reference Manual (100166): no vectors and no caches. The 32 f32
+        # registers hold 8 vectors of four numbers; two of them hold loaded operands.
         replace(
             _generic("armv7e-m", 16, 6),
             fuses_multiply_add=False,
@@ -256,7 +256,7 @@ PRESETS: Mapping[str, Machine] = {
             name="ice_lake_server",
             words=VNNI,
             # Intel support article 000027820 (3rd generation Xeon Scalable): L1d 48 KiB, L2
-            # 1.25 MiB, L3 1.5 MiB a core, of which programs on one core see the others', too.
+            # 1.25 MiB, L3 1.5 MiB a core; a program on one core also uses the L3 of the others.
             # Optimization Reference Manual (248966): L1d has 12 ways.
             l1_bytes=48 * KIB,
             l1_ways_free=10,
@@ -351,9 +351,9 @@ def add_target(
     taken = machine.name in MACHINES or machine.name in EMBEDDED or machine.name == "native"
     if taken or ADDED.get(machine.name) not in (None, added):
         raise ExtensionError(
-            f"there is a target {machine.name!r} already",
+            f"target {machine.name!r} exists already",
             "add_target",
-            "replace(machine, name=...) gives it another name",
+            "rename it: replace(machine, name=...)",
         )
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
     extensions.note(module)

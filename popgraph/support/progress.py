@@ -24,7 +24,7 @@ def is_terminal() -> bool:
 
 class CompilingLine:
     """
-    A terminal line that shows what is being compiled, after a delay.
+    A terminal line that appears after a delay and shows the file under compilation.
 
     A thread writes it, since a C compiler may be silent for a minute. Only the main thread reports:
     background compilation keeps nobody waiting.

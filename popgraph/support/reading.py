@@ -64,7 +64,7 @@ def reading(otherwise: str = "it is damaged") -> Iterator[None]:
     except Unreadable:
         raise
     except UnicodeEncodeError as error:
-        raise Unreadable("its name is no text") from error
+        raise Unreadable("its name is not text") from error
     except FileNotFoundError as error:
         raise Missing(no_such_file(Path(os.fsdecode(error.filename or "")))) from error
     except IsADirectoryError as error:
@@ -72,17 +72,17 @@ def reading(otherwise: str = "it is damaged") -> Iterator[None]:
     except OSError as error:
         raise Unreadable(error.strerror or otherwise) from error
     except MemoryError as error:
-        raise Unreadable("it says that it holds more than there is memory for") from error
+        raise Unreadable("its size exceeds the memory") from error
     except Exception as error:
         nul = isinstance(error, ValueError) and "null byte" in str(error)
-        raise Unreadable("its name holds a NUL" if nul else otherwise) from error
+        raise Unreadable("its name contains a NUL" if nul else otherwise) from error
 
 
 def path_inside(folder: Path, name: str) -> Path:
     """The path of a file in or below a folder; `Unreadable` if it leads outside."""
-    with reading("its name leads nowhere"):
+    with reading("its path is invalid"):
         home = folder.resolve()
-        path = home / name  # As it is named: a link may lead elsewhere one day.
+        path = home / name  # Unresolved: the target of a link may change.
         if not name or os.path.isabs(name) or not path.resolve().is_relative_to(home):
             raise Outside(f"it is outside the folder {str(home)!r}")
         return path
@@ -105,7 +105,7 @@ def read_stream(file: BinaryIO) -> bytes:
     with reading():
         content = file.read(MAX_STREAM_BYTES + 1)
     if len(content) > MAX_STREAM_BYTES:
-        raise Unreadable("there is no end to it")
+        raise Unreadable("it has no end")
     return content
 
 
@@ -116,7 +116,7 @@ def read_range(path: Path, offset: int, length: int) -> bytes:
         file.seek(offset)
         content = file.read(length)
     if len(content) != length:
-        raise Unreadable(f"it has no {length} bytes from {offset} on")
+        raise Unreadable(f"it ends before byte {offset + length}")
     return content
 
 
@@ -127,5 +127,5 @@ def size_of(path: Path) -> int:
         if stat.S_ISDIR(found.st_mode):
             raise Unreadable("it is a folder, not a file")
         if not stat.S_ISREG(found.st_mode):
-            raise Unreadable("it is no plain file")
+            raise Unreadable("it is not a regular file")
         return found.st_size

@@ -41,7 +41,7 @@ _OURS = {theirs: ours for ours, theirs in _NAMES.items()}
 _BYTES = "U8"
 _HEAD = struct.Struct("<Q")
 _METADATA = "__metadata__"
-_MAX_HEADER = 100_000_000
+_MOST_HEADER = 100_000_000
 _ALIGNMENT = 64
 
 
@@ -81,7 +81,7 @@ def _from_safetensors(path: Path, key: str) -> Array:
 
 
 def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
-    with reading(f"what it says about {key!r} cannot be understood"):
+    with reading(f"the entry of {key!r} is malformed"):
         name, shape = entry["dtype"], tuple(map(index, entry["shape"]))
         first, last = map(index, entry["data_offsets"])
         dtype = dtypes.BY_NAME[_OURS[name]].numpy
@@ -93,27 +93,27 @@ def _entry(path: Path, key: str, entry: Any, start: int) -> Array:
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """The header of a file, and the offset of its arrays."""
     (size,) = _HEAD.unpack(read_range(path, 0, _HEAD.size))
-    if size > min(_MAX_HEADER, size_of(path)):
-        raise Unreadable("it is no .safetensors file")
-    with reading("it is no .safetensors file"):
+    if size > min(_MOST_HEADER, size_of(path)):
+        raise Unreadable("it is not a .safetensors file")
+    with reading("it is not a .safetensors file"):
         header = json.loads(read_range(path, _HEAD.size, size))
     if not isinstance(header, dict):
-        raise Unreadable("it is no .safetensors file")
+        raise Unreadable("it is not a .safetensors file")
     return header, _HEAD.size + size
 
 
 def read_all(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """All arrays of a .safetensors file, and its metadata."""
     header, start = _header(path)
-    told = header.pop(_METADATA, {})
-    if not isinstance(told, dict):
-        raise Unreadable("it is no .safetensors file")
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict):
+        raise Unreadable("it is not a .safetensors file")
     arrays = {key: _entry(path, key, entry, start) for key, entry in header.items()}
-    return arrays, {str(name): str(text) for name, text in told.items()}
+    return arrays, {str(name): str(text) for name, text in metadata.items()}
 
 
 def safetensors(
-    arrays: Mapping[str, Array], told: Mapping[str, str] | None = None
+    arrays: Mapping[str, Array], metadata: Mapping[str, str] | None = None
 ) -> Iterator[bytes | memoryview]:
     """
     The content of a file with arrays and metadata, in chunks.
@@ -121,7 +121,7 @@ def safetensors(
     Arrays are in order of decreasing element size, so all are aligned.
     """
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
-    header: dict[str, Any] = {_METADATA: dict(told)} if told else {}
+    header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     place = 0
     for key in order:
         array = arrays[key]

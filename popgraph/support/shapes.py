@@ -42,7 +42,7 @@ def broadcast(*shapes: Sequence[int]) -> Shape:
             listed = " and ".join(text(shape) for shape in shapes)
             raise TypeMismatchError(
                 f"shapes {listed} do not broadcast together",
-                hint="dimensions must be equal, or 1, counted from the right",
+                hint="aligned from the right, dimensions must be equal, or 1",
             )
         result.append(wide.pop() if wide else 1)
     return tuple(result)

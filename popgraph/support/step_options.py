@@ -31,7 +31,7 @@ class StepOption:
         """The value; RunError if it is invalid."""
         if not self.fits(value):
             raise RunError(
-                f"{self.name} is {self.wanted}, not {value!r}",
+                f"{self.name} must be {self.wanted}, not {value!r}",
                 where or self.name,
                 self.example,
             )
@@ -53,10 +53,10 @@ STEP_OPTIONS = {
         StepOption(
             "accumulate",
             1,
-            "an integer from 1 on",
+            "an integer of at least 1",
             _is_count,
             "accumulate=8 splits a batch of 64 into micro-batches of 8 rows",
-            "Split each batch into so many micro-batches, and accumulate their gradients.",
+            "Split each batch into this many micro-batches, and accumulate their gradients.",
             "N",
         ),
         StepOption(
@@ -64,8 +64,8 @@ STEP_OPTIONS = {
             None,
             "a positive number",
             _is_positive,
-            "clip=1.0 shrinks the gradients of all weights together to norm 1 at most",
-            "The largest norm that the gradients of all weights together may have.",
+            "clip=1.0 scales the gradients of all weights down to a joint norm of at most 1",
+            "The largest joint norm of the gradients of all weights.",
             "NORM",
         ),
         StepOption(
@@ -73,7 +73,7 @@ STEP_OPTIONS = {
             None,
             "a positive number or 'auto'",
             lambda value: value == AUTO or _is_positive(value),
-            "loss_scale='auto' follows the gradients, loss_scale=128.0 is constant",
+            "loss_scale='auto' adapts to the gradients, loss_scale=128.0 is constant",
             "Multiply the loss for the gradients of f16 models: a number, or auto.",
             "SCALE|auto",
         ),
@@ -89,7 +89,7 @@ STEP_OPTIONS = {
         StepOption(
             "replicas",
             1,
-            "an integer from 1 on",
+            "an integer of at least 1",
             _is_count,
             "replicas=2 runs the halves of a batch of 64 on two threads",
             "Run copies of the program on as many threads, each on a part of the batch.",
@@ -98,7 +98,7 @@ STEP_OPTIONS = {
         StepOption(
             "stages",
             1,
-            "an integer from 1 on",
+            "an integer of at least 1",
             _is_count,
             "stages=2 with accumulate=8 sends 8 micro-batches through two halves of the model",
             "Cut the model into a pipeline of as many threads for the micro-batches.",

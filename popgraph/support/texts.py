@@ -11,7 +11,7 @@ from popgraph.support.reading import Unreadable, reading
 def read_text(path: Path) -> str:
     """The text of a file; ParseError if it cannot be read."""
     try:
-        with reading("this is no UTF-8 text"):
+        with reading("this is not UTF-8 text"):
             return path.read_text("utf-8")
     except Unreadable as error:
         if isinstance(error.__cause__, UnicodeDecodeError):

@@ -11,7 +11,7 @@ class PopgraphWarning(UserWarning):
 
 
 class ManyProgramsWarning(PopgraphWarning):
-    """Inputs have had so many values or sizes that compilation dominates."""
+    """Inputs take too many values or sizes: compilation dominates the run time."""
 
 
 class UntrainedWeightsWarning(PopgraphWarning):

@@ -1,8 +1,4 @@
-"""
-Packed sub-word integers:
-
-32-bit words with several small numbers each, and their dot products.
-"""
+"""Packed words: 32-bit words of several small numbers each, and their dot products."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def write_files(files: Sequence[tuple[Path, Chunks]]) -> None:
     """Writes several files; none is replaced before all are on the disk."""
     with _staged(files) as staged:
         for (path, _), one in zip(files, staged, strict=True):
-            with _reporting_failure(path):
+            with _as_write_error(path):
                 one.commit()
 
 
@@ -64,7 +64,7 @@ def write_pair(
         return
     spare = second.with_name(f"{second.stem}.{os.urandom(4).hex()}{second.suffix}")
     steps = [(path, naming(spare.name)), (second, chunks()), (path, naming(second.name))]
-    with _staged(steps) as staged, _reporting_failure(spare):
+    with _staged(steps) as staged, _as_write_error(spare):
         _copy(staged[1], spare, chunks)
         for one in staged:
             one.commit()
@@ -73,7 +73,7 @@ def write_pair(
 
 def append_to(path: Path, content: bytes) -> None:
     """Appends data to a file that may be too large to rewrite; all of it or nothing."""
-    with _reporting_failure(path), open(path, "ab") as file:
+    with _as_write_error(path), open(path, "ab") as file:
         size = file.tell()
         try:
             file.write(content)
@@ -99,7 +99,7 @@ def write_atomically(
 
 
 @contextmanager
-def _reporting_failure(path: Path) -> Iterator[None]:
+def _as_write_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -111,7 +111,7 @@ def _reporting_failure(path: Path) -> Iterator[None]:
         raise WriteError(
             f"the file cannot be written: {why}",
             str(path),
-            "what stood there before is there still" if path.is_file() else "",
+            "the previous content is unchanged" if path.is_file() else "",
         ) from error
 
 
@@ -121,7 +121,7 @@ def _staged(files: Sequence[tuple[Path, Chunks]]) -> Iterator[list[Staged]]:
     staged: list[Staged] = []
     try:
         for path, chunks in files:
-            with _reporting_failure(path):
+            with _as_write_error(path):
                 staged.append(stage(path, chunks, durable=True))
         yield staged
     finally:
@@ -173,7 +173,7 @@ class Staged:
 def stage(path: Path, chunks: Chunks, *, durable: bool, mode: int | None = None) -> Staged:
     """Writes content to a temporary file, or directly into a special file."""
     if "\0" in str(path):
-        raise OSError(EINVAL, "a name has no NUL in it", str(path))
+        raise OSError(EINVAL, "a file name cannot contain a NUL", str(path))
     if is_written_in_place(path):
         with open(path, "wb") as file:
             file.writelines(chunks)
@@ -208,7 +208,7 @@ def _new_temporary(target: Path, mode: int) -> tuple[Path, int]:
     while True:
         temporary = target.with_name(f".{_key(target)}.{_kernel()}.{os.urandom(8).hex()}.part")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with suppress(OSError):  # A file system without locks: nobody else can lock it, either.
+        with suppress(OSError):  # Without file locks, no other process can lock it either.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not temporary.exists():  # Removed as an orphan before it was locked.
                 os.close(descriptor)
@@ -225,7 +225,7 @@ def _key(target: Path) -> str:
 
 @cache
 def _kernel() -> str:
-    """Identifies the running kernel, whose processes see each other's locks, even in containers."""
+    """Identifies the running kernel: its processes share locks, even in containers."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_bytes()
     except OSError:

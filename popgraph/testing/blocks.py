@@ -83,7 +83,7 @@ class BlockSpec:
         return [spread, contract]
 
     def _product(self, mask: int) -> Region:
-        """Of a part of the right factor's element, or of the number that it chooses."""
+        """The product with a part of the right element, or with the number that it selects."""
         kind = i32 if self.words else f32
         body = Body(i32, [kind, i32, kind])
         lhs, rhs, total = body.block.args

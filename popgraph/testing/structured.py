@@ -426,7 +426,7 @@ class PackSpec:
 
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             pack = tile.PackOp(values[0], packed)
-            unpack = tile.UnpackOp(pack, TensorType(kind, self.sizes))
+            unpack = tile.PackOp(pack, TensorType(kind, self.sizes))
             body = Body(kind, [kind, kind])
             region = body.end(expression(body, list(body.block.args), "sum"))
             factors = [pack.output, unpack.output]

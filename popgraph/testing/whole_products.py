@@ -17,8 +17,8 @@ def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     An integer matmul or convolution of the two inputs.
 
-    Sums are short, or so long that those of 8-bit products exceed 2^24. Values wrap, so few are
-    small.
+    Sums are short, or long enough for sums of 8-bit products to exceed 2^24. Values wrap, so few
+    are small.
     """
     nodes: list[Node] = []
     spread = Constant((), dtype, fill=draw(st.sampled_from([3.0, 1237.0])))

@@ -26,7 +26,7 @@ Row = tuple[str, str, str, str]
 
 
 def dropout_rows(module: ModuleOp, weights: WeightStore, *, dropout: bool) -> tuple[Row, ...]:
-    """Counts the Dropout nodes that drop elements in a step, and those that keep all."""
+    """Counts the Dropout nodes that drop elements in a step, and the ones that keep all."""
     model = model_of(module)
     constants = Constants(model, weights, trained=True)
     nodes = (op for op in model.walk() if isinstance(op, OnnxOp))

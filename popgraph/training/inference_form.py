@@ -48,7 +48,7 @@ def _use_running_statistics(op: SchemaOp) -> None:
 
 
 def _copy(op: SchemaOp, source: SSAValue, name: str, value: SSAValue) -> None:
-    """Inserts `Identity` of a value, under the name of an output that is no longer computed."""
+    """Inserts `Identity` of a value, under the name of an output that nothing computes any more."""
     version = 1 if op.since_version < SAYS_ITSELF else SAYS_ITSELF
     made = op_class("Identity", version).make([source], {}, {}, [name], [source.type], {})
     block = op.parent

@@ -19,8 +19,8 @@ def without_loss(module: ModuleOp, loss: str, terms: Collection[str] = ()) -> Mo
     """
     Copies a model without its loss and the terms of the loss; its outputs are the predictions.
 
-    Nodes, weights and inputs that only these need, such as labels, are removed. If there is no
-    other output, the operand of the loss becomes the prediction.
+    Nodes, weights and inputs that only these need, such as labels, are removed. Without another
+    output, the operand of the loss becomes the prediction.
     """
     found = module.clone()
     graph = model_of(found).graph

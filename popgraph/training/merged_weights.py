@@ -122,7 +122,7 @@ def _module(reader: Operation, store: WeightStore) -> frozenset[SSAValue] | Oper
 
 
 def _weights_near(reader: Operation) -> Iterator[SSAValue]:
-    """The operands of a reader, and those of a MatMul whose result it adds to."""
+    """The operands of a reader, and of a MatMul whose result it adds to."""
     for value in reader.operands:
         yield value
         if isinstance(value.owner, OnnxOp) and value.owner.op_type == "MatMul":

@@ -17,7 +17,7 @@ class Metric(Protocol):
     """
     A measure of the quality of predictions.
 
-    It is computed from additive `counts`: those of an epoch are the sum over its batches, so a
+    It is computed from additive `counts`: an epoch's counts are the sum over its batches, so a
     metric has no state.
     """
 

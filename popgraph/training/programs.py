@@ -107,7 +107,7 @@ def sums_of(task: Task) -> frozenset[str]:
 def whole(
     parts: Sequence[MicroBatch], outputs: Sequence[Mapping[str, Array]], sums: Collection[str]
 ) -> dict[str, Array]:
-    """Combines the outputs of micro-batches into those of the batch."""
+    """Combines the outputs of micro-batches into outputs of the batch."""
     return {
         name: _joined(parts, [one[name] for one in outputs], is_sum=name in sums)
         for name in outputs[0]

@@ -89,7 +89,7 @@ class Ranks:
     # agreement among ranks
 
     def of_whole_batches(self, outputs: Mapping[str, Array], task: Task) -> dict[str, Array]:
-        """Scales outputs that are sums over samples from this rank's rows to those of all ranks."""
+        """Scales outputs that are sums over samples from this rank's rows to all ranks' rows."""
         names = (task.loss, *task.terms) if self.are_several else ()
         sums = [name for name in names if reduction_of(task, name) == SUM]
         return {**outputs, **{name: outputs[name] * self.size for name in sums}}

@@ -260,7 +260,7 @@ class Trainer:
         random fraction of the samples, or separate data; their loss and metrics appear in the
         history with the prefix `val_`. With `patience`, training stops when `monitor` ("val_loss"
         or "loss") has not improved for this number of epochs. With either, the final weights are
-        those of the best epoch.
+        the best epoch's.
 
         `checkpoint` is a file with everything that training needs to resume. It is written after
         `every` number of steps or time ("10min"), or after each epoch; also at the end, and on

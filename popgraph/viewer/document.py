@@ -63,7 +63,7 @@ class Document:
     live: dict[str, Callable[[], Part]] = field(default_factory=dict)
     """Builders of parts that change; they run on every request."""
     trained: Mapping[str, Array] = field(default_factory=dict)
-    """Trained weights, which replace those of the module."""
+    """Trained weights, which replace the module's weights."""
     ipu: Ipu | None = None
     """The IPUs whose model is shown, if any."""
     _parts: dict[str, Part] = field(default_factory=dict)

@@ -184,7 +184,7 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Block]]:
 
 
 def _modules(op: Operation) -> str | None:
-    """The PyTorch modules of a node, if known; operations inherit those of their node."""
+    """The PyTorch modules of a node, if known; operations inherit the modules of their node."""
     if isinstance(op, OnnxOp):
         return modules_of(node_metadata(op).metadata)
     return modules_marked(op)

@@ -73,7 +73,7 @@ def plain(node: Node) -> dict[str, Any]:
 
 
 def kind_of(domain: str, op_type: str) -> str:
-    """The name of an operator; those of ONNX have no domain prefix."""
+    """The name of an operator; ONNX operators have no domain prefix."""
     return f"{domain}::{op_type}" if domain else op_type
 
 

@@ -77,7 +77,7 @@ class _Joint:
     )
     """By level, the node that computes each value of the model."""
     _calls: int = 0
-    """Number of calls so far in a step of the whole model."""
+    """Number of previous calls in a step of the whole model."""
 
     def add(self, ran: RanSegment | RanNode) -> None:
         number = len(self.found.steps) + 1

@@ -109,7 +109,7 @@ def test_outputs_belong_to_the_caller() -> None:
     ("inputs", "message"),
     [
         ({}, "input 'x' is missing"),
-        ({"x": np.zeros(3, np.float32)}, "input 'x' has shape 3, the model wants 2"),
+        ({"x": np.zeros(3, np.float32)}, "input 'x' must have the shape 2, not 3"),
         ({"x": np.zeros(2, complex)}, "input 'x' holds complex128, the model wants float32"),
         ({"x": np.zeros(2, "M8[s]")}, "input 'x' holds datetime64[s], the model wants float32"),
         ({"x": ["a", "b"]}, "input 'x' holds <U1, the model wants float32"),

@@ -464,8 +464,8 @@ def indices(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--name", "int"], "'int' cannot begin the names of C functions"),
-        (["--name", "main"], "'main' cannot begin the names of C functions"),
+        (["--name", "int"], "'int' cannot be the prefix of C functions"),
+        (["--name", "main"], "'main' cannot be the prefix of C functions"),
         (["--target", "pdp11"], "there is no target 'pdp11'"),
         ([], "--dim"),
     ],

@@ -23,8 +23,7 @@ from popgraph.backends.c.build_program import build
 from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.print import print_kernel
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
-from popgraph.backends.c.run.elf import machine_of
-from popgraph.backends.c.run.library import load
+from popgraph.backends.c.run.library import load, machine_of
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import BackendError, UnsupportedError
 
@@ -217,7 +216,7 @@ def test_a_library_for_another_machine_is_refused(
     (tmp_path / "library.so").write_bytes(elf(*head))
     if machine_of(Path("/proc/self/exe")) in ("", name):
         pytest.skip("this machine is one of those, or has no /proc")
-    with pytest.raises(BackendError, match=f"the compiled library is for {name}, and") as caught:
+    with pytest.raises(BackendError, match=f"the compiled library is for {name}, but") as caught:
         load(tmp_path / "library.so", "main")
     assert "POPGRAPH_TARGET" in caught.value.hint and "delete" not in caught.value.hint
 

@@ -181,7 +181,7 @@ def test_files_writable_by_others_are_not_read(cache: Path, kind: str, what: str
 def test_a_plain_file_as_cache(cache: Path) -> None:
     cache.write_text("not a folder")
     (message,) = warnings_of(lambda: (compute(), compute()))
-    assert message.startswith(f"{cache} cannot be written (it is no folder): ")
+    assert message.startswith(f"{cache} cannot be written (it is not a folder): ")
     assert cache.read_text() == "not a folder"
 
 
@@ -229,4 +229,4 @@ def test_a_compiler_on_a_full_disk_is_an_error(cache: Path) -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
     )
     assert "BackendError: there is no place for compiled code: " in done.stderr
-    assert "mistake in PopGraph" not in done.stderr
+    assert "bug in PopGraph" not in done.stderr

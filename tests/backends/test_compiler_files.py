@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.backends.c.build.compiler_files import identity
+from popgraph.backends.c.build.toolchain import identity
 
 
 def program(path: Path, text: str) -> Path:

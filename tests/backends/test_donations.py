@@ -105,10 +105,10 @@ def read_only() -> Array:
     [
         ("past", empty, "donate is 'past', not a list of names\n  try: donate=['past']"),
         (["pats"], empty, "no input 'pats' to donate\n  try: its inputs are 'past', 'at'"),
-        (["q"], empty, "input 'q' cannot be donated: no output is computed over it\n  try: one"),
+        (["q"], empty, "input 'q' cannot be donated: no output overwrites it\n  try: an output"),
         (["past"], read_only, "input 'past' cannot be donated: the array is read-only"),
         (["past"], lambda: empty()[..., ::-1], "cannot be donated: the array is not contiguous"),
-        (["past"], lambda: empty().tolist(), "cannot be donated: a list is no NumPy array"),
+        (["past"], lambda: empty().tolist(), "cannot be donated: a list is not a NumPy array"),
         (["past"], lambda: empty().astype(float), "it holds float64, the model wants float32"),
     ],
 )
@@ -124,7 +124,7 @@ def test_memory_shared_by_two_inputs_cannot_be_donated() -> None:
     run = popgraph.compile(updating("ScatterElements", axis=2))
     cache = empty()
     inputs = {"past": cache, **step(0), "q": cache[:, :, 5:6]}
-    with pytest.raises(RunError, match="input 'q' is in the same memory"):
+    with pytest.raises(RunError, match="it shares memory with input 'q'"):
         run(inputs, donate=["past"])
 
 
@@ -139,7 +139,7 @@ def test_an_output_takes_one_donated_input_only() -> None:
     )
     run = popgraph.compile(helper.make_model(graph, ir_version=9).SerializeToString())
     a, b = np.ones(4, np.float32), np.full(4, 2, np.float32)
-    with pytest.raises(RunError, match="output 'y' can be made in one donated input only"):
+    with pytest.raises(RunError, match="output 'y' can overwrite only one donated input"):
         run(a=a, b=b, donate=["a", "b"])
     assert run(a=a, b=b, donate=["b"])["y"] is b
     np.testing.assert_array_equal(b, np.full(4, 3))

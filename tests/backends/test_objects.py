@@ -94,7 +94,7 @@ def test_objects_are_kept_by_key(tmp_path: Path) -> None:
     here.keep(unit, tmp_path / "unit.o")
     assert here.lacking([unit])[0] == [] and len(here.lacking([unit])[1]) == 1
     assert there.lacking([unit]) == ([unit], [])
-    here.forget(here.lacking([unit])[1])
+    here.remove(here.lacking([unit])[1])
     assert here.lacking([unit]) == ([unit], [])
 
 

@@ -360,7 +360,7 @@ def test_another_version_of_a_dependency_has_another_fingerprint(
         (package.parent / number).mkdir()
         (package.parent / number / "below.py").write_text("")
     for module in (install_fingerprint, program_key):
-        monkeypatch.setattr(module, "STANDS_ON", ("below",))
+        monkeypatch.setattr(module, "DEPENDENCIES", ("below",))
     found = []
     for number in "12":
         monkeypatch.syspath_prepend(package.parent / number)
@@ -370,7 +370,7 @@ def test_another_version_of_a_dependency_has_another_fingerprint(
     assert all(one != other for one, other in zip(*found, strict=True))
     (package.parent / "2/below.py").write_text("again")
     assert install_fingerprint.states.__wrapped__() != found[1][1]
-    monkeypatch.setattr(install_fingerprint, "STANDS_ON", ("nowhere",))
+    monkeypatch.setattr(install_fingerprint, "DEPENDENCIES", ("nowhere",))
     assert install_fingerprint.states.__wrapped__() is None
 
 

@@ -94,7 +94,7 @@ def test_a_map_that_leaves_its_operand_is_an_error() -> None:
         maps [affine_map<(d0) -> ({index})>] {{
         ^bb1(%a: f32): tile.yield %a : f32
         }} -> tensor<3xf32> """
-    with pytest.raises(VerifyException, match="leaves tensor<3xf32>"):
+    with pytest.raises(VerifyException, match="exceeds tensor<3xf32>"):
         run(read.format(size=3, index="d0 + 1") + RETURN + "<3xf32>", x=counting(3))
     with pytest.raises(AssertionError, match="index 0 to 2 is outside dimension 0"):
         run(read.format(size=2, index="d0 * 2 mod 4") + RETURN + "<3xf32>", x=counting(2))
@@ -236,8 +236,8 @@ def test_packed_values_have_the_shape_of_their_memory() -> None:
     assert memory.shape == (2, 4, 4)
     assert memory[1, 3, 1] == x[5, 2] and memory[0, 1, 2] == x[2, 0]
     assert memory.sum() == x.sum(), "what the layout does not reach is zero"
-    unpack = tile.UnpackOp(pack.output, dense)
-    np.testing.assert_array_equal(STRUCTURED[tile.UnpackOp](unpack, memory)[0], x)
+    unpack = tile.PackOp(pack.output, dense)
+    np.testing.assert_array_equal(STRUCTURED[tile.PackOp](unpack, memory)[0], x)
 
 
 def test_structured_operations_read_and_write_layouts() -> None:

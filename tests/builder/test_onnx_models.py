@@ -392,8 +392,8 @@ def test_external_data_of_a_message_asks_for_the_path(tmp_path: Path) -> None:
     model = onnx.load(external_model(tmp_path), load_external_data=False)
     with pytest.raises(ModelError) as caught:
         import_model(model, WeightStore())
-    assert caught.value.what == "the elements of tensor 'w' stand in the file 'w.bin'"
-    assert caught.value.hint == "give the path of the model, so that files beside it can be found"
+    assert caught.value.what == "tensor 'w' is stored in the external file 'w.bin'"
+    assert caught.value.hint == "pass the path of the model, so that files next to it can be found"
 
 
 def test_nested_graphs_see_outer_values() -> None:

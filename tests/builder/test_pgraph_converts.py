@@ -405,7 +405,7 @@ def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:
         ('load("a.bin", offset=-1)', "'a.bin' cannot be read: it has 12 bytes, not 8 from -1 on"),
         (
             'load("a.safetensors", "k")',
-            "cannot be read: it is no .safetensors file",
+            "cannot be read: it is not a .safetensors file",
         ),
         ('load("b.safetensors", "k")', "'b.safetensors' holds no array 'k'"),
         (

@@ -124,7 +124,7 @@ def test_only_texts_can_be_imported(tmp_path: Path) -> None:
     assert "model.onnx is not a .pgraph file" in message(path)
     assert "model.pgraph` makes one" in message(path)
     path = files(tmp_path, main=main('import "layers.pgraph"'))
-    assert "no UTF-8 text" in message(path)
+    assert "not UTF-8 text" in message(path)
 
 
 def test_files_outside_of_the_search_path_are_not_read(tmp_path: Path) -> None:

@@ -187,7 +187,9 @@ def test_a_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
     assert loud.returncode == 1
     assert "Traceback" in loud.stderr
     wrong = script("print", MLP, "--at", "graphcore", "--dim", "N=1", POPGRAPH_DEBUG="9")
-    assert wrong.stderr.splitlines()[0] == "error: POPGRAPH_DEBUG is '9'"
+    assert (
+        wrong.stderr.splitlines()[0] == "error: POPGRAPH_DEBUG must be a level from 0 to 4, not '9'"
+    )
 
 
 def test_a_reader_that_leaves_early_is_no_mistake() -> None:
@@ -212,7 +214,7 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
             ["run", MLP, "-i", "x=nothing.npy"],
             "error: the array cannot be read: there is no such file\n  at: nothing.npy",
         ),
-        (["run", MLP, "-i", f"x={MLP}"], "error: the array cannot be read: it is no .npy file"),
+        (["run", MLP, "-i", f"x={MLP}"], "error: the array cannot be read: it is not an .npy file"),
         (["train", MLP], "error: no data to train on"),
         (["opt", "nothing.mlir"], "error: the file cannot be read: there is no such file\n"),
         *(

@@ -132,7 +132,7 @@ ARRAYS: dict[str, tuple[list[str], str]] = {
     ),
     "junk": (
         ["x=junk.npy"],
-        "error: the array cannot be read: it is no .npy file, or one of Python objects\n"
+        "error: the array cannot be read: it is not an .npy file, or it holds Python objects\n"
         "  at: junk.npy\n  try: numpy.save writes arrays, one per file\n",
     ),
     "an empty file": (
@@ -142,7 +142,7 @@ ARRAYS: dict[str, tuple[list[str], str]] = {
     ),
     "an archive": (
         ["x=x.npz"],
-        "error: the array cannot be read: it is an .npz file, no .npy file\n"
+        "error: the array cannot be read: it is an .npz file, not an .npy file\n"
         "  at: x.npz\n  try: numpy.save writes arrays, one per file\n",
     ),
     "a folder": (

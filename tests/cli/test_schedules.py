@@ -125,10 +125,10 @@ def test_values_do_not_depend_on_it(model: str, tmp_path: Path) -> None:
 
 
 FAULTS: dict[str, str] = {
-    "[1]": "a file of schedules is a JSON object with a list 'schedules'",
+    "[1]": "a schedule file must be a JSON object with a list 'schedules'",
     "{": "the schedules cannot be read",
-    '{"schedules": [{"schedule": "plain"}]}': "a schedule has 'contraction' or 'op', not both",
-    '{"schedules": [{"op": "p", "schedule": "quick"}]}': "'quick' is no way to run a contraction",
+    '{"schedules": [{"schedule": "plain"}]}': "and either 'contraction' or 'op'",
+    '{"schedules": [{"op": "p", "schedule": "quick"}]}': "'quick' is not an implementation",
 }
 
 

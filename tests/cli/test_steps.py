@@ -149,4 +149,4 @@ def test_a_model_that_is_not_trained_prints_as_it_was_written(tmp_path: Path) ->
     arguments = ["print", str(tmp_path / "net.pgraph"), "--train", "--at", "graphcore"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
-    assert "data decide the size of output 'places'" in result.output
+    assert "output 'places' has a data-dependent size" in result.output

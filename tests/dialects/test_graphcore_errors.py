@@ -40,7 +40,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         [zeros(2, 3), zeros(2, 4)],
         {},
         "shapes 2x3 and 2x4 do not broadcast together\n"
-        "  try: dimensions must be equal, or 1, counted from the right",
+        "  try: aligned from the right, dimensions must be equal, or 1",
     ),
     (
         gc.AddOp,
@@ -70,7 +70,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.CompareOp,
         [zeros(2), zeros(2)],
         {"predicate": "near"},
-        "compare knows no predicate 'near'\n  try: one of eq, ne, lt, le, gt, ge",
+        "compare does not support predicate 'near'\n  try: use one of eq, ne, lt, le, gt, ge",
     ),
     (
         gc.WhereOp,
@@ -84,7 +84,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         {"to": f32},
         "cast needs real elements, not c64\n  try: cast the operand first",
     ),
-    (gc.CastOp, [zeros(2)], {"to": IndexType()}, "cast knows no element type index"),
+    (gc.CastOp, [zeros(2)], {"to": IndexType()}, "cast does not support element type index"),
     (
         gc.ReduceSumOp,
         [zeros(2, 3)],
@@ -101,7 +101,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.ReduceSumOp,
         [zeros(2, 3)],
         {"axes": (1, 1), "keepdims": False},
-        "reduce_sum got an axis twice in [1, 1]\n  try: give every axis once",
+        "reduce_sum has a duplicate axis in [1, 1]\n  try: list every axis once",
     ),
     (
         gc.ReduceMaxOp,
@@ -122,7 +122,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         [zeros(2, 3)],
         {"axis": 1, "count": 4},
         "arg_top_k cannot choose 4 of the 3 elements along axis 1\n"
-        "  try: the number of elements is between 0 and 3",
+        "  try: choose between 0 and 3 elements",
     ),
     (
         gc.ArgMaxOp,
@@ -136,14 +136,14 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         [zeros(2, 3), zeros(2, 3)],
         {},
         "mat_mul cannot multiply 2x3 by 2x3\n"
-        "  try: the last dimension on the left must be the last but one on the right",
+        "  try: the last dimension of lhs must equal the second-to-last of rhs",
     ),
     (
         gc.MatMulOp,
         [zeros(3), zeros(3, 2)],
         {},
         "mat_mul cannot multiply 3 by 3x2\n"
-        "  try: the last dimension on the left must be the last but one on the right",
+        "  try: the last dimension of lhs must equal the second-to-last of rhs",
     ),
     (
         gc.ConvOp,
@@ -156,7 +156,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.ConvOp,
         [X, W],
         {**PLAIN_CONV, "groups": 3},
-        "conv of 3 groups cannot take 4 channels with weights 2x4x3x3\n"
+        "conv with 3 groups cannot take 4 channels with weights 2x4x3x3\n"
         "  try: channels must be groups times the weights' second dimension, "
         "and groups must divide their first",
     ),
@@ -165,14 +165,14 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         [X, W],
         {**PLAIN_CONV, "dilations": (2, 2)},
         "conv cannot fit a kernel of 3x3 into 4x4\n"
-        "  try: pad more, dilate less or use a smaller kernel",
+        "  try: increase pads, or reduce dilations or the kernel",
     ),
-    (gc.ConvOp, [X, W], {**PLAIN_CONV, "pads": (1, 1)}, "conv needs 4 numbers in pads, not 2"),
+    (gc.ConvOp, [X, W], {**PLAIN_CONV, "pads": (1, 1)}, "conv needs 4 values in pads, not 2"),
     (
         gc.ConvOp,
         [X, W],
         {**PLAIN_CONV, "strides": (0, 1)},
-        "conv needs strides, dilations and groups from 1 and pads from 0",
+        "conv needs strides, dilations and groups of at least 1 and pads of at least 0",
     ),
     (
         gc.ConvInputGradOp,
@@ -197,46 +197,47 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.AveragePoolOp,
         [X],
         {**PLAIN_POOL, "kernel": (2,), "include_pad": False},
-        "average_pool needs 2 numbers in kernel, not 1",
+        "average_pool needs 2 values in kernel, not 1",
     ),
     (
         gc.ReshapeOp,
         [zeros(2, 3)],
         {"shape": (4,)},
-        "reshape cannot make 4 out of 2x3\n  try: the number of elements, 6, must stay",
+        "reshape cannot give 2x3 the shape 4\n  try: the number of elements, 6, must not change",
     ),
     (
         gc.ReshapeOp,
         [zeros(2, 3)],
         {"shape": (-2, -3)},
-        "reshape cannot make -2x-3 out of 2x3\n  try: the number of elements, 6, must stay",
+        "reshape cannot give 2x3 the shape -2x-3\n"
+        "  try: the number of elements, 6, must not change",
     ),
     (
         gc.TransposeOp,
         [zeros(2, 3)],
         {"perm": (0, 0)},
-        "transpose cannot order 2 axes as [0, 0]\n  try: perm must hold every axis once",
+        "transpose cannot permute 2 axes by [0, 0]\n  try: perm must list every axis once",
     ),
     (
         gc.BroadcastOp,
         [zeros(2, 3)],
         {"shape": (3,)},
-        "broadcast cannot spread 2x3 to 3\n"
-        "  try: dimensions must be equal, or 1 before, counted from the right",
+        "broadcast cannot stretch 2x3 to 3\n"
+        "  try: aligned from the right, dimensions must be equal, or 1 in the operand",
     ),
     (
         gc.ConcatOp,
         [[zeros(2, 3), zeros(3, 3)]],
         {"axis": 1},
-        "concat cannot join 2x3 and 3x3 along axis 1\n"
-        "  try: all dimensions but that one must be equal",
+        "concat cannot concatenate 2x3 and 3x3 along axis 1\n"
+        "  try: all other dimensions must be equal",
     ),
     (gc.ConcatOp, [[]], {"axis": 0}, "concat needs at least one operand"),
     (
         gc.SliceOp,
         [zeros(5)],
         {"starts": (3,), "sizes": (3,), "steps": (1,)},
-        "slice takes elements 3 to 5 of axis 0, which has 5",
+        "slice reads elements 3 to 5 of axis 0, which has 5",
     ),
     (
         gc.SliceOp,
@@ -248,13 +249,13 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.PadOp,
         [zeros(5)],
         {"low": (-1,), "high": (0,), "interior": (0,), "value": 0.0},
-        "pad cannot add fewer than 0 elements\n  try: slice to take elements away",
+        "pad cannot add fewer than 0 elements\n  try: slice to remove elements",
     ),
     (
         gc.GatherOp,
         [zeros(0, 3), zeros(2, dtype="i64")],
         {"axis": 0},
-        "gather has nothing to pick from along axis 0 of 0x3",
+        "gather cannot select from the empty axis 0 of 0x3",
     ),
     (
         gc.GatherOp,
@@ -272,13 +273,13 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.IotaOp,
         [],
         {"shape": (3,), "axis": 0, "dtype": element_types.BY_NAME["bool"]},
-        "iota makes float or integer elements, not bool",
+        "iota produces float or integer elements, not bool",
     ),
     (
         gc.RandomUniformOp,
         [zeros(1, dtype="i64")],
         {"shape": (3,), "dtype": f32, "stream": 0},
-        "random_uniform needs a seed and a step, tensor<2xi64>, to draw from, not tensor<1xi64>",
+        "random_uniform needs a state of seed and step, tensor<2xi64>, not tensor<1xi64>",
     ),
     (
         gc.SoftmaxGradOp,
@@ -290,8 +291,8 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.LayerNormOp,
         [zeros(2, 3), zeros(2), None],
         {"axis": 1, "epsilon": 1e-5},
-        "layer_norm cannot spread a scale or bias of 2 over 2x3\n"
-        "  try: they have the shape of the normalized axes",
+        "layer_norm cannot broadcast a scale or bias of 2 over 2x3\n"
+        "  try: give them the shape of the normalized axes",
     ),
     (
         gc.BatchNormTrainOp,
@@ -310,13 +311,13 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         [zeros(2, 4, 3), zeros(2, 5, dtype="i32")],
         {"reduction": "mean", "log_probabilities": False},
         "nll_loss needs labels of shape 2x4, not 2x5\n"
-        "  try: one label for every row of probabilities",
+        "  try: pass one label for every row of probabilities",
     ),
     (
         gc.L1LossOp,
         [zeros(2)],
         {"scale": 1.0, "reduction": "median"},
-        'l1_loss knows no reduction \'median\'\n  try: one of "mean", "sum", "none"',
+        'l1_loss does not support reduction \'median\'\n  try: use one of "mean", "sum", "none"',
     ),
 ]
 
@@ -335,19 +336,19 @@ def test_illegal_operands_and_properties_are_refused(
 TEXTS = [
     (
         "graphcore.neg %x : (tensor<2xf32>) -> tensor<3xf32>",
-        "graphcore.neg gives tensor<2xf32>, not tensor<3xf32>",
+        "the result of graphcore.neg is tensor<2xf32>, not tensor<3xf32>",
     ),
     (
         "graphcore.neg %x : (tensor<2xf32>) -> tensor<?xf32>",
-        "graphcore.neg needs static shapes, not tensor<?xf32>",
+        "graphcore.neg requires static shapes, not tensor<?xf32>",
     ),
     (
         "graphcore.cast %x {to = index} : (tensor<2xf32>) -> tensor<2xindex>",
-        "graphcore.cast has no meaning for tensor<2xindex>",
+        "graphcore.cast does not support elements of tensor<2xindex>",
     ),
     (
         "graphcore.reshape %x {shape = [3]} : (tensor<2xf32>) -> tensor<3xf32>",
-        "reshape cannot make 3 out of 2",
+        "reshape cannot give 2 the shape 3",
     ),
 ]
 

@@ -570,9 +570,9 @@ def test_unsupported_attributes_of_definitions_are_named() -> None:
     assert "node 'y'" in caught.value.where and caught.value.hint
     with pytest.raises(TypeMismatchError, match="needs the attribute 'num_heads'"):
         Sample("MultiHeadAttention", [draw(1, 2, 4)] * 3).computed()
-    with pytest.raises(TypeMismatchError, match="takes at most 1 inputs, and gets 2"):
+    with pytest.raises(TypeMismatchError, match="takes at most 1 inputs, not 2"):
         Sample("Gelu", [draw(1), draw(1)]).computed()
-    with pytest.raises(TypeMismatchError, match="takes floats as its input 'X', not"):
+    with pytest.raises(TypeMismatchError, match=r"input 'X' of \w+ must be floats, not"):
         Sample("BranchwiseRMSNorm", [ints(1, 2)]).computed()
     with pytest.raises(UnsupportedError, match="activation = 'tanh' of GatedRMSNorm"):
         attributes = {"activation": "tanh"}

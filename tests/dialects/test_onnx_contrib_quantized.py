@@ -187,5 +187,5 @@ def test_unsupported_quantized_contrib_nodes_are_refused(
 def test_qlinear_concat_takes_three_inputs_per_tensor(count: int) -> None:
     one = scale(1)
     made, _ = model("QLinearConcat", {f"x{place}": one for place in range(count)}, axis=0)
-    with pytest.raises(TypeMismatchError, match=f"does not take {count} inputs"):
+    with pytest.raises(TypeMismatchError, match=f"does not take these {count} inputs"):
         popgraph.compile(made, backend="reference")

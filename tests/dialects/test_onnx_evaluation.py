@@ -449,7 +449,7 @@ def test_split_to_sequence(x: Array, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, size))
     check("SplitToSequence", x, np.array([first, size - first]), axis=axis)
     what = refused("SplitToSequence", x, np.array([size, 1]), axis=axis)
-    assert what == f"SplitToSequence: sizes [{size}, 1] for {size} elements"
+    assert what == f"SplitToSequence: the sizes [{size}, 1] do not split {size} elements"
 
 
 def test_concat_from_sequence_of_unequal_shapes_is_refused() -> None:

@@ -57,7 +57,7 @@ def test_undecodable_files_give_empty_images(pixel_format: str, channels: int) -
 
 
 def test_unknown_pixel_formats_are_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="`pixel_format` is one of RGB, BGR, Grayscale"):
+    with pytest.raises(TypeMismatchError, match="use one of RGB, BGR, Grayscale"):
         popgraph.compile(model("CMYK"))
 
 

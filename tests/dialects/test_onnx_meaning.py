@@ -254,7 +254,7 @@ def test_infer_shapes_changes_nothing_the_second_time() -> None:
         ),
         (
             {"x": np.zeros((2, 4), np.float32)},
-            "input 'x' is float32[2, 4], the model wants f32[2, 3]",
+            "input 'x' must be f32[2, 3], not float32[2, 4]",
         ),
     ],
 )

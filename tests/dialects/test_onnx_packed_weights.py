@@ -127,7 +127,7 @@ def test_four_bit_weights_are_vector_table_lookups(rows: int, zeros: bool) -> No
 def test_weights_of_another_size_are_refused() -> None:
     codes = draw_ints(256, COLUMNS, BLOCKS, BLOCK // 2, dtype=np.uint8)
     held = {"codes": codes[:, :1], "steps": draw(COLUMNS, BLOCKS)}
-    hint = f"there must be 288 for N = {COLUMNS}, K = 64, block_size = {BLOCK}"
+    hint = f"give 288 elements for N = {COLUMNS}, K = 64, block_size = {BLOCK}"
     with pytest.raises(TypeMismatchError, match="does not take B of 144 elements") as caught:
         popgraph.compile(product(4, 1, held, 0))
     assert hint in str(caught.value)

@@ -76,13 +76,13 @@ def test_versions_share_a_class() -> None:
             ("Mish", 17),
             ModelError,
             "operator Mish does not exist in opset 17 of domain ai.onnx\n"
-            "  try: it came with opset 18; import that or a later one",
+            "  try: import opset 18 or later",
         ),
         (
             ("Gelu", 1, "com.microsoft"),
             UnsupportedError,
             "operator com.microsoft::Gelu has no schema\n"
-            "  try: operators of other domains travel as onnx.Custom",
+            "  try: use onnx.Custom for operators of other domains",
         ),
     ],
 )
@@ -143,7 +143,7 @@ def test_types_that_do_not_fit_do_not_verify() -> None:
     with pytest.raises(VerifyException):
         module.verify()
     set_type(conv.results[0], tensor_type("i64", [1, 2, 8, 8]))
-    with pytest.raises(VerifyException, match=r"i64\[1, 2, 8, 8\] is none of .*f32"):
+    with pytest.raises(VerifyException, match=r"i64\[1, 2, 8, 8\] is not one of .*f32"):
         module.verify()
 
 
@@ -152,7 +152,7 @@ def test_types_that_do_not_fit_do_not_verify() -> None:
     [
         ('%y = onnx.Relu.v14(%z) -> ["y"] : tensor<2xf32>', "used before it is defined"),
         ('%y = onnx.Relu.v14(%x, %x) -> ["y"] : tensor<2xf32>', "2 operands"),
-        ('%y = onnx.Relu.v14(%x) {axis = 1} -> ["y"] : tensor<2xf32>', "no attribute axis"),
+        ('%y = onnx.Relu.v14(%x) {axis = 1} -> ["y"] : tensor<2xf32>', "unknown attribute axis"),
         ('%y = onnx.Relu.v77(%x) -> ["y"] : tensor<2xf32>', "onnx.Relu.v77"),
     ],
 )
@@ -204,7 +204,7 @@ def test_types_are_refined_joined_and_substituted() -> None:
     assert describe(joined(symbolic, tensor_type("f32", ["N", 4, 3]))) == "f32[N, ?, 3]"
     assert describe(joined(symbolic, tensor_type("f32", [2]))) == "f32[...]"
     assert describe(substituted(symbolic, {"N": 7})) == "f32[7, ?, 3]"
-    with pytest.raises(TypeMismatchError, match="no element type 'float'"):
+    with pytest.raises(TypeMismatchError, match="unknown element type 'float'"):
         tensor_type("float", [2])
 
 

@@ -104,29 +104,29 @@ def test_generated_names_are_unique() -> None:
         (
             lambda w: w.add_node("MatMul", ["w", "w"], name="m"),
             "MatMul-13 does not take inputs (f32[4, 5], f32[4, 5]): "
-            "5 and 4 are added up together\n  at: node 'm' (MatMul)\n"
+            "the inner dimensions are 5 and 4\n  at: node 'm' (MatMul)\n"
             "  try: a weight is [inputs, outputs], here [5, 4]; "
             "`Transpose(w, perm=[1, 0])` transposes it",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1.5}, name="s"),
-            "attribute 'axis' is INT, which 1.5 is not\n  at: node 's' (Softmax)\n"
-            "  try: give a whole number",
+            "attribute 'axis' must be INT, not 1.5\n  at: node 's' (Softmax)\n"
+            "  try: pass an integer",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1 << 63}, name="s"),
-            f"attribute 'axis' is INT, which {1 << 63} is not\n  at: node 's' (Softmax)\n"
-            "  try: give a whole number",
+            f"attribute 'axis' must be INT, not {1 << 63}\n  at: node 's' (Softmax)\n"
+            "  try: pass an integer",
         ),
         (
             lambda w: w.add_node("Transpose", ["x"], {"perm": "10"}, name="t"),
-            "attribute 'perm' is INTS, which '10' is not\n  at: node 't' (Transpose)\n"
-            "  try: give a list of whole numbers",
+            "attribute 'perm' must be INTS, not '10'\n  at: node 't' (Transpose)\n"
+            "  try: pass a list of integers",
         ),
         (
             lambda w: w.add_node("If", ["x"], {"then_branch": 1, "else_branch": 2}, name="i"),
-            "attribute 'then_branch' is a graph, which 1 is not\n  at: node 'i' (If)\n"
-            "  try: give what GraphWriter.subgraph().graph() gives",
+            "attribute 'then_branch' must be a graph, not 1\n  at: node 'i' (If)\n"
+            "  try: pass a graph from GraphWriter.subgraph().graph()",
         ),
         (
             lambda w: w.add_node("Relu", ["xx"]),
@@ -139,8 +139,8 @@ def test_generated_names_are_unique() -> None:
         ),
         (
             lambda w: w.add_input("x", tensor_type("f32", [2])),
-            "the name 'x' is given to two values\n  at: input 'x'\n"
-            "  try: every value of an ONNX graph has a name of its own",
+            "two values have the name 'x'\n  at: input 'x'\n"
+            "  try: give every value of the graph a unique name",
         ),
         (
             lambda w: w.module(),

@@ -26,28 +26,31 @@ builtin.module attributes {
 """
 LOOP, SIZE = "loop 0 to 2 of size 0", 'inputs ("x" axis 0 times 2)'
 WRONG = {
-    ("loop 0", "loop 2"): "loop 2 ends at a size, but there are 2",
+    ("loop 0", "loop 2"): "loop 2 ends at a size, but the operation has 2",
     ("of size 0", "of size 1"): "loop 0 ends at size 1, but the module has 1",
     (LOOP, "loop 0 to 1 of size 0"): "loop 0 has 14 iterations, but ends at 7 where size 0",
     (LOOP, "loop 1 to 2 of size 0"): "loop 1 has 6 iterations, but ends at 14",
-    (LOOP, "loop 0 to 0 of size 0"): "ends at a size or at a multiple of one",
-    (LOOP, f"{LOOP}, {LOOP}"): "each running loop is given once",
-    ("#tile.running<loop 0 to 2 of size 0>", "3 : i64"): "running is a #tile.running, not 3",
-    ("%N: tensor<i64>", "%N: tensor<7xi64>"): "the last inputs of the graph are its sizes",
+    (LOOP, "loop 0 to 0 of size 0"): "must end at a size or at a multiple of one",
+    (LOOP, f"{LOOP}, {LOOP}"): "each running loop must be listed once",
+    ("#tile.running<loop 0 to 2 of size 0>", "3 : i64"): "running must be a #tile.running, not 3",
+    ("%N: tensor<i64>", "%N: tensor<7xi64>"): "the last inputs of the graph must be its sizes",
     (
         '[#pg.bytes<"x">, #pg.bytes<"N">]',
         '[#pg.bytes<"N">, #pg.bytes<"x">]',
     ): "input 'x' is not: t",
     ('"x" axis 0', '"z" axis 0'): "axis 0 of input 'z', but the graph has no such input",
     ('"y" axis 0', '"z" axis 0'): "axis 0 of output 'z', but the graph has no such output",
-    ('"x" axis 0', '"x" axis 1'): "'N' is 14 at its bound, axis 1 of input 'x' is not: tensor<14x6",
+    (
+        '"x" axis 0',
+        '"x" axis 1',
+    ): "'N' is 14 at its bound, but axis 1 of input 'x' is not: tensor<14x6",
     ('"x" axis 0', '"x" axis 2'): "axis 2 of input 'x' is not",
-    (SIZE, "inputs ()"): "no input brings size 'N'",
-    (SIZE, 'inputs ("x" axis 0 times 2, "x" axis 0 times 2)'): "axis 0 of input 'x' is two sizes",
-    ('"x" axis 0 times 2', '"x" axis 0 times 0'): "is an axis of a tensor, or a part of one",
-    ("1 to 7", "8 to 7"): "size 'N' goes from 8 to 7",
-    ("1 to 7", "0 to 7"): "size 'N' goes from 0 to 7",
-    ("sizes = [", "sizes = [1 : i64, "): "sizes of a module are an array of #pg.size",
+    (SIZE, "inputs ()"): "size 'N' must be an axis of an input",
+    (SIZE, 'inputs ("x" axis 0 times 2, "x" axis 0 times 2)'): "axis 0 of input 'x' is listed",
+    ('"x" axis 0 times 2', '"x" axis 0 times 0'): "needs a factor of at least 1",
+    ("1 to 7", "8 to 7"): "size 'N' cannot range from 8 to 7",
+    ("1 to 7", "0 to 7"): "size 'N' cannot range from 0 to 7",
+    ("sizes = [", "sizes = [1 : i64, "): "sizes of a module must be an array of #pg.size",
     (LOOP, "loop 0 to 2 of size"): "integer",
 }
 """Replacements in the text, and the error of each."""
@@ -69,7 +72,7 @@ def test_names_of_sizes_are_unique() -> None:
     text = TEXT.replace(" {running = #tile.running<loop 0 to 2 of size 0>}", "")
     parse(IRContext(), text)
     other = '#pg.size<"N" 1 to 3 inputs ("x" axis 1 times 2) outputs ()>'
-    with pytest.raises(ParseError, match="two sizes have one name"):
+    with pytest.raises(ParseError, match="duplicate size name"):
         parse(IRContext(), text.replace("sizes = [", f"sizes = [{other}, "))
 
 

@@ -273,7 +273,7 @@ MISTAKES = {
     f'%y = onnx.Relu.v14(%x) -> ["%ff"] : {TYPE}': "is not UTF-8",
     f'%y = onnx.Initializer "y" #onnx.tensor<#pg.data<"0" : {TYPE}>>': "pairs of hexadecimal",
     f'%y = onnx.Initializer "y" #onnx.tensor<#pg.data<"00" : {TYPE}>>': "1 bytes are not the elem",
-    '%y = onnx.Initializer "y" #onnx.tensor<"00">': "does not hold the elements of a tensor",
+    '%y = onnx.Initializer "y" #onnx.tensor<"00">': "cannot be the elements of a tensor",
 }
 
 

@@ -55,9 +55,9 @@ def test_contractions_are_marked() -> None:
 @pytest.mark.parametrize(
     ("fold", "message"),
     [
-        (f"product [1.0 : f32] {BODY}", "must begin at zero"),
-        (f"product [0.0 : f32] {SQUARES}", "must add the product of two factors"),
-        (f"initial [0.0 : f32] {BODY} {SCHEDULE}", "only contractions have a schedule"),
+        (f"product [1.0 : f32] {BODY}", "must start at zero"),
+        (f"product [0.0 : f32] {SQUARES}", "must add the product of both inputs"),
+        (f"initial [0.0 : f32] {BODY} {SCHEDULE}", "only contractions may have a schedule"),
     ],
 )
 def test_illegal_contractions_are_refused(fold: str, message: str) -> None:
@@ -66,7 +66,7 @@ def test_illegal_contractions_are_refused(fold: str, message: str) -> None:
 
 
 def test_a_product_of_another_number_of_factors_is_refused() -> None:
-    with pytest.raises(ParseError, match="2 factors, not 1"):
+    with pytest.raises(ParseError, match="needs 2 inputs, not 1"):
         parse_ir(
             """pg.graph @main inputs [#pg.bytes<"x">] {
             ^bb0(%x: tensor<8xf32>):

@@ -52,28 +52,31 @@ GOOD = {
 }  # fmt: skip
 NEXT = "#tile.prefetch_next<argument {}, elements 8, lanes 4, share {}, lines 1, loops {}{}>"
 BAD = [
-    ({"step": 0}, "the step of a loop is a positive constant, not 0"),
-    ({"step": -1}, "the step of a loop is a positive constant, not -1"),
-    ({"load": "%end"}, "memref.load wants element 8 of memory that has 8"),
-    ({"store": "%end"}, "memref.store wants element 8 of memory that has 8"),
-    ({"first": -1}, "vector.load wants 8 elements from -1 on of memory that has 8"),
-    ({"lanes": 16}, "vector.load wants 16 elements from 0 on of memory that has 8"),
-    ({"chunks": -1}, "there are no -1 chunks"),
-    ({"recipe": "4 : i64"}, "prefetch is a recipe for prefetches, not 4 : i64"),
+    ({"step": 0}, "a loop step must be a positive constant, not 0"),
+    ({"step": -1}, "a loop step must be a positive constant, not -1"),
+    ({"load": "%end"}, "memref.load accesses element 8 of memory of size 8"),
+    ({"store": "%end"}, "memref.store accesses element 8 of memory of size 8"),
+    ({"first": -1}, "vector.load accesses elements -1 to 6 of memory of size 8"),
+    ({"lanes": 16}, "vector.load accesses elements 0 to 15 of memory of size 8"),
+    ({"chunks": -1}, "a launch needs at least 0 chunks, not -1"),
+    ({"recipe": "4 : i64"}, "prefetch must be a prefetch recipe, not 4 : i64"),
     (
         {"recipe": "#tile.prefetch_ahead<argument 3, by 4>"},
-        "is for none of the kernel's 2 memories",
+        "must name one of the kernel's 2 memories",
     ),
-    ({"recipe": "#tile.prefetch_ahead<argument 1, by 0>"}, "an element ahead or more"),
-    ({"recipe": NEXT.format(0, 2, 1, "")}, "for none of the kernel's 2 memories"),
-    ({"recipe": NEXT.format(1, 5, 1, "")}, "at most as many elements as it reads"),
-    ({"recipe": NEXT.format(1, 2, 0, "")}, "elements in lines, which a loop reads"),
-    ({"recipe": NEXT.format(1, 2, 2, "")}, "needs more loops around it"),
-    ({"recipe": NEXT.format(1, 2, 1, ", again [-1]")}, "are not negative"),
-    ({"recipe": NEXT.format(1, 2, 1, ", away 1")}, "a prefetch has no away"),
-    ({"recipe": "#tile.prefetch_next<argument 1>"}, "a prefetch needs elements"),
-    ({"arena": 64}, "the buffer is bytes 64 to 96 of 64 bytes of arena memory"),
-    ({"offset": -64}, "the buffer is bytes -64 to -32 of 96 bytes of arena memory"),
+    ({"recipe": "#tile.prefetch_ahead<argument 1, by 0>"}, "a distance of at least one element"),
+    ({"recipe": NEXT.format(0, 2, 1, "")}, "must name one of the kernel's 2 memories"),
+    ({"recipe": NEXT.format(1, 5, 1, "")}, "the share of a step must be between 1 and its lanes"),
+    (
+        {"recipe": NEXT.format(1, 2, 0, "")},
+        "elements, lines and divisor of a prefetch must be at least 1",
+    ),
+    ({"recipe": NEXT.format(1, 2, 2, "")}, "needs more enclosing loops"),
+    ({"recipe": NEXT.format(1, 2, 1, ", again [-1]")}, "must not be negative"),
+    ({"recipe": NEXT.format(1, 2, 1, ", away 1")}, "a prefetch has no field away"),
+    ({"recipe": "#tile.prefetch_next<argument 1>"}, "a prefetch needs the field elements"),
+    ({"arena": 64}, "a buffer of bytes 64 to 96 exceeds the 64 bytes of arena memory"),
+    ({"offset": -64}, "a buffer of bytes -64 to -32 exceeds the 96 bytes of arena memory"),
 ]
 
 
@@ -102,11 +105,13 @@ def test_unsound_kernels_and_programs_are_refused(
 @pytest.mark.parametrize("form", FORMS)
 def test_a_computed_loop_step_is_refused(form: str) -> None:
     text = FORMS[form].format(**GOOD).replace("step %step", "step %chunk")
-    with pytest.raises(ParseError, match="a positive constant, not no constant"):
+    with pytest.raises(ParseError, match="a positive constant, not a computed value"):
         compiler.parse_ir(text, Compilation(), "kernel.mlir")
 
 
 def test_a_launch_of_a_kernel_for_other_memory_is_refused() -> None:
     text = FORMS["launch"].format(**GOOD).replace("tensor<8xf32>", "tensor<9xf32>")
-    with pytest.raises(ParseError, match="takes the chunk number and the memory of all values"):
+    with pytest.raises(
+        ParseError, match="must take the chunk number and the memory of all operands"
+    ):
         compiler.parse_ir(text, Compilation(), "kernel.mlir")

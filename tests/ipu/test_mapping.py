@@ -138,10 +138,10 @@ def test_runs_are_balanced_by_grain(elements: int, tiles: int, grain: int) -> No
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[4, 4] in [2, 2] at [1, 1]", "two blocks would be on one tile"),
-        ("[4] in [4] at [0], runs of 1 at [2, 1]", "the runs of a block are all of it"),
-        ("[4, 4] in [2] at [1, 2]", "a block and a stride for each dimension"),
-        ("[4] in [0] at [1]", "blocks have indices"),
+        ("[4, 4] in [2, 2] at [1, 1]", "two blocks or runs are on the same tile"),
+        ("[4] in [4] at [0], runs of 1 at [2, 1]", "the runs must cover the block"),
+        ("[4, 4] in [2] at [1, 2]", "one block size and one stride per dimension"),
+        ("[4] in [0] at [1]", "blocks need at least one index"),
     ],
 )
 def test_illegal_mappings_are_refused(text: str, message: str) -> None:

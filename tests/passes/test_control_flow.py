@@ -274,7 +274,7 @@ def test_loop_without_a_condition_ignores_that_of_its_body() -> None:
     found = run(text, x=X)
     np.testing.assert_allclose(found["y"], X + 10)
     used = "Not(go)"
-    assert "without a condition" in refused(summing("n4", "", used, before=FOUR))
+    assert "reads a condition" in refused(summing("n4", "", used, before=FOUR))
 
 
 def test_loop_without_iterations() -> None:
@@ -309,7 +309,7 @@ def test_rows_of_a_loop_need_a_constant_trip_count() -> None:
     text = text.replace("y = Loop", "y, r = Loop").replace("float[3] t)", "float[3] t, float[3] u)")
     text = text.replace("t = Add(s, m)", "t = Add(s, m) u = Neg(t)")
     found = refused(text)
-    assert "output 'r' of Loop has a row for each turn, and data decide how many" in found
+    assert "output 'r' of Loop has a row for each iteration, but the trip count" in found
 
 
 def test_endless_loops_are_refused() -> None:
@@ -348,8 +348,8 @@ def test_loops_that_change_shapes_are_unrolled() -> None:
     found = agree(text, x=X[:2])
     assert found["y"].shape == (8,) and found["r"].shape == (3,) and not controls(text)
     many = text.replace("value_int = 3", "value_int = 65")
-    assert "the state 's' of Loop changes from f32[2] to f32[4] in a turn" in refused(many)
-    with pytest.raises(UnsupportedError, match="and 2 at most"):
+    assert "the state 's' of Loop changes from f32[2] to f32[4] in an iteration" in refused(many)
+    with pytest.raises(UnsupportedError, match="a constant of at most 2"):
         lowered(parsed(text), OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=2)))
     unknown = GROWTH.format(inputs="int64 n, ", before="").replace(
         "y, r = Loop", "y, nobody = Loop"
@@ -369,7 +369,7 @@ def test_unrolled_nested_loops_share_one_limit() -> None:
             }>
         }>
     }"""
-    assert "and 64 at most" in refused(text)
+    assert "of at most 64" in refused(text)
     few = text.replace("value_int = 9", "value_int = 3")
     assert run(few, x=X[:1])["y"].shape == (10,)
 

@@ -42,7 +42,7 @@ TOLD = f"""the operator com.example.Bar-1 is not supported
 
 the activation 'Swish' of FusedGemm is not supported
   at: node 'd' (com.microsoft.FusedGemm-1)
-  try: use an activation of its own node
+  try: use a separate node for the activation
 
 the operator com.example.Baz-1 is not supported
   at: node 'z' (com.example.Baz-1)

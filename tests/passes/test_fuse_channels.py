@@ -214,17 +214,17 @@ def buffers_a_result(chain: tile.FusedOp) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (other_loop, "reads what another iteration computes"),
-        (loop_outside, "does not have the loops of tile.fused"),
-        (too_few_loops, "every operation has 1 shared loops"),
-        (too_few_steps, "an iteration takes one or more indices of every shared loop"),
-        (uneven, "steps divide the shared loops"),
+        (other_loop, "reads elements of another iteration"),
+        (loop_outside, "must have the loops of tile.fused"),
+        (too_few_loops, "every operation must list 1 shared loops"),
+        (too_few_steps, "steps must be at least 1, one for each shared loop"),
+        (uneven, "steps must divide the sizes of the shared loops"),
         (line_buffer(1, 14), "the windows of a line buffer must advance by equal steps"),
         (line_buffer(2, 7), "the windows of a line buffer must advance by equal steps"),
-        (line_buffer(3, 2), "does not have the loops of tile.fused"),
-        (line_buffer(1, 2, splits=2), "splits have equally many iterations"),
-        (yields_what_is_between, "the body yields the results"),
-        (buffers_a_result, "a line buffer ends with its reader"),
+        (line_buffer(3, 2), "must have the loops of tile.fused"),
+        (line_buffer(1, 2, splits=2), "splits must divide the number of iterations"),
+        (yields_what_is_between, "the body must yield the results"),
+        (buffers_a_result, "the reader of a line buffer must yield the only results"),
     ],
 )
 def test_illegal_chains_do_not_verify(change: Callable[[tile.FusedOp], None], message: str) -> None:
@@ -247,5 +247,5 @@ def test_illegal_chains_do_not_verify(change: Callable[[tile.FusedOp], None], me
 def test_unknown_fields_of_attributes_are_named(text: str, others: str) -> None:
     context = Context()
     context.load_dialect(tile.TILE)
-    with pytest.raises(ParseError, match=f"what may follow: {others}"):
+    with pytest.raises(ParseError, match=f"optional fields: {others}"):
         Parser(context, text).parse_attribute()

@@ -246,15 +246,15 @@ def yields_its_input(nest: tile.FusedOp) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (read_backwards, "reads what another iteration computes"),
-        (other_domain, "does not have the loops of tile.fused"),
-        (too_many_loops, "does not have the loops of tile.fused"),
-        (too_few_steps, "an iteration takes one or more indices of every shared loop"),
+        (read_backwards, "reads elements of another iteration"),
+        (other_domain, "must have the loops of tile.fused"),
+        (too_many_loops, "must have the loops of tile.fused"),
+        (too_few_steps, "steps must be at least 1, one for each shared loop"),
         (
             several_of_an_outer_loop,
-            "an iteration takes one index of each leading loop but the last",
+            "steps must be 1 for all leading loops except the last",
         ),
-        (yields_its_input, "every result is computed in the body, once"),
+        (yields_its_input, "the body must compute each result, and yield it once"),
     ],
 )
 def test_illegal_nests_do_not_verify(change: Callable[[tile.FusedOp], None], message: str) -> None:

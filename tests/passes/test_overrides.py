@@ -155,7 +155,7 @@ def test_a_schedule_that_does_not_fit_is_refused() -> None:
     assert error.where == f"{key(PRODUCT)} (p)"
     assert error.what.endswith("mr must be at most 6, the rows that registers hold")
     error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('lanes 4', 'breadth 4')}")
-    assert error.what.endswith("a schedule of this form has no lanes")
+    assert error.what.endswith("the schedule has no field lanes")
 
 
 def test_winograd_tiles_that_do_not_fit_are_refused() -> None:

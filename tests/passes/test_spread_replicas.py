@@ -328,5 +328,5 @@ def test_the_text_of_replicas_is_read_back() -> None:
 
 def test_collectives_of_replicas_cannot_run_on_one() -> None:
     module = program("reduce", "Add", (2,), 1, 2)
-    with pytest.raises(Exception, match="of 2 replicas cannot run on one"):
+    with pytest.raises(Exception, match="over 2 replicas cannot run on one"):
         evaluate(module, {"x": np.zeros(2)}, Compilation().weights)

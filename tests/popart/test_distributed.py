@@ -55,7 +55,7 @@ def session_with(**settings: Any) -> Any:
             {FACTOR: 2, "local": 4},
             "Invalid local replication factor: 4, larger than global replication factor: 2",
         ),
-        ({FACTOR: 5, "local": 2}, "5 replicas, of which those from 0 on are in this process"),
+        ({FACTOR: 5, "local": 2}, "5 replicas cannot be split into processes of 2 each"),
         ({FACTOR: 2, "exchangeType": "f8"}, "cannot exchange gradients of type 'f8'"),
     ],
 )

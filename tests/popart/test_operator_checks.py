@@ -732,10 +732,15 @@ def test_sessions_refuse_splits_that_no_builder_has_seen(
 @pytest.mark.parametrize(
     ("op_type", "inputs", "attributes", "said"),
     [
-        ("Reverse", 1, {"dimensions": 0}, "the attribute 'dimensions' is 0, and not a list of"),
-        ("L1", 1, {"reduction": 0.5}, "the attribute 'reduction' is 0.5, and not a text"),
-        ("Sort", 1, {"axis": [0]}, "the attribute 'axis' is [0], and not a whole number"),
-        ("MultiConv", 2, {}, "MultiConv takes images and their weights, not [4, 3] and [4, 3]"),
+        (
+            "Reverse",
+            1,
+            {"dimensions": 0},
+            "the attribute 'dimensions' must be a list of integers, not 0",
+        ),
+        ("L1", 1, {"reduction": 0.5}, "the attribute 'reduction' must be a string, not 0.5"),
+        ("Sort", 1, {"axis": [0]}, "the attribute 'axis' must be an integer, not [0]"),
+        ("MultiConv", 2, {}, "MultiConv takes pairs of image and weight, not [4, 3] and [4, 3]"),
         ("Abort", 0, {}, "Abort has no results for others to read"),
     ],
 )

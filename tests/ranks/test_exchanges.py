@@ -105,7 +105,7 @@ def test_exchanges_in_c(kind: str) -> None:
 
 def test_errors_of_exchanges_in_c_are_raised_after_the_run() -> None:
     program = BuildRequest(exchange("all_reduce"), Compilation(), Options(), "c", 1).executable()
-    with pytest.raises(RankError, match="1 ranks cannot be taken in groups of 2"):
+    with pytest.raises(RankError, match="1 ranks cannot form groups of 2"):
         program.run({"x": rows(0)})
 
 
@@ -344,9 +344,9 @@ def test_exchange_codes_are_read_back() -> None:
     ("shape", "how", "text"),
     [
         ([2, 3], {"kind": "all_reduce"}, "takes one row of elements"),
-        ([5], {"kind": "reduce_scatter"}, "cannot share 5 elements among 2 ranks"),
-        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is no exchange"),
-        ([4], {"kind": "tell"}, "tell by Add is no exchange"),
+        ([5], {"kind": "reduce_scatter"}, "cannot split 5 elements equally over 2 ranks"),
+        ([4], {"kind": "all_reduce", "combine": "Mean"}, "all_reduce by Mean is not an exchange"),
+        ([4], {"kind": "tell"}, "tell by Add is not an exchange"),
     ],
 )
 def test_illegal_exchanges_are_refused(shape: list[int], how: dict[str, str], text: str) -> None:

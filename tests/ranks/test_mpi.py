@@ -29,7 +29,7 @@ def test_two_ranks_train_as_one_process_does() -> None:
 def test_a_failing_rank_ends_the_job_with_a_message() -> None:
     done = mpirun(2, JOBS / "failing.py")
     assert done.returncode != 0
-    assert "rank 1 of 2 failed, and with it the job: no more of this" in done.stderr
+    assert "rank 1 of 2 failed and ends the job: no more of this" in done.stderr
     assert "came to the end" not in done.stdout
 
 

@@ -237,9 +237,9 @@ def test_quick_programs_take_over_between_micro_batches() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"accumulate": 0}, "accumulate is an integer from 1 on, not 0"),
+        ({"accumulate": 0}, "accumulate must be an integer of at least 1, not 0"),
         ({"accumulate": 2.0}, "accumulate is int or None, not 2.0 (float)"),
-        ({"accumulate": True}, "accumulate is an integer from 1 on, not True"),
+        ({"accumulate": True}, "accumulate must be an integer of at least 1, not True"),
         ({"accumulate": 3, "batch": 16}, "a batch of 16 samples does not divide into 3"),
         ({"accumulate": 32, "batch": 16}, "a batch of 16 samples does not divide into 32"),
     ],

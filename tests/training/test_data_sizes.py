@@ -293,17 +293,17 @@ def test_what_is_not_selected_need_have_no_slope(backend: str) -> None:
 
 REFUSED = {
     "Expand(s, n)": ("n = Shape(s) t = Expand(s, n)", "Expand"),
-    "a row": ("t = Gather(s, last)", "elements of an axis whose size data decide are looked up"),
-    "a slice": ("t = Slice(s, one, two)", "a part of an axis whose size data decide is taken"),
-    "a fixed size": ("t = Add(s, x)", "is combined with one of a fixed size"),
+    "a row": ("t = Gather(s, last)", "elements are gathered from an axis of data-dependent size"),
+    "a slice": ("t = Slice(s, one, two)", "an axis of data-dependent size is sliced"),
+    "a fixed size": ("t = Add(s, x)", "is combined with one of a static size"),
     "other sizes": (
         "m = Greater(x, half) o = ReduceMax(m, ones) v = Reshape(o, flat) "
         "q = Compress<axis = 0>(x, v) t = Mul(s, q)",
-        "two tensors are combined whose sizes data decide apart",
+        "two tensors with different data-dependent sizes are combined",
     ),
     "the shape alone": ("e = EyeLike(s) t = Cast<to = 11>(e)", "an input of EyeLike"),
     "a sort": ("t, i = TopK(s, one)", "an input of TopK"),
-    "side by side": ("t = Concat<axis = 0>(s, s)", "joined along an axis whose size data decide"),
+    "side by side": ("t = Concat<axis = 0>(s, s)", "concatenated along an axis of data-dependent"),
     "a body": (
         "t = If(yes) <then_branch = a () => (double[k, 3] u) { u = Add(s, s) }, "
         "else_branch = b () => (double[k, 3] v) { v = Mul(s, s) }>",
@@ -350,7 +350,7 @@ def test_selections_inside_functions_are_trained(domain: str) -> None:
 def test_an_output_whose_size_data_decide_is_refused() -> None:
     made = model(f"{X}, {C}", "", f"{SELECTED} loss = ReduceSum<keepdims = 0>(s)")
     made.graph.output.append(onnx.helper.make_empty_tensor_value_info("s"))
-    with pytest.raises(PopgraphError, match="data decide the size of output 's'"):
+    with pytest.raises(PopgraphError, match="output 's' has a data-dependent size"):
         step(made, ["x"], "reference")
 
 

@@ -243,12 +243,12 @@ def test_checkpoints_save_memory_and_change_no_bit() -> None:
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ({"accumulate": 0}, "accumulate is an integer from 1 on, not 0"),
-        ({"clip": 0}, "clip is a positive number, not 0"),
-        ({"clip": float("nan")}, "clip is a positive number, not nan"),
-        ({"loss_scale": "automatic"}, "loss_scale is a positive number or 'auto'"),
-        ({"loss_scale": -1.0}, "loss_scale is a positive number or 'auto', not -1.0"),
-        ({"recompute": "all"}, "recompute is one of none, checkpoints, norms, not 'all'"),
+        ({"accumulate": 0}, "accumulate must be an integer of at least 1, not 0"),
+        ({"clip": 0}, "clip must be a positive number, not 0"),
+        ({"clip": float("nan")}, "clip must be a positive number, not nan"),
+        ({"loss_scale": "automatic"}, "loss_scale must be a positive number or 'auto'"),
+        ({"loss_scale": -1.0}, "loss_scale must be a positive number or 'auto', not -1.0"),
+        ({"recompute": "all"}, "recompute must be one of none, checkpoints, norms, not 'all'"),
     ],
 )
 def test_values_that_are_none(option: dict[str, Any], text: str) -> None:
@@ -319,7 +319,7 @@ def test_the_command_has_the_same_options(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run(x=X)["y"], given.predict({"x": X}, batch=45))
     wrong = CliRunner().invoke(app, [*map(str, arguments), "--loss-scale", "much"])
     assert wrong.exit_code
-    assert "loss_scale is a positive number or 'auto', not 'much'" in wrong.output
+    assert "loss_scale must be a positive number or 'auto', not 'much'" in wrong.output
 
 
 def test_all_doors_have_all_options() -> None:

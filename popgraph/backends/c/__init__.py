@@ -1,1 +1,1 @@
-"""The C backend: a planned program becomes C, a library, and an executable."""
+"""The C backend: prints a planned program as C, compiles it to a library, and runs it."""

@@ -1,4 +1,4 @@
-"""The C backend, as the registry knows it. Its rooms are imported when they are needed."""
+"""The entry point of the C backend for the registry; imports its packages on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class CBackend(Backend):
-    """Prints a planned program as C, compiles it, and calls its library."""
+    """The backend that prints a planned program as C, compiles it, and calls the library."""
 
     name = "c"
     is_native = True

@@ -37,15 +37,15 @@ def build(
     cache: KernelCache | None = None,
 ) -> CExecutable:
     """
-    Compiles the `tile.program` of that name, and the kernels, to an executable.
+    Compiles the `tile.program` of that name, and its kernels, to an executable.
 
-    What is to run `soon`, and is kept in no cache of programs, the compiler optimizes less.
+    With `soon`, the C compiler optimizes less (`SOON`), and the program is not cached.
 
-    It is kept in the cache of programs under the key `save_as`, with what its user has been told.
-    The C of its kernels is kept in `cache`, which has that of functions without loops.
+    The program is stored under the key `save_as`, with the notices given to its user. The C of
+    new kernels is stored in `cache`, which provides that of functions without a body.
     """
     check_threads(threads)
-    assert save_as is None or not soon, "a saved program names a library of the usual flags"
+    assert save_as is None or not soon, "a saved program uses a library with the usual flags"
     kernels = printer.print_kernels(module, shared=True, known=cache.texts if cache else {})
     units, layout = units_of(module, name, kernels, build_key())
     for number, unit in enumerate(units):
@@ -66,9 +66,9 @@ def units_of(
     module: ModuleOp, name: str, kernels: Sequence[Kernel], compiled: str
 ) -> tuple[list[Unit], Layout]:
     """
-    The translation units of the `tile.program` of that name, and its memory.
+    The translation units of the `tile.program` of that name, and its memory layout.
 
-    `compiled` identifies the flags that they are compiled with, for what programs share.
+    `compiled` identifies the compiler flags, on which packings shared by programs depend.
     """
     program = find_program(module, name)
     layout = Layout(program, packings(program, kernels, compiled))

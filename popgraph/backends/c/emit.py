@@ -1,4 +1,4 @@
-"""Emits a program as C sources, headers and data files, to be built into other software."""
+"""Emits a program as C sources, headers and data files, for use in other software."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Files = dict[str, list[memoryview]]
 
 def sources(module: ModuleOp, name: str = "main", threads: int | None = None) -> dict[str, str]:
     """
-    The C of a module that has gone through all passes, and the headers that it includes.
+    The C of a fully lowered module, and the headers that it includes.
 
-    There is no pool of threads in it if no kernel is shared, or only one thread is to compute.
+    Without the thread pool if no kernel is parallel or `threads` is 1.
     """
     program, kernels = find_program(module, name), print_kernels(module)
     frame = frame_header(module, threads)
@@ -43,7 +43,7 @@ def sources(module: ModuleOp, name: str = "main", threads: int | None = None) ->
 
 
 def header(module: ModuleOp, name: str = "main", threads: int | None = None) -> str:
-    """What software that the program is built into includes."""
+    """The header for software that the program is built into."""
     program = find_program(module, name)
     return _header(program, Layout(program), sizes_of(module), _build_line(module, threads))
 
@@ -51,7 +51,7 @@ def header(module: ModuleOp, name: str = "main", threads: int | None = None) -> 
 def emit(
     module: ModuleOp, weights: WeightStore, name: str = "main", threads: int | None = None
 ) -> Files:
-    """Everything: sources, `NAME.h`, what constants and variables begin with, `program.json`."""
+    """All files: sources, `NAME.h`, initial values of constants and variables, `program.json`."""
     program = find_program(module, name)
     described, files = _description(program, weights, _build_line(module, threads))
     if sizes := sizes_of(module):
@@ -65,7 +65,7 @@ def emit(
 
 
 def _build_line(module: ModuleOp, threads: int | None) -> str:
-    """The command that compiles the sources as PopGraph itself would."""
+    """The command that compiles the sources like PopGraph does."""
     alone = frame_header(module, threads) == SERIAL
     command = [part for part in build_command() if not (alone and part == "-pthread")]
     return f"{shlex.join(command)} -shared program.c kernels.c -lm -o model.so"
@@ -74,7 +74,7 @@ def _build_line(module: ModuleOp, threads: int | None) -> str:
 def _description(
     program: ProgramOp, weights: WeightStore, build: str
 ) -> tuple[dict[str, Any], Files]:
-    """The table of pointers in words, and the files that constants and variables begin with."""
+    """A description of the pointer table, and the files of initial values."""
     slots, files = Layout(program).slots, Files()
     described = {
         "build": build,
@@ -133,7 +133,7 @@ void {name}_stop(void);
 
 
 def _sizes(sizes: Sequence[Size]) -> str:
-    """Lines about the inputs that are sizes of a run."""
+    """The lines of the header's comment about inputs that are sizes of a run."""
     return "".join(
         f" * The input {_comment(json.dumps(size.name))} is a size of a run, "
         f"{size.least} to {size.bound}: {_listed([*size.inputs, *size.outputs])}\n"
@@ -180,5 +180,5 @@ def _identifier(label: str) -> str:
 
 
 def _comment(words: str) -> str:
-    """Text that cannot end the comment that it stands in."""
+    """Text that cannot end the C comment around it."""
     return words.replace("*/", "* /")

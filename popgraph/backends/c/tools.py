@@ -1,4 +1,4 @@
-"""The C backend's answers to `measure`, `viewer` and the commands that show or write code."""
+"""The C backend's tools for `measure`, `viewer` and the commands that show or export code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-The reference backend: any level run by NumPy, slowly, with every access checked.
+The reference backend: interprets any level with NumPy, slowly, and checks every access.
 
-Its rooms are imported when something runs: to compile a model takes the types of its inputs alone.
+Its modules are imported on first use, since compilation only requires the types of inputs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def evaluate(
     state: Mapping[str, Array] | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """
-    One step of a module of any level: the outputs, and the variables after it.
+    Runs one step of a module of any level; returns the outputs, and the updated variables.
 
-    Without `state` the variables begin with the values that stand in the module.
+    Without `state`, variables start with the initial values in the module.
     """
     if is_onnx(module):
         from popgraph.backends.reference.onnx_level import run_onnx
@@ -38,7 +38,7 @@ def evaluate(
 
 
 def first_state(module: ModuleOp, weights: WeightStore) -> dict[str, Array]:
-    """The variables before the first step; a model as it was written has none."""
+    """The variables before the first step; modules of the onnx level have none."""
     if is_onnx(module):
         return {}
     from popgraph.backends.reference.executable import runnable
@@ -47,7 +47,7 @@ def first_state(module: ModuleOp, weights: WeightStore) -> dict[str, Array]:
 
 
 def can_evaluate(module: ModuleOp) -> bool:
-    """Whether `evaluate` knows every operator: those of ai.graphcore do one level lower."""
+    """Whether `evaluate` supports every operator; ai.graphcore's only run at graphcore level."""
     if not is_onnx(module):
         return True
     from popgraph.backends.reference.onnx_level import knows
@@ -68,7 +68,7 @@ def signature(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
 
 
 def output_types(module: ModuleOp, weights: WeightStore) -> list[tuple[str, TensorType[Attribute]]]:
-    """What a module says of its outputs; of the onnx level both the graph and its values say it."""
+    """The declared types of outputs; at onnx level, of both the graph and its values."""
     if is_onnx(module):
         from popgraph.dialects.onnx.containers import model_of
 
@@ -86,5 +86,5 @@ def output_types(module: ModuleOp, weights: WeightStore) -> list[tuple[str, Tens
 
 
 def is_onnx(module: ModuleOp) -> bool:
-    """Whether the module is of the onnx level (which takes long to import)."""
+    """Whether the module is of the onnx level, without importing that dialect (slow)."""
     return any(op.name.startswith("onnx.") for op in module.ops)

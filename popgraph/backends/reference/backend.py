@@ -13,7 +13,7 @@ from popgraph.dialects.program import WeightStore
 
 
 class ReferenceBackend(Backend):
-    """Evaluates graphcore operations; nothing is compiled."""
+    """Interprets graphcore operations without compiling."""
 
     name = "reference"
     level = "graphcore"

@@ -10,13 +10,13 @@ from xdsl.ir import Block, Operation
 from popgraph.backends.reference.scalars import function_of
 
 Frame: TypeAlias = list[Any]
-"""The values of a running body, each in its slot."""
+"""The values of a running body, by slot."""
 Step: TypeAlias = Callable[[Frame], None]
-"""One operation, ready to run: reads places of the frame and writes others."""
+"""One operation, ready to run: reads and writes slots of the frame."""
 
 
 class Scope:
-    """Gives every value of a body its slot in the frame."""
+    """The assignment of slots to the values of a body."""
 
     def __init__(self) -> None:
         self._slots: dict[Hashable, int] = {}
@@ -29,13 +29,13 @@ class Scope:
 
 
 Maker: TypeAlias = Callable[[Any, Scope], Step]
-"""Makes the step of one operation."""
+"""Creates the step of one operation."""
 Vocabulary: TypeAlias = Mapping[type[Operation], Maker]
-"""The operations that a body may hold besides scalar ones."""
+"""The non-scalar operations that a body may contain."""
 
 
 def scalar_step(op: Operation, scope: Scope) -> Step:
-    """The step of an operation whose meaning is in the scalar table."""
+    """The step of an operation in the table of scalar functions."""
     function = function_of(op)
     result = scope.slot(op.results[0])
     operands = [scope.slot(operand) for operand in op.operands]
@@ -64,7 +64,7 @@ def scalar_step(op: Operation, scope: Scope) -> Step:
 
 
 def steps_of(block: Block, scope: Scope, vocabulary: Vocabulary) -> list[Step]:
-    """The steps of a block in order; its terminator is the caller's business."""
+    """The steps of a block in order, without its terminator."""
     return [vocabulary.get(type(op), scalar_step)(op, scope) for op in block.ops if not is_end(op)]
 
 
@@ -73,6 +73,6 @@ def is_end(op: Operation) -> bool:
 
 
 def yielded(block: Block, scope: Scope) -> list[int]:
-    """The places of the values that a block ends with."""
+    """The slots of the values that a block yields."""
     last = block.last_op
     return [scope.slot(value) for value in last.operands] if last and is_end(last) else []

@@ -1,4 +1,4 @@
-"""The reference executable: steps a graph or a program with named arrays."""
+"""The reference executable: runs a graph or a program with named arrays."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Runnable: TypeAlias = Graph | Program
 
 
 def runnable(module: ModuleOp, weights: WeightStore) -> Runnable:
-    """What the module computes: its graph or program, `main` if there are several."""
+    """The graph or program of a module; `main` if there are several."""
     found = [op for op in module.ops if isinstance(op, GraphOp | ProgramOp)]
     chosen = found if len(found) == 1 else [op for op in found if op.sym_name.data == "main"]
     if len(chosen) != 1:
         names = ", ".join(op.sym_name.data for op in found) or "none"
         raise BackendError(
-            "the module does not say which graph to run",
+            "the module has no unique graph to run",
             f"its graphs: {names}",
             "name one of them @main",
         )
@@ -53,7 +53,7 @@ def run(
     weights: WeightStore,
     state: Mapping[str, Array] | None,
 ) -> tuple[dict[str, Array], State]:
-    """One step: the outputs, and the variables after it."""
+    """Runs one step; returns the outputs, and the updated variables."""
     with np.errstate(all="ignore"):
         program = runnable(module, weights)
         return program.step(inputs, program.state() if state is None else state)
@@ -64,7 +64,7 @@ def _row(type_: TensorType[Attribute]) -> tuple[DType, Shape]:
 
 
 class ReferenceExecutable(Executable):
-    """Runs a module with NumPy: slow, and right."""
+    """Runs a module with NumPy."""
 
     def __init__(self, module: ModuleOp, weights: WeightStore) -> None:
         with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Interprets a `pg.graph`, with operations of any level mixed."""
+"""Interprets a `pg.graph`, which may mix operations of all levels."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from popgraph.support.index_checks import IndexCheck
 State: TypeAlias = dict[str, Array]
 Values: TypeAlias = dict[SSAValue, Array]
 Run: TypeAlias = Callable[..., Sequence[Array]]
-"""From the arrays of an operation's operands to those of its results."""
+"""Computes an operation: arrays of operands -> arrays of results."""
 
 RUNNERS: list[Callable[[Operation], Run | None]] = []
 """
-Alternative evaluations of structured operations, registered by rooms above this one.
+Alternative interpreters of structured operations, registered by packages above this one.
 
-The first one that is not None is used; it must compute the same values as `STRUCTURED`.
+The first result that is not None is used; it must compute the same values as `STRUCTURED`.
 """
 
 
 class Functions:
-    """The kernels of a module by name, each made ready to run once."""
+    """The kernels of a module by name, each prepared once."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
@@ -76,7 +76,7 @@ class Graph:
         return self._graph.return_op.index_checks
 
     def state(self) -> State:
-        """The variables as they are before the first step, by name; zero if nothing says so."""
+        """The initial variables by name; zero without an initial value."""
         made = {
             op.variable.text: np.zeros(_tensor(op.value).get_shape(), numpy_dtype(op.value.type))
             for op in self._graph.updates()
@@ -88,7 +88,7 @@ class Graph:
     def step(
         self, inputs: Mapping[str, Array], state: Mapping[str, Array]
     ) -> tuple[dict[str, Array], State]:
-        """The outputs, and the variables after the step."""
+        """Runs one step; returns the outputs, and the updated variables."""
         values: Values = {value: inputs[name] for name, value in self._graph.inputs.items()}
         self._run_block(self._graph.block, values, state)
         following = dict(state)
@@ -110,7 +110,7 @@ class Graph:
                 case _:
                     memories = [values[operand] for operand in op.operands]
                     numbers = [values[value].item() for value in sizes_for(op)]
-                    if isinstance(op, tile.LaunchOp) or not numbers:  # Kernels know their ends.
+                    if isinstance(op, tile.LaunchOp) or not numbers:  # Kernels end by themselves.
                         results = self._runner(op)(*memories)
                     else:
                         sizes = dict(zip(ends_of(op), numbers, strict=True))
@@ -122,7 +122,7 @@ class Graph:
                 values[value] = array
 
     def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
-        """A body that sees its arguments only."""
+        """Runs a body that only reads its arguments."""
         values: Values = dict(zip(block.args, arrays, strict=True))
         self._run_block(block, values, {})
         return _yielded(block, values)
@@ -139,7 +139,7 @@ class Graph:
         return run
 
     def _runner(self, op: Operation) -> Run:
-        """How an operation without effects is computed."""
+        """The function that computes an operation without effects."""
         match op:
             case pg.ConstantOp():
                 return lambda: [self._weights.array(op.literal)]
@@ -173,7 +173,7 @@ def _yielded(block: Block, values: Values) -> list[Array]:
 
 
 def _launch(op: tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:
-    """Kernels see memory as one row; what they only read is locked."""
+    """Calls a kernel on flat memory; operands are made read-only."""
     results = [allocate(_tensor(result)) for result in op.results]
     rows = [
         _row(np.ascontiguousarray(operand), value)
@@ -186,7 +186,7 @@ def _launch(op: tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:
 
 
 def _row(array: Array, value: SSAValue) -> Array:
-    """What of a value's memory a kernel gets."""
+    """The flat part of a value's memory that a kernel accesses."""
     first, count = memory_span(_tensor(value))
     return array.reshape(-1)[first : first + count]
 

@@ -1,4 +1,4 @@
-"""Interprets kernels: loops, memory, vectors, with bounds checks on every access."""
+"""Interprets kernels: loops, memory accesses and vectors, with bounds checks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from popgraph.support.shapes import Shape
 
 
 class Kernel:
-    """The body of a function that is a kernel, ready to run."""
+    """The body of a kernel function, ready to run."""
 
     def __init__(self, block: Block) -> None:
         self._scope = Scope()
@@ -35,7 +35,7 @@ class Kernel:
         self._steps = steps_of(block, self._scope, KERNEL)
 
     def __call__(self, chunks: int, memories: Sequence[Array]) -> None:
-        """Runs every chunk on the memory of the operands and results."""
+        """Runs all chunks on the memory of operands and results."""
         assert [memory.shape for memory in memories] == self._shapes
         for chunk in range(chunks):
             frame = self._scope.frame()
@@ -153,7 +153,7 @@ def alloca_step(op: memref.AllocaOp, scope: Scope) -> Step:
 
 
 def lanes(op: Operation, width: int, position: Sequence[int], shape: Shape) -> tuple[Any, ...]:
-    """The place of a vector in memory: a run along the last dimension that stays in its row."""
+    """The index of a vector in memory: a slice of the last dimension that stays in its row."""
     *outer, last = position
     inside = all(0 <= at < size for at, size in zip(outer, shape[:-1], strict=True))
     if not inside or not 0 <= last <= shape[-1] - width:
@@ -196,7 +196,7 @@ def broadcast_step(op: vector.BroadcastOp, scope: Scope) -> Step:
 
 
 def lane_of(op: vector.ExtractOp | vector.InsertOp, scope: Scope) -> tuple[int, int | None]:
-    """The lane, and the slot of the frame that it is counted from when it is not static."""
+    """The lane as (static lane, None), or (0, slot of the dynamic lane)."""
     (lane,) = op.static_position.get_values()
     if lane == DYNAMIC_INDEX:
         return 0, scope.slot(op.dynamic_position[0])
@@ -268,8 +268,8 @@ def send_step(op: SendOp, scope: Scope) -> Step:
     when = None if op.when is None else scope.slot(op.when)
 
     def step(frame: Frame) -> None:
-        told = None if when is None else np.asarray(frame[when])
-        frame[target][...] = exchange_if(op.exchange, frame[source], told)
+        condition = None if when is None else np.asarray(frame[when])
+        frame[target][...] = exchange_if(op.exchange, frame[source], condition)
 
     return step
 
@@ -301,4 +301,4 @@ KERNEL: Vocabulary = {
     ReceiveOp: receive_step,
     SendOp: send_step,
 }
-"""What kernels hold besides scalar operations."""
+"""The non-scalar operations of kernels."""

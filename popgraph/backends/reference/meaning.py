@@ -1,4 +1,4 @@
-"""Compares the meaning of two modules on the same random inputs."""
+"""Compares two modules on the same random inputs."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def assert_close(actual: Array, expected: Array, tolerance: float, name: str) ->
 def assert_as_declared(
     module: ModuleOp, outputs: Mapping[str, Array], weights: WeightStore
 ) -> None:
-    """What a module says of its outputs is what they are, wherever it says it."""
+    """Asserts that outputs have the declared types."""
     for name, type_ in output_types(module, weights):
         shape = type_.get_shape()
-        if min(shape, default=0) < 0:  # not known at this level
+        if min(shape, default=0) < 0:  # unknown at this level
             continue
         dtype = element_types.from_ir(type_.element_type).numpy
         actual = outputs[name]
@@ -60,7 +60,7 @@ def assert_as_declared(
 
 
 def _numbers(module: ModuleOp, seed: int) -> dict[str, int]:
-    """A number for each size: any once loops end at sizes, else the bound, where all loops end."""
+    """A value for each size: random if loops end at sizes, else the bound."""
     generator, sizes = np.random.default_rng(seed), sizes_of(module)
     ends = any(size.outputs for size in sizes)
     return {
@@ -72,7 +72,7 @@ def _numbers(module: ModuleOp, seed: int) -> dict[str, int]:
 def _cut(
     module: ModuleOp, inputs: Mapping[str, Array], numbers: Mapping[str, int]
 ) -> dict[str, Array]:
-    """Inputs with no numbers after the ends of sizes; integers stay, for they may be indices."""
+    """Inputs with NaN after the ends of sizes; integers stay, since they may be indices."""
     found = dict(inputs)
     for size in sizes_of(module):
         for name in {place.tensor for place in size.inputs}:
@@ -98,13 +98,12 @@ def assert_same_meaning(
     steps: int = 2,
 ) -> None:
     """
-    Whatever `before` gives, `after` gives, too: outputs and variables, for `steps` steps.
+    Asserts that `after` computes all outputs and variables of `before`, for `steps` steps.
 
-    A variable that `after` lacks is one that it leaves as it was: whoever holds a model's weights
-    keeps those that its programs need not have.
-    What `after` declares of its outputs is what they are. The modules may be of different levels,
-    and `after` may give more (gradients, say). Sizes of the call are drawn once loops of `before`
-    end at them, and only what is in front of the end is compared.
+    The modules may be of different levels, and `after` may have more outputs, such as gradients.
+    A variable that `after` lacks counts as unchanged: programs need not hold all weights.
+    Declared types of outputs are checked. If loops of `before` end at sizes, random sizes are
+    drawn, and only elements before the ends are compared.
     `tolerance` is relative to the largest value.
     """
     modules = before, after

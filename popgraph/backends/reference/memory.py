@@ -1,4 +1,4 @@
-"""IR types, literals and layouts as NumPy arrays; unwritten memory is poisoned."""
+"""NumPy counterparts of IR types, literals and layouts; unwritten memory is poisoned."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ INDEX = np.dtype(np.int64)
 
 
 def numpy_dtype(type_: Attribute) -> np.dtype[np.generic]:
-    """The dtype of a scalar type, or that of the elements of a container."""
+    """The dtype of a scalar type, or of a container's elements."""
     if isinstance(type_, TensorType | MemRefType | VectorType):
         type_ = type_.element_type
     return INDEX if isinstance(type_, IndexType) else element_types.from_ir(type_).numpy
 
 
 def literal_value(attribute: Attribute, type_: Attribute) -> Any:
-    """The value of a literal: an index is a Python int, any other scalar is strict in its type."""
+    """The value of a literal: a Python int for an index, else a NumPy scalar of its type."""
     if isinstance(attribute, DenseIntOrFPElementsAttr):
-        assert isinstance(type_, VectorType), "dense literals stand for vectors only"
+        assert isinstance(type_, VectorType), "dense literals are vectors"
         return np.array(attribute.get_values(), numpy_dtype(type_)).reshape(type_.get_shape())
     if isinstance(attribute, ArrayAttr):
         real, imaginary = (part.value.data for part in attribute)
@@ -56,12 +56,12 @@ def literal_value(attribute: Attribute, type_: Attribute) -> Any:
 
 
 def unwritten_bytes(size: int) -> Bytes:
-    """Fresh memory, poisoned so that reading it shows."""
+    """New memory, poisoned so that reading it is noticed."""
     return np.full(size, POISON, np.uint8)
 
 
 def unwritten(shape: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
-    """Fresh memory for an array."""
+    """New poisoned memory for an array."""
     return typed(unwritten_bytes(prod(shape) * dtype.itemsize), 0, shape, dtype)
 
 
@@ -85,7 +85,7 @@ def grid(shape: Sequence[int]) -> tuple[Array, ...]:
 
 
 def physical_places(type_: TensorType[Attribute]) -> tuple[Array, ...]:
-    """For every logical index its place in memory, along each physical dimension."""
+    """For every logical index, its index in memory along each physical dimension."""
     layout = layout_of(type_)
     assert layout is not None
     shape = type_.get_shape()
@@ -94,12 +94,12 @@ def physical_places(type_: TensorType[Attribute]) -> tuple[Array, ...]:
 
 
 def to_logical(memory: Array, type_: TensorType[Attribute]) -> Array:
-    """The elements of a tensor in logical order, out of its memory."""
+    """The elements of a tensor in logical order, from its memory."""
     return memory if layout_of(type_) is None else memory[physical_places(type_)]
 
 
 def to_physical(elements: Array, type_: TensorType[Attribute]) -> Array:
-    """The memory of a tensor that has these elements; what the layout does not reach is zero."""
+    """The memory of a tensor with these elements; padding of the layout is zero."""
     layout = layout_of(type_)
     if layout is None:
         return elements
@@ -109,7 +109,7 @@ def to_physical(elements: Array, type_: TensorType[Attribute]) -> Array:
 
 
 def check_shape(memory: Array, type_: TensorType[Attribute]) -> None:
-    """Values carry the dtype and the (physical) shape that their type promises."""
+    """Asserts that a value has the dtype and physical shape of its type."""
     expected: Shape = physical_shape(type_)
     assert memory.shape == expected and memory.dtype == numpy_dtype(type_), (
         f"a value of {type_} is {memory.dtype} of shape {memory.shape}"

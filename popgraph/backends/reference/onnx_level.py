@@ -34,18 +34,18 @@ from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.shapes import Shape
 
 Values = dict[SSAValue, Any]
-"""What the values of a body are: arrays, lists for sequences, None for an absent optional."""
+"""The values of a body: arrays, lists for sequences, None for an empty optional."""
 
 Draw = Callable[[OnnxOp, Values], list[Any]]
-"""Computes a node that draws random numbers."""
+"""Computes a random node."""
 
 
 OPTIONALS = frozenset({"Optional", "OptionalHasElement", "OptionalGetElement"})
-"""What wraps and unwraps values; onnx's reference puts a list around a sequence."""
+"""Operators on optionals, computed here: onnx's reference wraps a sequence in a list."""
 
 
 def knows(module: ModuleOp) -> bool:
-    """Whether all operators are ONNX's own or the model's."""
+    """Whether all operators are ONNX's own or functions of the model."""
     functions = model_of(module).functions
     return all(op.key in functions for op in module.walk() if isinstance(op, Custom))
 
@@ -60,24 +60,24 @@ def is_known(op: Operation, functions: Container[tuple[str, str, str]]) -> bool:
 
 def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) -> dict[str, Array]:
     """
-    The outputs of the module's graph for these inputs, by name.
+    The outputs of a module's graph for these inputs, by name.
 
-    An initializer that the model lists among its inputs may be given as well.
+    Inputs may also override initializers that the model lists as inputs.
     """
     return Interpreter(model_of(module), store).graph(inputs)
 
 
 class Interpreter:
-    """Computes the nodes of a model one by one."""
+    """An interpreter of models, node by node."""
 
     def __init__(self, model: Model, store: WeightStore, draw: Draw | None = None) -> None:
-        """Without `draw`, nodes that draw have NumPy's own generator."""
+        """Without `draw`, random nodes use NumPy's generator."""
         self.model = model
         self.store = store
         self.functions = model.functions
         self._draw = draw
         self._bodies: dict[tuple[OnnxOp, tuple[Attribute, ...]], Function] = {}
-        """What calls run: one copy for each, whose nodes are the same in every turn."""
+        """The function bodies of calls, by node and operand types: one copy for all iterations."""
 
     def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         graph = self.model.graph
@@ -89,7 +89,7 @@ class Interpreter:
         }
 
     def given(self, inputs: Mapping[str, Any]) -> Values:
-        """The values of the inputs, and of initializers that a caller replaces."""
+        """The values of inputs, and of initializers that the caller overrides."""
         arguments, initializers = self._entries
         if self.are_declared(inputs):
             return {argument: inputs[name] for name, argument in arguments.items()}
@@ -104,7 +104,7 @@ class Interpreter:
 
     @cached_property
     def _entries(self) -> tuple[dict[str, SSAValue], dict[str, SSAValue]]:
-        """The inputs by name, and the initializers that callers may replace."""
+        """The inputs by name, and the initializers that callers may override."""
         graph = self.model.graph
         also: dict[str, SSAValue] = {
             one.value_name.text: one.result for one in graph.initializers if one.input is not None
@@ -112,7 +112,7 @@ class Interpreter:
         return dict(zip(graph.input_names, graph.block.args, strict=True)), also
 
     def are_declared(self, inputs: Mapping[str, Any]) -> bool:
-        """Whether these are the inputs, each an array that needs no conversion and no error."""
+        """Whether these are exactly the inputs, as arrays of the declared types and shapes."""
         if inputs.keys() != self._declared.keys():
             return False
         for name, (dtype, shape) in self._declared.items():
@@ -125,7 +125,7 @@ class Interpreter:
 
     @cached_property
     def _declared(self) -> dict[str, tuple[np.dtype[Any] | None, Shape | None]]:
-        """The element types of inputs that are tensors of numbers, and shapes that are known."""
+        """The element types of numeric inputs, and shapes that are known; None for others."""
         found = dict[str, tuple[np.dtype[Any] | None, Shape | None]]()
         for name, argument in self._entries[0].items():
             element = getattr(argument.type, "element_type", None)
@@ -162,9 +162,9 @@ class Interpreter:
             found = [values[value] for value in op.operands]
         elif isinstance(op, Custom):
             raise UnsupportedError(
-                f"nothing is known about the operator {op.domain}::{op.op_type}",
+                f"the operator {op.domain}::{op.op_type} is unknown",
                 op.where(),
-                "the reference for ONNX runs ONNX's own operators only",
+                "use ONNX's own operators: the reference runs no others",
             )
         elif op.op_type in ("If", "Loop") and op.domain == "":
             found = self.branch(op, values) if op.op_type == "If" else self.loop(op, values)
@@ -197,7 +197,7 @@ class Interpreter:
         return [None if value is None else inner[value] for value in given]
 
     def body(self, graph: Graph, arguments: Sequence[Any], values: Values) -> list[Any]:
-        """The outputs of a graph inside a node; it sees the values around it."""
+        """The outputs of an inner graph, which can read outer values."""
         inner: Values = dict(values)
         inner.update(zip(graph.block.args, arguments, strict=True))
         self.nodes(graph, inner)
@@ -212,53 +212,53 @@ class Interpreter:
         """
         Iterates up to the limit or until the condition fails; scan outputs are stacked.
 
-        Without a condition before the first turn, what the turns say of it is ignored.
+        Without an initial condition, the conditions of iterations are ignored.
         """
         limit, condition, *first = [
             None if value is None else values[value] for value in op.input_values()
         ]
         (graph,) = op.graphs()["body"]
-        asks = condition is not None
-        if limit is None and not asks:
+        is_conditional = condition is not None
+        if limit is None and not is_conditional:
             raise RunError(
                 "this Loop never ends: it has neither a trip count nor a condition",
                 op.where(),
                 "give it one of them",
             )
-        states, going, iteration = list(first), not asks or bool(np.all(condition)), 0
+        states, going, iteration = list(first), not is_conditional or bool(np.all(condition)), 0
         rows: list[list[Any]] = []
         while going and (limit is None or iteration < int(np.reshape(limit, ()))):
             arguments = [np.array(iteration, np.int64), np.array(True), *states]
             still, *after = self.body(graph, arguments, values)
             states, row = after[: len(states)], after[len(states) :]
             rows.append(row)
-            going, iteration = not asks or bool(np.all(still)), iteration + 1
+            going, iteration = not is_conditional or bool(np.all(still)), iteration + 1
         scans = graph.yielded[1 + len(states) :]
         if rows:
             return states + [_stacked(op, column) for column in zip(*rows, strict=True)]
         return states + [_no_rows(value.type) for value in scans]
 
     def map(self, op: OnnxOp, values: Values) -> list[Any]:
-        """SequenceMap is the loop that its schema says."""
+        """SequenceMap, by the function in its schema."""
         function = self.defined(op)
         assert function is not None, "the schema of SequenceMap has a body"
         return self.call(op, function, values)
 
     def optional(self, op: OnnxOp, values: Values) -> list[Any]:
-        """An optional is what it holds, or None."""
+        """Operators on optionals: an optional is its element, or None."""
         (value,) = [None if one is None else values[one] for one in op.input_values()] or [None]
         if op.op_type == "OptionalHasElement":
             return [np.array(value is not None)]
         if op.op_type == "OptionalGetElement" and value is None:
             raise RunError(
-                "OptionalGetElement has nothing to get",
+                "the optional of OptionalGetElement is empty",
                 op.where(),
-                "ask OptionalHasElement first, or give the optional a value",
+                "check OptionalHasElement first, or give the optional a value",
             )
         return [value]
 
     def scan(self, op: OnnxOp, values: Values) -> list[Any]:
-        """A turn for each row of the scanned inputs; rows of the turns are stacked."""
+        """Iterates over the rows of the scanned inputs; scan outputs are stacked."""
         attributes = op.attribute_values(self.store)
         (graph,) = op.graphs()["body"]
         given = [values[value] for value in op.operands]
@@ -273,10 +273,10 @@ class Interpreter:
                 strict=True,
             )
         ]
-        states, turns = self.turns(graph, states, scanned, values)
-        columns = list(zip(*turns, strict=True))
+        states, iterations = self.iterations(graph, states, scanned, values)
+        columns = list(zip(*iterations, strict=True))
         made = [
-            _stacked(op, column) if turns else _no_rows(value.type)
+            _stacked(op, column) if iterations else _no_rows(value.type)
             for column, value in zip(columns or [()] * count, graph.yielded[first:], strict=True)
         ]
         axes = _of_each(attributes, "scan_output_axes", count)
@@ -286,19 +286,19 @@ class Interpreter:
             for array, axis, backwards in zip(made, axes, directions, strict=True)
         ]
 
-    def turns(
+    def iterations(
         self, graph: Graph, states: list[Any], scanned: Sequence[Array], values: Values
     ) -> tuple[list[Any], list[list[Any]]]:
-        """The states after all rows of some tensors, and what each turn gives beside them."""
-        turns: list[list[Any]] = []
+        """The final states of a scan over rows, and the scan outputs of each iteration."""
+        iterations: list[list[Any]] = []
         for rows in zip(*scanned, strict=True):
             after = self.body(graph, [*states, *map(np.asarray, rows)], values)
             states = after[: len(states)]
-            turns.append(after[len(states) :])
-        return states, turns
+            iterations.append(after[len(states) :])
+        return states, iterations
 
     def batch(self, op: OnnxOp, values: Values) -> list[Any]:
-        """Scan before opset 9: for each entry of a batch, of a length of its own; zeros follow."""
+        """Scan-8: scans each entry of a batch up to its own length; zeros follow."""
         attributes = op.attribute_values(self.store)
         (graph,) = op.graphs()["body"]
         lengths, *_ = [None if one is None else values[one] for one in op.input_values()]
@@ -313,9 +313,10 @@ class Interpreter:
                 np.flip(array[at][:length], 0) if backwards else array[at][:length]
                 for array, backwards in zip(given[first:], directions, strict=True)
             ]
-            states, turns = self.turns(graph, [one[at] for one in given[:first]], rows, values)
+            initial = [one[at] for one in given[:first]]
+            states, iterations = self.iterations(graph, initial, rows, values)
             finals.append(states)
-            columns.append([_stacked(op, column) for column in zip(*turns, strict=True)])
+            columns.append([_stacked(op, column) for column in zip(*iterations, strict=True)])
         some: list[Array] = next(filter(None, columns), [])
         nothing = [one[:0] for one in some] or [_no_rows(one.type) for one in graph.yielded[first:]]
         made = [
@@ -325,7 +326,7 @@ class Interpreter:
         return [_stacked(op, column) for column in [*zip(*finals, strict=True), *made]]
 
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
-        """By a function of the operator, its lowering, or the function that defines it."""
+        """Computes a node by its Python function, its lowering, or its function body."""
         try:
             found = evaluate_node(op, values, self.store, self.model.opset_versions)
         except PopgraphError as error:
@@ -342,7 +343,7 @@ class Interpreter:
         return self._by_definition(op, values)
 
     def _by_definition(self, op: OnnxOp, values: Values) -> list[Any]:
-        """By the function of its schema, which may depend on the types of the operands."""
+        """Computes a node by its schema's function, which may depend on operand types."""
         node = op
         if isinstance(op, SchemaOp) and not op.regions:
             operands = [None if one is None else values[one] for one in op.input_values()]
@@ -354,7 +355,7 @@ class Interpreter:
                 raise UnsupportedError(
                     f"{op.op_type}-{op.since_version} cannot be computed in Python",
                     op.where(),
-                    "`popgraph ops` lists the operators that can",
+                    "`popgraph ops` lists the supported operators",
                 )
             if len(self._bodies) >= ANSWERS:
                 self._bodies.clear()
@@ -362,49 +363,49 @@ class Interpreter:
         return self._called(op, self._bodies[op, types], values)
 
     def defined(self, op: OnnxOp) -> Function | None:
-        """The function that the operator's schema defines it by, if any."""
+        """The function body in the operator's schema, if any."""
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
 
 
 def _shown(value: Any) -> str:
-    """An operand, as messages name it."""
+    """An operand in a message, such as `float32[2, 3]`."""
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{list(value.shape)}"
     return type(value).__name__
 
 
 def draws(op: OnnxOp) -> bool:
-    """Whether a node itself is random, or is in some mode."""
+    """Whether a node is random, at least in some mode."""
     return isinstance(op, SchemaOp) and not op.regions and not op.has_trait(Pure)
 
 
 def _stacked(op: OnnxOp, rows: Sequence[Any]) -> Array:
-    """What the turns of a loop have given, one after the other."""
+    """The rows of a loop's iterations, stacked."""
     shapes = {np.shape(row) for row in rows}
     if len(shapes) > 1:
         first, second, *_ = map(list, sorted(shapes))
         raise RunError(
             f"the rows of {op.op_type} differ: {first} and {second}",
             op.where(),
-            "all turns give rows of one shape",
+            "give rows of one shape in all iterations",
         )
     return np.stack(rows)
 
 
 def _padded(rows: Array, size: int) -> Array:
-    """So many rows, those that there are and zeros."""
+    """Rows padded with zeros to `size`."""
     return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
 
 
 def _of_each(attributes: Mapping[str, object], name: str, count: int) -> list[int]:
-    """A list that an attribute may give; else zeros."""
+    """A list attribute; zeros if absent."""
     return cast(list[int], attributes.get(name) or [0] * count)
 
 
 def _no_rows(type_: Attribute) -> Array:
-    """What a loop without iterations collects of values of this type."""
+    """The stacked rows of a loop without iterations, for values of this type."""
     element = getattr(type_, "element_type", None)
     dtype = element_types.from_ir(element).numpy if element is not None else np.dtype(object)
     shape = [dim if isinstance(dim, int) else 0 for dim in dims(type_) or ()]
@@ -412,7 +413,7 @@ def _no_rows(type_: Attribute) -> Array:
 
 
 def _as_declared(name: str, type_: Attribute, value: Any) -> Any:
-    """What was given, as an array where the model wants one; `RunError` for another container."""
+    """A given input in the declared container; `RunError` for another container."""
     if isinstance(type_, SeqType) and not isinstance(value, list | tuple):
         raise RunError(
             f"input {name!r} is a sequence, not {type(value).__name__}",
@@ -426,11 +427,11 @@ def _as_declared(name: str, type_: Attribute, value: Any) -> Any:
 
 
 def _tensor(name: str, type_: Attribute, array: Array) -> Array:
-    """The array in the element type that the model says; `RunError` for another shape."""
+    """An array in the declared element type; `RunError` for another shape."""
     element, shape = getattr(type_, "element_type", None), static_shape(type_)
     if shape is not None and shape != array.shape:
         raise RunError(
-            f"input {name!r} is {array.dtype}{list(array.shape)}, the model wants {describe(type_)}"
+            f"input {name!r} must be {describe(type_)}, not {array.dtype}{list(array.shape)}"
         )
     if element is None or not element_types.is_number(element):
         return array

@@ -1,4 +1,4 @@
-"""The NumPy function of each scalar operation, on scalars, vectors and whole arrays alike."""
+"""The NumPy function of each scalar operation, for scalars, vectors and arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from popgraph.support.words import WORDS
 
 
 def convert(value: Any, dtype: np.dtype[np.generic]) -> Any:
-    """`value` in another dtype. Indices may be plain Python numbers."""
+    """`value` in another dtype; indices may be Python ints."""
     return cast(value, dtype) if hasattr(value, "astype") else dtype.type(value)
 
 
@@ -62,7 +62,7 @@ def compare_integers(op: arith.CmpiOp | tile.CompareOp) -> Function:
 
 
 def compare_lanes(op: tile.CompareOp) -> Function:
-    """As the stock comparison of such elements does."""
+    """The comparison of `arith` for the element type."""
     assert isinstance(op.lhs.type, VectorType)
     if element_types.from_ir(op.lhs.type.element_type).is_float:
         return _FLOAT[op.predicate.value.data]
@@ -70,7 +70,7 @@ def compare_lanes(op: tile.CompareOp) -> Function:
 
 
 def convert_lanes(op: tile.ConvertOp) -> Function:
-    """As the stock conversion of that name does."""
+    """The conversion of `arith` with the same name."""
     (kind,) = (kind for kind in TYPED if kind.name == op.conversion.data)
     return TYPED[kind](op)
 
@@ -80,7 +80,7 @@ def result_dtype(op: Operation) -> np.dtype[np.generic]:
 
 
 def to_result(op: Operation) -> Function:
-    """Conversions that NumPy makes as LLVM does."""
+    """A conversion on which NumPy and LLVM agree."""
     dtype = result_dtype(op)
     return lambda value: convert(value, dtype)
 
@@ -91,7 +91,7 @@ def from_unsigned(op: Operation) -> Function:
 
 
 def from_signed(op: Operation) -> Function:
-    """An `i1` that is true counts as -1."""
+    """A conversion from signed integers, where a true `i1` is -1."""
     dtype = result_dtype(op)
     if numpy_dtype(op.operands[0].type) == np.bool_:
         return lambda value: convert(-value.astype(np.int8), dtype)
@@ -116,7 +116,7 @@ def constant(op: arith.ConstantOp | complex.ConstantOp) -> Function:
 
 
 def random_words(op: Operation) -> Function:
-    """Of numbers that are read and given with a sign, whose bits count alone."""
+    """Threefry on the bits of signed integers."""
     dtype = result_dtype(op)
     return lambda key, counter: cast(threefry(key, counter).view(np.int64), dtype)
 
@@ -145,11 +145,11 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.TruncIOp: truncate,
     arith.BitcastOp: bitcast,
 }
-"""Operations whose function depends on their attributes or types, and those of vectors alone."""
+"""Operations whose function depends on attributes or types, and vector-only operations."""
 
 
 def function_of(op: Operation) -> Function:
-    """The function from operand values to the result's value."""
+    """The function of an operation: values of operands -> value of the result."""
     kind = type(op)
     if kind in TYPED:
         return TYPED[kind](op)

@@ -1,4 +1,4 @@
-"""Interprets structured operations: parallel loops at once, reductions in order."""
+"""Interprets structured operations: parallel loops vectorized, reductions in order."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from popgraph.support.ranks.world import exchange_if
 from popgraph.support.shapes import Shape, prod
 
 Indices: TypeAlias = Sequence[Any]
-"""An index along each dimension of a domain: numbers, or arrays that broadcast together."""
+"""An index along each dimension of a domain: ints, or arrays that broadcast together."""
 
 
 class Body:
-    """A region of scalar operations, run on whole arrays."""
+    """A region of scalar operations, applied to whole arrays."""
 
     def __init__(self, block: Block) -> None:
         scope = Scope()
@@ -76,11 +76,11 @@ def element_step(op: tile.ElementOp, scope: Scope) -> Step:
 
 
 BODY: Vocabulary = {tile.IndexOp: index_step, tile.ElementOp: element_step}
-"""What bodies hold besides scalar operations."""
+"""The non-scalar operations of bodies."""
 
 
 def take(op: Operation, array: Array, indices: Indices) -> Any:
-    """The elements at `indices`, which must lie inside: NumPy would count negative ones back."""
+    """The elements at `indices`, which must be in range: NumPy would wrap negative ones."""
     for dim, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
         index = np.asarray(index)
         if index.size and not (index.min() >= 0 and index.max() < size):
@@ -92,7 +92,7 @@ def take(op: Operation, array: Array, indices: Indices) -> Any:
 
 
 class Access:
-    """Reads the operands of an operation through their maps."""
+    """A reader of an operation's operands through their maps."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Access:
         for number, (value, memory) in enumerate(zip(values, memories, strict=True)):
             layout = layout_of(value.type)  # type: ignore[arg-type]
             if layout is not None and halo_of(value.type) is not None:  # type: ignore[arg-type]
-                self._arrays[number] = memory  # Its halo may be read.
+                self._arrays[number] = memory  # Maps may reach into the halo.
                 self._maps[number] = layout.map.data.compose(maps[number])
 
     def __call__(self, indices: Indices) -> list[Any]:
@@ -126,7 +126,7 @@ def logical(values: Sequence[SSAValue], memories: Sequence[Array]) -> list[Array
 
 
 def stored(op: Operation, results: Sequence[Any]) -> tuple[Array, ...]:
-    """Result elements, broadcast to the result types and put into their layouts."""
+    """Results broadcast to the result types and stored in their layouts."""
     made = []
     for value, result in zip(op.results, results, strict=True):
         shape: Shape = value.type.get_shape()  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ def stored(op: Operation, results: Sequence[Any]) -> tuple[Array, ...]:
 
 @contextmanager
 def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operation]:
-    """An operation whose loops that add up end at these sizes; the others keep their bounds."""
+    """A copy whose reduction loops end at these sizes; parallel loops keep their bounds."""
     made = op.clone()
     for inner in made.walk():
         if isinstance(inner, tile.ReduceOp | tile.ScatterOp):
@@ -153,7 +153,7 @@ def with_fewer_terms(op: Operation, sizes: Mapping[int, int]) -> Iterator[Operat
 
 
 def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
-    """The end of each axis of the results along which a loop ends at a size."""
+    """For each result, the ends of the axes whose loop ends at a size."""
     ends = running_of(op)
     if isinstance(op, tile.FusedOp):
         loops = dict(zip(op.members, op.shared, strict=True))
@@ -169,10 +169,10 @@ def ends_of_results(op: Operation) -> list[Mapping[int, Extent]]:
 def up_to_ends(
     op: Operation, memories: Sequence[Array], sizes: Mapping[int, int]
 ) -> tuple[Array, ...]:
-    """Results as far as loops run that end at these sizes; nothing is known of what is behind."""
+    """Results with arbitrary elements (NaN or 0) after the ends of loops at these sizes."""
     arrays = [np.array(array) for array in logical(op.results, memories)]
     for array, ends in zip(arrays, ends_of_results(op), strict=True):
-        # Indices made of it must lie in their tables, so that all steps can be computed at once.
+        # Integers become 0: indices must be in range, since parallel loops run to their bounds.
         nothing = 0 if array.dtype.kind in "biu" else np.nan
         for axis, end in ends.items():
             if axis < array.ndim:
@@ -181,7 +181,7 @@ def up_to_ends(
 
 
 def empty(op: Operation) -> tuple[Array, ...]:
-    """The results of an operation whose results have no elements."""
+    """Empty results."""
     return stored(op, [np.zeros((), numpy_dtype(result.type)) for result in op.results])
 
 
@@ -200,7 +200,7 @@ def finished(
     totals: Sequence[Any],
     memories: Sequence[Array],
 ) -> tuple[Array, ...]:
-    """The results, given the final accumulators and the memories of the epilogue_inputs."""
+    """The results of the epilogue on final accumulators and epilogue inputs."""
     maps = op.epilogue_input_maps
     indices = grid(op.sizes[: op.parallel_rank])
     epilogue_inputs = Access(op, op.epilogue_inputs, maps, memories)(indices)
@@ -219,7 +219,7 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
     parallel = grid(outer)
 
     def fold(*before: int) -> list[Any]:
-        """The accumulators, where the first loops of the reduction are at these indices."""
+        """The accumulators after a reduction with its first loops fixed at these indices."""
         totals: list[Any] = start
         for rest in np.ndindex(*op.sizes[op.parallel_rank + len(before) :]):
             indices = (*parallel, *before, *rest)
@@ -234,7 +234,7 @@ def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
 def in_blocks(
     op: tile.ReduceOp, fold: Callable[..., list[Any]], memories: Sequence[Array]
 ) -> Array:
-    """The total of what a contraction makes of the sum of each block of terms."""
+    """The total over blocks of a contraction, with the block region applied to each sum."""
     assert op.block is not None
     body, outer = Body(op.block.block), op.sizes[: op.parallel_rank]
     read = Access(op, op.block_inputs, op.block_input_maps, memories)
@@ -259,13 +259,13 @@ def run_scatter(op: tile.ScatterOp, *memories: Array) -> tuple[Array, ...]:
             for result in Body(op.body.block)(indices, read(indices))
         )
         check_leading(op, places)
-        take(op, total, places)  # for its bounds check
+        take(op, total, places)  # checks bounds
         combine_at(op, total, places, value)
     return (to_physical(total, type_),)
 
 
 def combine_at(op: tile.ScatterOp, total: Array, places: Sequence[Array], values: Array) -> None:
-    """Every value into its place, in order."""
+    """Combines every value into the element at its index, in order."""
     if op.combine is None:
         at: Any = tuple(places)
         np.add.at(total, at, values)
@@ -276,7 +276,7 @@ def combine_at(op: tile.ScatterOp, total: Array, places: Sequence[Array], values
 
 
 def check_leading(op: tile.ScatterOp, places: Sequence[Array]) -> None:
-    """Parallel loops write where their own index says, or they would meet."""
+    """Asserts that parallel loops write at their own index: otherwise they would race."""
     own = np.indices(op.sizes).reshape(len(op.sizes), -1)
     for dim in range(op.parallel_rank):
         assert np.array_equal(places[dim], own[dim]), f"index {dim} is not the loop's own: {op}"
@@ -289,7 +289,7 @@ def run_top_k(op: tile.TopKOp, memory: Array) -> tuple[Array, ...]:
 
 
 def in_order(op: tile.TopKOp, rows: Array) -> Array:
-    """The positions of all elements of each row, the largest key first."""
+    """The positions of each row's elements, by descending key."""
     (keys,) = Body(op.body.block)((), [rows])
     unsigned = np.ascontiguousarray(keys).view(np.uint64 if op.key == i64 else np.uint32)
     found: Array = np.argsort(np.invert(unsigned), axis=-1, kind="stable").astype(np.int64)
@@ -366,7 +366,7 @@ def run_view(op: tile.ViewOp, memory: Array) -> tuple[Array, ...]:
     return (seen.reshape(physical_shape(op.output.type)),)
 
 
-def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array, ...]:
+def run_relayout(op: tile.PackOp, memory: Array) -> tuple[Array, ...]:
     elements = to_logical(memory, op.source.type)  # type: ignore[arg-type]
     return (to_physical(elements, op.output.type),)
 
@@ -402,7 +402,6 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,
-    tile.UnpackOp: run_relayout,
     tile.FusedOp: run_fused,
     tile.StartExchangeOp: run_start_exchange,
     tile.FinishExchangeOp: run_finish_exchange,

@@ -1,4 +1,4 @@
-"""Interprets Winograd operations, all tiles at once."""
+"""Interprets Winograd operations, vectorized over tiles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _einsum(formula: str, *arrays: Any) -> Array:
 
 
 def _transformed(op: Tiled, matrix: Matrix, x: Array, once: bool = False) -> Array:
-    """`M tile M^T` by row, column, tile and channel; shared elements count `once`, or in each."""
+    """`M tile M^T`, [row, column, tile, channel]; overlapping elements count `once` or in each."""
     side, tiling = len(matrix[0]), op.tiling
     channels = op.x.type.get_shape()[-1]  # type: ignore[attr-defined]
     number, *inside = grid((tiling.count, side, side, channels))
@@ -55,7 +55,7 @@ def _transformed(op: Tiled, matrix: Matrix, x: Array, once: bool = False) -> Arr
 
 
 def _own(tiling: Tiling) -> Array:
-    """Whether a tile is the first that has an element, by tile, row and column."""
+    """Whether a tile is the first that covers an element, by tile, row and column."""
     number: Any
     number, row, column = grid((tiling.count, tiling.size, tiling.size))
     _, *corner = _corner(tiling, number)
@@ -65,7 +65,7 @@ def _own(tiling: Tiling) -> Array:
 
 
 def _together(op: tile.WinogradOp, results: Array) -> Array:
-    """The results of all tiles as one image; where tiles overlap, the first one counts."""
+    """Assembles the tiles' results into images; where tiles overlap, the first one wins."""
     tiling = op.tiling
     number, row, column = grid((tiling.count, tiling.size, tiling.size))
     n, y, x = _corner(tiling, number)
@@ -77,7 +77,7 @@ def _together(op: tile.WinogradOp, results: Array) -> Array:
 
 
 def _corner(tiling: Tiling, number: Any) -> tuple[Any, ...]:
-    """The image, the first row and the first column of the tiles of these numbers."""
+    """The image, first row and first column of each tile."""
     image, *steps = tiling.steps.eval([number], ())
     starts = zip(steps, tiling.last, strict=True)
     return image, *(np.minimum(step * tiling.size, last) for step, last in starts)

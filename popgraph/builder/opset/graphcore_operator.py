@@ -48,7 +48,7 @@ class CustomNodeSink(Protocol):
     def isInitializer(self, id: str) -> bool: ...
 
     def _errors(self) -> AbstractContextManager[None]:
-        """Converts errors inside the block to those of the builder's API."""
+        """Converts errors inside the block to errors of the builder's API."""
         ...
 
     def refuses(

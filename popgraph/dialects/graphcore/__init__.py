@@ -1,4 +1,4 @@
-"""The graphcore dialect: what a network computes, as pure functions of tensors."""
+"""The graphcore dialect: the computation of a network as pure functions of tensors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from popgraph.dialects.graphcore.broadcasting import *
 from popgraph.dialects.graphcore.collectives import *
 from popgraph.dialects.graphcore.contractions import *
 from popgraph.dialects.graphcore.control import *
-from popgraph.dialects.graphcore.detach import *
 from popgraph.dialects.graphcore.exchanges import *
 from popgraph.dialects.graphcore.functions import *
-from popgraph.dialects.graphcore.later import *
+from popgraph.dialects.graphcore.identities import *
 from popgraph.dialects.graphcore.logic import *
 from popgraph.dialects.graphcore.lookup import *
 from popgraph.dialects.graphcore.losses import *

@@ -28,15 +28,16 @@ from popgraph.dialects.graphcore.logic import CompareOp
 from popgraph.dialects.graphcore.random import RandomUniformOp, check_state, uniform
 
 CUBIC = 0.044715
-"""The coefficient of the approximation of GELU by tanh."""
+"""The cubic coefficient in the tanh approximation of GELU."""
 
 
 @operation
 class GeluOp(Composite):
     """
-    x times the normal distribution's probability of less than x. ONNX Gelu.
+    x * P(X <= x) for a standard normal X. ONNX Gelu.
 
-    By erf, or, if `approximate`, by the usual formula of tanh.
+    `approximate` computes it by tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+    Otherwise x / 2 * (1 + erf(x / sqrt(2))).
     """
 
     name = "graphcore.gelu"
@@ -71,14 +72,16 @@ def _by_erf(x: SSAValue) -> Operand:
 
 
 ENDS = 64
-"""From here on either way the probability is 1 or 0, also in f64, by tanh as by erf."""
+"""
+Beyond this magnitude P(X <= x) is exactly 0 or 1, also in f64, with tanh as with erf.
+"""
 
 
 def _by_sigmoid(x: SSAValue) -> Operand:
     """
-    x / (1 + e^-2z), which is x (1 + tanh z) / 2, but keeps its digits where tanh is near -1.
+    x / (1 + e^-2z), equal to x (1 + tanh z) / 2, but without cancellation where tanh is near -1.
 
-    Between its ends the cube of x is finite, and so are the gradient's terms.
+    Clamping to [-ENDS, ENDS] keeps the cube of x finite, and with it the terms of the gradient.
     """
     slope = 2 * math.sqrt(2 / math.pi)
     above = MaxOp(x, scalar(-ENDS, x)).result
@@ -90,7 +93,7 @@ def _by_sigmoid(x: SSAValue) -> Operand:
 
 @operation
 class LeakyReluOp(Composite):
-    """x where it is positive, else `alpha` * x; the gradient at 0 is alpha. ONNX LeakyRelu."""
+    """x where x > 0, else `alpha` * x; the gradient at 0 is alpha. ONNX LeakyRelu."""
 
     name = "graphcore.leaky_relu"
     x = operand_def(TensorType)
@@ -109,7 +112,7 @@ class LeakyReluOp(Composite):
         return (precisely(lambda a: np.where(a > 0, a, alpha * a), x),)
 
     def either(self, value: Operand) -> Operand:
-        """`value` where x is positive, else alpha * value."""
+        """`value` where x > 0, else alpha * `value`."""
         positive = CompareOp(self.x, scalar(0, self.x), "gt")
         return WhereOp(positive, value, MulOp(value, scalar(self.alpha.value.data, self.x)))
 
@@ -123,9 +126,9 @@ class LeakyReluOp(Composite):
 @operation
 class DropoutOp(Composite):
     """
-    x with a share `ratio` of its elements set to 0 at random, the others scaled up to make good.
+    Zeroes random elements of x with probability `ratio` and scales the others by 1 / (1 - ratio).
 
-    `mask` is true where x was kept: where `random_uniform(state, stream)` (f32) is at least ratio.
+    `mask` is true where x is kept: where `random_uniform(state, stream)` in f32 is at least ratio.
     ONNX Dropout in training.
     """
 

@@ -1,4 +1,4 @@
-"""The inverses of sine and cosine, and the hyperbolic functions with theirs."""
+"""Inverse sine and cosine, hyperbolic functions and their inverses."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from popgraph.dialects.graphcore.functions import AbsOp, FloatUnary, SqrtOp
 from popgraph.dialects.graphcore.logic import CompareOp
 
 
-def _beside_one(x: SSAValue) -> Operand:
-    """1 - x^2, whose bits survive where x is near 1."""
+def _one_minus_square(x: SSAValue) -> Operand:
+    """1 - x^2 as (1 - x)(1 + x): x^2 would round away the difference where x is near 1."""
     one = scalar(1, x)
     return MulOp(SubOp(one, x), AddOp(one, x))
 
 
 @operation
 class AsinOp(FloatUnary):
-    """The angle whose sine it is. ONNX Asin."""
+    """The inverse sine, in [-pi/2, pi/2]; NaN outside [-1, 1]. ONNX Asin."""
 
     name = "graphcore.asin"
     ONNX: ClassVar[str] = "Asin"
@@ -50,12 +50,12 @@ class AsinOp(FloatUnary):
         return (precisely(np.arcsin, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (DivOp(dy, SqrtOp(_beside_one(self.x))),)
+        return (DivOp(dy, SqrtOp(_one_minus_square(self.x))),)
 
 
 @operation
 class AcosOp(FloatUnary):
-    """The angle whose cosine it is. ONNX Acos."""
+    """The inverse cosine, in [0, pi]; NaN outside [-1, 1]. ONNX Acos."""
 
     name = "graphcore.acos"
     ONNX: ClassVar[str] = "Acos"
@@ -65,12 +65,12 @@ class AcosOp(FloatUnary):
         return (precisely(np.arccos, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (NegOp(DivOp(dy, SqrtOp(_beside_one(self.x)))),)
+        return (NegOp(DivOp(dy, SqrtOp(_one_minus_square(self.x)))),)
 
 
 @operation
 class Atan2Op(Binary):
-    """The angle at which the point (rhs, lhs) is seen from the origin. PopART atan2."""
+    """The angle of the point (x = rhs, y = lhs) seen from the origin. PopART atan2."""
 
     name = "graphcore.atan2"
     ONNX: ClassVar[str] = "ai.graphcore.Atan2"
@@ -81,7 +81,7 @@ class Atan2Op(Binary):
         return (precisely(np.arctan2, lhs, rhs),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """dy (rhs, -lhs) / (lhs^2 + rhs^2), without a square that overflows; 0 at the origin."""
+        """dy (rhs, -lhs) / (lhs^2 + rhs^2), scaled so that no square overflows; 0 at the origin."""
         zero, one = scalar(0, dy), scalar(1, dy)
         larger = MaxOp(AbsOp(self.lhs), AbsOp(self.rhs))
         somewhere = WhereOp(CompareOp(larger, zero, "eq"), one, larger).result
@@ -128,7 +128,7 @@ class CoshOp(FloatUnary):
 
 @operation
 class AsinhOp(FloatUnary):
-    """The number whose hyperbolic sine it is. ONNX Asinh."""
+    """The inverse hyperbolic sine. ONNX Asinh."""
 
     name = "graphcore.asinh"
     ONNX: ClassVar[str] = "Asinh"
@@ -138,7 +138,7 @@ class AsinhOp(FloatUnary):
         return (precisely(np.arcsinh, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """dy / sqrt(1 + x^2), with the larger of the two before the root: no square overflows."""
+        """dy / sqrt(1 + x^2), with max(|x|, 1) factored out of the root: no square overflows."""
         one, size = scalar(1, dy), AbsOp(self.x)
         larger = MaxOp(size, one)
         ratio = DivOp(MinOp(size, one), larger)
@@ -147,7 +147,7 @@ class AsinhOp(FloatUnary):
 
 @operation
 class AcoshOp(FloatUnary):
-    """The number from 0 up whose hyperbolic cosine it is; NaN below 1. ONNX Acosh."""
+    """The inverse hyperbolic cosine, from 0 up; NaN below 1. ONNX Acosh."""
 
     name = "graphcore.acosh"
     ONNX: ClassVar[str] = "Acosh"
@@ -157,7 +157,7 @@ class AcoshOp(FloatUnary):
         return (precisely(np.arccosh, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """dy / sqrt(x^2 - 1), by two roots: no square overflows."""
+        """dy / sqrt(x^2 - 1) as dy / (sqrt(x - 1) sqrt(x + 1)): no square overflows."""
         one = scalar(1, dy)
         below, above = SqrtOp(SubOp(self.x, one)), SqrtOp(AddOp(self.x, one))
         return (DivOp(DivOp(dy, above), below),)
@@ -165,7 +165,7 @@ class AcoshOp(FloatUnary):
 
 @operation
 class AtanhOp(FloatUnary):
-    """The number whose hyperbolic tangent it is. ONNX Atanh."""
+    """The inverse hyperbolic tangent; NaN outside [-1, 1]. ONNX Atanh."""
 
     name = "graphcore.atanh"
     ONNX: ClassVar[str] = "Atanh"
@@ -175,4 +175,4 @@ class AtanhOp(FloatUnary):
         return (precisely(np.arctanh, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (DivOp(dy, _beside_one(self.x)),)
+        return (DivOp(dy, _one_minus_square(self.x)),)

@@ -1,4 +1,4 @@
-"""Elementwise arithmetic: sums, products, powers, exponentials, extrema, selects."""
+"""Elementwise arithmetic: sums, products, powers, exponentials, extrema, selection."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class DivOp(Binary):
     """
     lhs / rhs. ONNX Div.
 
-    Integers truncate toward zero; by zero they give 0, and the least number by -1 gives itself.
+    Integers truncate toward zero; x / 0 is 0, and the least integer divided by -1 is itself.
     """
 
     name = "graphcore.div"
@@ -159,9 +159,9 @@ class DivOp(Binary):
 @operation
 class RemOp(Binary):
     """
-    What is left of lhs when rhs is taken away a whole number of times: C's fmod. ONNX Mod.
+    lhs - trunc(lhs / rhs) * rhs: C's fmod, with the sign of lhs. ONNX Mod with fmod=1.
 
-    Exact, with the sign of lhs. Of integers that are divided by zero nothing is left.
+    Exact. The remainder of an integer division by zero is 0.
     """
 
     name = "graphcore.rem"
@@ -188,7 +188,7 @@ def _power(lhs: Array, rhs: Array) -> Array:
 
 @operation
 class PowOp(Binary):
-    """lhs to the power rhs; integers wrap, negative powers of them truncate toward 0. ONNX Pow."""
+    """lhs to the power rhs; integers wrap, and negative exponents truncate toward 0. ONNX Pow."""
 
     name = "graphcore.pow"
     SCALAR: ClassVar[str] = "pow"
@@ -199,7 +199,7 @@ class PowOp(Binary):
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         zero, one = scalar(0, self.lhs), scalar(1, self.lhs)
         slope: Operand = MulOp(self.rhs, PowOp(self.lhs, SubOp(self.rhs, one)))
-        # x^0 is constant even where x^-1 is infinite, and 0^y (of y >= 0) where log(0) is.
+        # The slope of x^0 is 0 even where x^-1 is infinite; that of 0^y (y >= 0) where log 0 is.
         slope = WhereOp(CompareOp(self.rhs, zero, "eq"), zero, slope)
         growth: Operand = MulOp(self.result, LogOp(self.lhs))
         flat = AndOp(CompareOp(self.lhs, zero, "eq"), CompareOp(self.rhs, zero, "ge"))
@@ -211,7 +211,7 @@ class PowOp(Binary):
 
 
 class _Extremum(Binary):
-    """The larger or the smaller of two; the gradient goes to it, half to each of equals."""
+    """The maximum or minimum; its gradient goes to the chosen operand, half to each if equal."""
 
     ELEMENTS: ClassVar[Elements] = ORDERED
     WINS: ClassVar[str]
@@ -229,7 +229,7 @@ class _Extremum(Binary):
 
 @operation
 class MaxOp(_Extremum):
-    """The larger; NaN if either is. The gradient of equals is half each. ONNX Max."""
+    """max(lhs, rhs); NaN if either is. Equal operands get half of the gradient each. ONNX Max."""
 
     name = "graphcore.max"
     ONNX: ClassVar[str] = "Max"
@@ -242,7 +242,7 @@ class MaxOp(_Extremum):
 
 @operation
 class MinOp(_Extremum):
-    """The smaller; NaN if either is. The gradient of equals is half each. ONNX Min."""
+    """min(lhs, rhs); NaN if either is. Equal operands get half of the gradient each. ONNX Min."""
 
     name = "graphcore.min"
     ONNX: ClassVar[str] = "Min"
@@ -273,7 +273,7 @@ class FmaOp(Elementwise):
 
 @operation
 class WhereOp(Elementwise):
-    """lhs where `condition` holds, else rhs. ONNX Where."""
+    """lhs where `condition` is true, else rhs. ONNX Where."""
 
     name = "graphcore.where"
     ONNX: ClassVar[str] = "Where"

@@ -34,7 +34,7 @@ class _BatchNorm(Composite):
     """Normalization of [batch, channels, space...] with one mean and variance per channel."""
 
     def check_channels(self, *vectors: Operand) -> None:
-        """The vectors hold one number per channel."""
+        """Checks that each vector has one element per channel."""
         x = self.operands[0]
         if len(shape_of(x)) < 2:
             raise self.fail(f"needs batch and channels, not a tensor of {shapes.text(shape_of(x))}")
@@ -46,13 +46,17 @@ class _BatchNorm(Composite):
                 )
 
     def spread(self, vector: Operand) -> Operand:
-        """A vector of one number per channel, shaped to broadcast against x."""
+        """A vector of channels, reshaped to broadcast against x."""
         return along(vector, 1, len(shape_of(self.operands[0])))
 
 
 @operation
 class BatchNormOp(_BatchNorm):
-    """(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel. ONNX, in inference."""
+    """
+    (x - mean) / sqrt(variance + epsilon) * scale + bias, per channel.
+
+    ONNX BatchNormalization in inference.
+    """
 
     name = "graphcore.batch_norm"
     x = operand_def(TensorType)
@@ -90,7 +94,7 @@ class BatchNormOp(_BatchNorm):
         return (precisely(normalize, x, *vectors),)
 
     def expand(self) -> tuple[Operand, ...]:
-        # Two numbers per channel, so that one multiplication and one addition remain per element.
+        # scale / sqrt(...) is per channel: each element costs one subtraction, product and sum.
         factor = MulOp(self.scale, inverse_deviation(self.variance, self.epsilon.value.data))
         centred = SubOp(self.x, self.spread(self.mean))
         return (AddOp(MulOp(centred, self.spread(factor)), self.spread(self.bias)),)
@@ -99,9 +103,9 @@ class BatchNormOp(_BatchNorm):
 @operation
 class BatchNormTrainOp(_BatchNorm):
     """
-    As `batch_norm`, by the mean and the variance of this batch, which are results.
+    `batch_norm` with the mean and variance of this batch, which are additional results.
 
-    The variance is that of the population: divided by the number of elements of a channel.
+    The variance is the population variance: divided by the number of elements per channel.
     ONNX BatchNormalization in training.
     """
 
@@ -119,7 +123,7 @@ class BatchNormTrainOp(_BatchNorm):
 
     @property
     def axes(self) -> list[int]:
-        """All axes but that of the channels."""
+        """All axes except the channel axis."""
         return [0, *range(2, len(shape_of(self.x)))]
 
     def infer(self) -> tuple[Tensor, ...]:
@@ -127,7 +131,9 @@ class BatchNormTrainOp(_BatchNorm):
         self.check_channels(self.scale, self.bias)
         shape = shape_of(self.x)
         if 0 in (shape[axis] for axis in self.axes):
-            raise self.fail(f"has no statistics of no elements: shape {shapes.text(shape)}")
+            raise self.fail(
+                f"needs at least one element per channel, not shape {shapes.text(shape)}"
+            )
         statistics = TensorType(element, shape[1:2])
         return (*same_type(self.x), statistics, statistics)
 
@@ -174,7 +180,7 @@ class BatchNormTrainOp(_BatchNorm):
         return (stretched(total(terms), shape_of(self.x)), dscale, dbias)
 
     def expand(self) -> tuple[Operand, ...]:
-        # Rounding leaves some of the mean, which the slope of the scale adds up over the batch.
+        # d(scale) would accumulate the rounding error of the first mean: centre twice.
         near = self.average(self.x)
         left = SubOp(self.x, self.spread(near))
         rest = self.average(left)

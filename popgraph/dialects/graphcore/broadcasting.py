@@ -36,7 +36,7 @@ from popgraph.support.errors import TypeMismatchError
 
 @operation
 class ReshapeOp(Movement):
-    """The same elements in row-major order under another shape. ONNX Reshape, Squeeze, Flatten."""
+    """The same elements in row-major order with another shape. ONNX Reshape, Squeeze, Flatten."""
 
     name = "graphcore.reshape"
     x = operand_def(TensorType)
@@ -50,8 +50,8 @@ class ReshapeOp(Movement):
         before, after = shape_of(self.x), self.shape.data
         if min(after, default=0) < 0 or shapes.prod(before) != shapes.prod(after):
             raise self.fail(
-                f"cannot make {shapes.text(after)} out of {shapes.text(before)}",
-                f"the number of elements, {shapes.prod(before)}, must stay",
+                f"cannot give {shapes.text(before)} the shape {shapes.text(after)}",
+                f"the number of elements, {shapes.prod(before)}, must not change",
             )
         return (tensor_type(self.common_element(ANY, self.x), after),)
 
@@ -64,7 +64,7 @@ class ReshapeOp(Movement):
 
 @operation
 class BroadcastOp(Movement):
-    """Repeats elements along axes of size 1 and new leading axes. ONNX Expand."""
+    """Repeats elements along new leading axes and axes of size 1. ONNX Expand."""
 
     name = "graphcore.broadcast"
     x = operand_def(TensorType)
@@ -78,8 +78,8 @@ class BroadcastOp(Movement):
         before, after = shape_of(self.x), self.shape.data
         if not broadcasts_to(before, after):
             raise self.fail(
-                f"cannot spread {shapes.text(before)} to {shapes.text(after)}",
-                "dimensions must be equal, or 1 before, counted from the right",
+                f"cannot stretch {shapes.text(before)} to {shapes.text(after)}",
+                "aligned from the right, dimensions must be equal, or 1 in the operand",
             )
         return (tensor_type(self.common_element(ANY, self.x), after),)
 
@@ -91,7 +91,7 @@ class BroadcastOp(Movement):
 
 
 class AxesReduction(Reduction):
-    """A reduction of all elements along `axes`, which stay as 1 (`keepdims`) or vanish."""
+    """A reduction along `axes`, which become 1 (`keepdims`) or are removed."""
 
     SCALAR: ClassVar[str]
     ELEMENTS: ClassVar[Elements] = NUMBERS
@@ -111,15 +111,15 @@ class AxesReduction(Reduction):
 
     @property
     def kept_shape(self) -> shapes.Shape:
-        """The shape of the result as if `keepdims` held: it broadcasts against `x`."""
+        """The shape of the result with `keepdims`: it broadcasts against `x`."""
         return shapes.reduced(shape_of(self.x), self.axes.data, True)
 
     def kept(self, value: Operand) -> Operand:
-        """`value`, shaped as the result, in `kept_shape`."""
+        """Reshapes a value of the result's shape to `kept_shape`."""
         return reshaped(value, self.kept_shape)
 
     def nothing(self) -> TypeMismatchError:
-        """The error for a function that has no value when there are no elements."""
+        """The error of a function without an identity that reduces no elements."""
         return self.fail(
             f"has no value along axes {list(self.axes)} of a tensor of shape "
             f"{shapes.text(shape_of(self.x))}",
@@ -127,7 +127,7 @@ class AxesReduction(Reduction):
         )
 
     def reduces_nothing(self) -> bool:
-        """Whether results are asked of no elements at all."""
+        """Whether the result has elements, each of them reduced from none."""
         shape = shape_of(self.x)
         return 0 in (shape[axis] for axis in self.axes) and 0 not in shapes.reduced(
             shape, self.axes.data, False
@@ -150,7 +150,7 @@ class ReduceSumOp(AxesReduction):
 
 
 def broadcasts_to(before: Sequence[int], after: Sequence[int]) -> bool:
-    """Whether NumPy's rule stretches shape `before` to exactly `after`."""
+    """Whether NumPy's rule broadcasts shape `before` to exactly `after`."""
     if len(before) > len(after) or min(after, default=0) < 0:
         return False
     aligned = zip(before, after[len(after) - len(before) :], strict=True)
@@ -158,7 +158,7 @@ def broadcasts_to(before: Sequence[int], after: Sequence[int]) -> bool:
 
 
 def reshaped(value: Operand, shape: Sequence[int]) -> Operand:
-    """`value` under `shape`; itself if it has that shape."""
+    """`value` with shape `shape`; unchanged if it has that shape."""
     return value if shape_of(value) == tuple(shape) else ReshapeOp(value, shape=shape)
 
 
@@ -174,17 +174,17 @@ def sum_to(value: Operand, shape: Sequence[int]) -> Operand:
 
 
 def scalar(number: float, like: Operand) -> ConstantOp:
-    """A scalar of the element type of `like`; elementwise operations broadcast it."""
+    """A scalar constant of the element type of `like`; elementwise operations broadcast it."""
     return ConstantOp(DataAttr.of(as_array(number, dtype_of(like))))
 
 
 def along(value: Operand, axis: int, rank: int) -> Operand:
-    """A vector, shaped to broadcast along `axis` of a tensor of `rank`."""
+    """A vector reshaped to broadcast along `axis` of a tensor of rank `rank`."""
     (size,) = shape_of(value)
     return reshaped(value, [size if at == axis else 1 for at in range(rank)])
 
 
 def same_type(value: Operand) -> tuple[Tensor, ...]:
-    """The result types of a function whose one result is like its operand."""
+    """The result types of a function with one result of its operand's type."""
     type_ = tensor_of(value)
     return (tensor_type(type_.element_type, type_.get_shape()),)

@@ -1,4 +1,4 @@
-"""Collectives: what the replicas of a model tell each other while a step runs."""
+"""Collectives: communication between the replicas of a model within a step."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ COMBINED_BY: Mapping[str, Callable[[Sequence[Operand]], Operand]] = {
     "LogicalOr": _logical(OrOp),
     "SquareAdd": lambda values: _total([MulOp(one, one) for one in values]),
 }
-"""What becomes of the tensors of a group; with `Local` each replica keeps its own."""
+"""Combines the tensors of a group into one; with `Local` each replica keeps its own."""
 
 _ADDED = ("Add", MEAN, LOCAL)
-"""Those that a gradient passes."""
+"""Combinations with a gradient."""
 
 
 class Collective(GraphcoreOp):
     """
-    Kind: what a replica gets of what all of its group have.
+    Kind: the result of a replica depends on the operands of all replicas of its group.
 
-    Groups have `size` replicas that are `stride` apart. A program with collectives is that of one
-    replica; `spread-replicas` writes all of them out, after which there are none.
+    A group has `size` replicas at distance `stride`. A program with collectives is the program of
+    one replica; `spread-replicas` replaces them by the programs of all replicas.
     """
 
     x = operand_def(TensorType)
@@ -79,34 +79,34 @@ class Collective(GraphcoreOp):
 
     @property
     def groups(self) -> dict[str, Any]:
-        """Which replicas form a group."""
+        """The properties that define groups."""
         return {"stride": integer(self.stride), "size": integer(self.size)}
 
     def infer(self) -> tuple[Tensor, ...]:
         element = self.common_element(NUMBERS, self.x)
         if min(self.groups.values()) < 1:
-            raise self.fail("groups have at least one replica, at least one apart")
+            raise self.fail("needs a group size and a stride of at least 1")
         return (tensor_type(element, self._shape()),)
 
     @abstractmethod
     def _shape(self) -> Shape:
-        """Of the result."""
+        """The shape of the result."""
 
     @abstractmethod
     def together(self, values: Sequence[SSAValue]) -> list[Operand]:
-        """What the replicas of a group get of what they have (implicit builder)."""
+        """The results of all replicas of a group, given their operands (implicit builder)."""
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         if integer(self.size) > 1:
             raise self.fail(
-                f"of {integer(self.size)} replicas cannot run on one",
-                "`spread-replicas` writes them out",
+                f"over {integer(self.size)} replicas cannot run on one",
+                "`spread-replicas` expands it",
             )
         return (x.reshape(self._shape()),)
 
 
 class _Combining(Collective):
-    """A collective that makes one tensor of those of a group."""
+    """A collective that combines the tensors of a group into one."""
 
     combine = prop_def(StringAttr)
 
@@ -114,7 +114,7 @@ class _Combining(Collective):
         if self.combine.data not in (*COMBINED_BY, LOCAL):
             raise self.fail(
                 f"cannot combine by {self.combine.data!r}",
-                f"one of {', '.join(COMBINED_BY)}, {LOCAL}",
+                f"use one of {', '.join(COMBINED_BY)}, {LOCAL}",
             )
         return super().infer()
 
@@ -128,17 +128,17 @@ class _Combining(Collective):
         return (kept,)
 
     def _passed(self) -> str:
-        """How gradients are combined."""
+        """The combination of gradients."""
         if self.combine.data not in _ADDED:
             raise self.fail(
-                f"by {self.combine.data} has no gradient", f"those by {', '.join(_ADDED)} have one"
+                f"by {self.combine.data} has no gradient", f"{', '.join(_ADDED)} have one"
             )
         return self.combine.data
 
 
 @irdl_op_definition
 class AllReduceOp(_Combining):
-    """One tensor made of those of a group, for all of it. PopART ReplicatedAllReduce."""
+    """Combines the tensors of a group; all replicas get the result. PopART ReplicatedAllReduce."""
 
     name = "graphcore.all_reduce"
 
@@ -151,13 +151,13 @@ class AllReduceOp(_Combining):
         return [COMBINED_BY[self.combine.data](values)] * len(values)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """The loss is that of all replicas: each is told what the others' losses make of it."""
+        """All-reduces gradients: the loss is the sum of the losses of all replicas."""
         return (AllReduceOp(dy, combine=self._passed(), **self.groups),)
 
 
 @irdl_op_definition
 class AllGatherOp(Collective):
-    """The elements of all replicas of a group, one after the other. PopART ReplicatedAllGather."""
+    """Concatenates the elements of all replicas of a group. PopART ReplicatedAllGather."""
 
     name = "graphcore.all_gather"
 
@@ -176,9 +176,9 @@ class AllGatherOp(Collective):
 @irdl_op_definition
 class ReduceScatterOp(_Combining):
     """
-    A share of one tensor made of those of a group: each replica gets as many of its elements.
+    Combines the tensors of a group, then gives each replica an equal slice of the elements.
 
-    Zeros stand behind the last one where they do not divide. PopART ReplicatedReduceScatter.
+    Zeros pad the last slice where `size` does not divide. PopART ReplicatedReduceScatter.
     """
 
     name = "graphcore.reduce_scatter"
@@ -196,7 +196,7 @@ class ReduceScatterOp(_Combining):
         ]
 
     def padded(self, value: Operand) -> Operand:
-        """A row of elements that all replicas of a group get as many of."""
+        """The elements of `value` as a row, padded with zeros to a multiple of the group size."""
         (share,), count = self._shape(), prod(shape_of(value))
         row, missing = reshaped(value, (count,)), share * integer(self.size) - count
         if not missing:
@@ -208,13 +208,14 @@ class ReduceScatterOp(_Combining):
         if self._passed() == LOCAL:
             raise self.fail(
                 "by Local has no gradient: it differs from replica to replica",
-                "all-reduce, and a slice",
+                "use an all-reduce and a slice",
             )
         whole = AllGatherOp(dy, **self.groups)
         row = SliceOp(whole, starts=[0], sizes=[prod(shape)], steps=[1])
+        # A mean divides by the group size, and so does its gradient.
         count = integer(self.size) if self.combine.data == MEAN else 1
         return (DivOp(reshaped(row, shape), scalar(count, row)),)
 
 
 COLLECTIVES: tuple[type[Collective], ...] = (AllReduceOp, AllGatherOp, ReduceScatterOp)
-"""What no program of one replica computes: they are gone before anything is expanded."""
+"""Collectives; `spread-replicas` removes them before composites are expanded."""

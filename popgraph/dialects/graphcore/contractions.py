@@ -33,7 +33,7 @@ from popgraph.support.shapes import Shape
 
 
 class MatrixProduct(Contraction):
-    """Matrix products over the last two axes; leading axes broadcast."""
+    """Matmul over the last two axes; leading axes broadcast."""
 
     ELEMENTS: ClassVar[Elements] = NUMBERS
     lhs = operand_def(TensorType)
@@ -46,7 +46,7 @@ class MatrixProduct(Contraction):
         if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
             raise self.fail(
                 f"cannot multiply {shapes.text(left)} by {shapes.text(right)}",
-                "the last dimension on the left must be the last but one on the right",
+                "the last dimension of lhs must equal the second-to-last of rhs",
             )
         batch = shapes.broadcast(left[:-2], right[:-2])
         return (tensor_type(element, (*batch, left[-2], right[-1])),)
@@ -54,7 +54,7 @@ class MatrixProduct(Contraction):
 
 @operation
 class MatMulOp(MatrixProduct):
-    """Matrix products over the last two axes; leading axes broadcast. ONNX MatMul, Gemm."""
+    """Matmul over the last two axes; leading axes broadcast. ONNX MatMul, Gemm."""
 
     name = "graphcore.mat_mul"
 
@@ -68,19 +68,19 @@ class MatMulOp(MatrixProduct):
         dlhs = sum_to(MatMulOp(dy, swapped(self.rhs)), shape_of(self.lhs))
         if len(shape_of(self.rhs)) > 2:
             return (dlhs, sum_to(MatMulOp(swapped(self.lhs), dy), shape_of(self.rhs)))
-        # One matrix for all batches: one product sums over rows and batches alike.
+        # A 2-D rhs is shared by all batches: one matmul accumulates over batches and rows.
         lhs, rows = flattened(self.lhs), flattened(dy)
         return (dlhs, MatMulOp(swapped(lhs), rows))
 
 
 def flattened(value: Operand) -> Operand:
-    """All leading axes of `value` as one."""
+    """`value` as a matrix: all leading axes merged into one."""
     *leading, last = shape_of(value)
     return reshaped(value, (shapes.prod(leading), last))
 
 
 class ConvolutionOptions(TypedDict):
-    """The properties that convolutions and their gradients have in common."""
+    """The properties that convolutions and their gradients share."""
 
     strides: Sequence[int]
     dilations: Sequence[int]
@@ -90,10 +90,10 @@ class ConvolutionOptions(TypedDict):
 
 class Convolution(Contraction):
     """
-    The three functions of which any one is the gradient of the other two.
+    Convolution and its two gradients: each is the gradient of the other two.
 
     x is [batch, channels, space...], w [maps, channels / groups, kernel...], y [batch, maps,
-    windows...]; `pads` holds all low ends, then all high ends.
+    windows...]. `pads` lists all low ends, then all high ends.
     """
 
     strides = prop_def(IntsAttr)
@@ -104,7 +104,7 @@ class Convolution(Contraction):
 
     @property
     def options(self) -> ConvolutionOptions:
-        """What the gradients have in common with this operation."""
+        """The properties shared with the gradients."""
         return {
             "strides": self.strides.data,
             "dilations": self.dilations.data,
@@ -113,7 +113,7 @@ class Convolution(Contraction):
         }
 
     def convolve(self, x: Array, w: Array) -> Array:
-        """y, whichever of the three functions this is."""
+        """y, from x and w."""
         geometry, groups = self.geometry(w.shape), integer(self.groups)
         shape = self.result_shape(x.shape, w.shape)
         windows = geometry.view(geometry.padded(x, 0, shape[2:]), shape[2:])
@@ -132,7 +132,7 @@ class Convolution(Contraction):
         return Geometry(weight[2:], self.strides.data, self.dilations.data, low, high)
 
     def result_shape(self, x: Shape, w: Shape) -> Shape:
-        """The shape of y, or an error that says why there is none."""
+        """The shape of y; TypeMismatchError if the operands do not fit."""
         rank, groups = len(x) - 2, integer(self.groups)
         if rank < 1 or len(w) != len(x):
             raise self.fail(
@@ -142,10 +142,12 @@ class Convolution(Contraction):
         self.check_lengths(rank, strides=self.strides, dilations=self.dilations)
         self.check_lengths(2 * rank, pads=self.pads)
         if min(*self.strides, *self.dilations, groups) < 1 or min(self.pads) < 0:
-            raise self.fail("needs strides, dilations and groups from 1 and pads from 0")
+            raise self.fail(
+                "needs strides, dilations and groups of at least 1 and pads of at least 0"
+            )
         if x[1] != w[1] * groups or w[0] % groups:
             raise self.fail(
-                f"of {groups} groups cannot take {x[1]} channels with weights {shapes.text(w)}",
+                f"with {groups} groups cannot take {x[1]} channels with weights {shapes.text(w)}",
                 "channels must be groups times the weights' second dimension, "
                 "and groups must divide their first",
             )
@@ -157,7 +159,7 @@ class Convolution(Contraction):
     def too_large(self, space: Shape, kernel: Shape) -> TypeMismatchError:
         return self.fail(
             f"cannot fit a kernel of {shapes.text(kernel)} into {shapes.text(space)}",
-            "pad more, dilate less or use a smaller kernel",
+            "increase pads, or reduce dilations or the kernel",
         )
 
     def check_gradient(self, x: Shape, w: Shape, dy: Shape) -> None:
@@ -170,7 +172,7 @@ class Convolution(Contraction):
 
 @operation
 class ConvOp(Convolution):
-    """y = x convolved with w (cross-correlation), in `groups` of channels. ONNX Conv."""
+    """y = cross-correlation of x with w, in `groups` of channels. ONNX Conv."""
 
     name = "graphcore.conv"
     x = operand_def(TensorType)
@@ -195,7 +197,7 @@ class ConvOp(Convolution):
 
 @operation
 class ConvInputGradOp(Convolution):
-    """The gradient of `conv` for an x of `shape`, given that of y. ONNX ConvTranspose."""
+    """The gradient of `conv` for x of `shape`, given that of y. ONNX ConvTranspose."""
 
     name = "graphcore.conv_input_grad"
     dy = operand_def(TensorType)
@@ -221,7 +223,7 @@ class ConvInputGradOp(Convolution):
         return (precisely(self.spread, dy, w),)
 
     def spread(self, dy: Array, w: Array) -> Array:
-        """Every element of dy, times the kernel, added where its window stood."""
+        """Scatters each element of dy, times the kernel, to its window."""
         geometry, groups = self.geometry(w.shape), integer(self.groups)
         sizes, shape = dy.shape[2:], self.shape.data
         padded = geometry.padded(np.zeros(shape, dy.dtype), 0, sizes)
@@ -247,7 +249,7 @@ class ConvInputGradOp(Convolution):
 
 @operation
 class ConvWeightGradOp(Convolution):
-    """The gradient of `conv` for a w of `shape`, given that of y."""
+    """The gradient of `conv` for w of `shape`, given that of y."""
 
     name = "graphcore.conv_weight_grad"
     x = operand_def(TensorType)
@@ -273,7 +275,7 @@ class ConvWeightGradOp(Convolution):
         return (precisely(self.correlate, x, dy),)
 
     def correlate(self, x: Array, dy: Array) -> Array:
-        """What every weight met, times what came of it, over batch and windows."""
+        """For each weight, the sum over batch and windows of its inputs times dy."""
         geometry, groups = self.geometry(self.shape.data), integer(self.groups)
         sizes = dy.shape[2:]
         windows = geometry.view(geometry.padded(x, 0, sizes), sizes)

@@ -1,4 +1,4 @@
-"""Control flow: a branch and a loop, operations whose bodies are blocks of operations."""
+"""Control flow: a branch and a loop, whose bodies are blocks of operations."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ from popgraph.dialects.program.weights import WeightStore
 __all__ = ["CONTROL", "UNBOUNDED", "CondOp", "Control", "LoopOp", "yield_of"]
 
 RunBlock: TypeAlias = Callable[[Block, Sequence[Array]], Sequence[Array]]
-"""From a body and the arrays of its arguments to the arrays that it yields."""
+"""Runs a body: maps its block and the arrays of its arguments to the arrays that it yields."""
 
 
 def yield_of(block: Block) -> YieldOp:
-    """The end of a body."""
+    """The terminator of a body."""
     last = block.last_op
     assert isinstance(last, YieldOp), "a body ends with pg.yield"
     return last
@@ -67,10 +67,10 @@ def values_of(
     block: Block, arrays: Sequence[Array], weights: WeightStore | None = None
 ) -> dict[SSAValue, Array]:
     """
-    All values of a block for these arguments; the constants that are not in its text are `weights`.
+    Evaluates a block: all of its values for these arguments.
 
-    Variables have the values of a first step, and updates change nothing. Indices out of bounds are
-    errors.
+    `weights` holds constants that are not in the IR text. Variables have their initial values, and
+    updates are ignored. Raises the error of an index check that fails.
     """
     store = weights or WeightStore()
     values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
@@ -100,9 +100,9 @@ def _run_body(weights: WeightStore, block: Block, arrays: Sequence[Array]) -> Se
 
 class Control(GraphcoreOp):
     """
-    Kind: what runs bodies. A body sees nothing but its arguments and its own constants.
+    Kind: runs bodies, which see only their arguments and their own constants.
 
-    Its gradient is made by `autodiff`, which alone can differentiate a block.
+    The `autodiff` pass builds its gradient, since that requires differentiating blocks.
     """
 
     traits = traits_def(Pure(), IsolatedFromAbove())
@@ -112,21 +112,21 @@ class Control(GraphcoreOp):
         return True
 
     def bodies(self) -> Iterator[Block]:
-        """The blocks that it runs."""
+        """The blocks that the operation runs."""
         return (region.block for region in self.regions)
 
     def evaluate(self, *arrays: Array) -> tuple[Array, ...]:
         return self.execute(partial(_run_body, WeightStore()), *arrays)
 
     def execute(self, run: RunBlock, *arrays: Array) -> tuple[Array, ...]:
-        """The meaning, given how a block is run."""
+        """The meaning, given a function that runs a block."""
         raise AssertionError(f"{self.name} has no meaning")
 
     def check_bodies(self, arguments: Sequence[object], yielded: Sequence[object]) -> None:
-        """VerifyException unless the bodies take and give these types."""
+        """Raises VerifyException unless the bodies take and yield these types."""
         for block in self.bodies():
             if not isinstance(block.last_op, YieldOp):
-                raise VerifyException(f"a body of {self.title} ends with pg.yield")
+                raise VerifyException(f"a body of {self.title} must end with pg.yield")
             taken = [argument.type for argument in block.args]
             given = [value.type for value in yield_of(block).values]
             for word, types, wanted in (("takes", taken, arguments), ("yields", given, yielded)):
@@ -138,7 +138,7 @@ class Control(GraphcoreOp):
 
 @irdl_op_definition
 class CondOp(Branching, Control):
-    """What one of two bodies yields: the first if the predicate holds. ONNX If."""
+    """Runs the first body if the predicate is true, else the second. ONNX If."""
 
     name = "graphcore.cond"
     then_body = region_def("single_block")
@@ -185,7 +185,7 @@ class CondOp(Branching, Control):
 
 @irdl_op_definition
 class LoopOp(Looping, Control):
-    """A body that runs turn by turn, as `Looping` says. ONNX Loop and Scan."""
+    """Runs a body repeatedly; `Looping` defines the iterations. ONNX Loop and Scan."""
 
     name = "graphcore.loop"
     body = region_def("single_block")
@@ -217,7 +217,7 @@ class LoopOp(Looping, Control):
 
     @property
     def index(self) -> BlockArgument:
-        """The number of the turn."""
+        """The iteration number."""
         return self.block.args[0]
 
     @property
@@ -251,7 +251,7 @@ class LoopOp(Looping, Control):
         return yield_of(self.block).values[int(self.go is not None) + len(self.carried) :]
 
     def stack(self, value: SSAValue) -> SSAValue:
-        """The rows of a value of the body: the result that holds them, or one more."""
+        """The stacked rows of a value of the body: an existing result, or a new one."""
         for known, stacked in zip(self.yielded_rows, self.stacked, strict=True):
             if known is value:
                 return stacked
@@ -261,7 +261,7 @@ class LoopOp(Looping, Control):
         return self._add_result(len(self.results), stacked_type(self.turns, value.type), sizes)
 
     def carry(self, first: SSAValue, following: SSAValue) -> SSAValue:
-        """The final of one more carried value, which every turn makes `following`."""
+        """Adds a carried value, `following` after each iteration; returns its final value."""
         kept, end = len(self.carried), yield_of(self.block)
         place = int(self.go is not None) + kept
         end.operands = [*end.operands[:place], following, *end.operands[place:]]
@@ -273,8 +273,9 @@ class LoopOp(Looping, Control):
         return self._add_result(kept, first.type, [kept + 1, len(self.stacked)])
 
     def _add_result(self, place: int, type_: Attribute, sizes: Sequence[int]) -> SSAValue:
-        """One more result; those that there are stay the values that they are."""
+        """Adds a result; the existing results stay the same SSA values."""
         made: OpResult = OpResult(type_, self, place)
+        # xDSL cannot add results, and autodiff holds the values of this operation.
         self.results = SSAValues([*self.results[:place], made, *self.results[place:]])
         for at, result in enumerate(self.results):
             result.index = at
@@ -289,7 +290,7 @@ class LoopOp(Looping, Control):
         return self.repeat(_running(run, self.block), *arrays)
 
     def verify_(self) -> None:
-        self.check_turns()
+        self.check_loop()
         self.check_bodies(self.argument_types, self.yielded_types)
         super().verify_()
 
@@ -308,11 +309,11 @@ class LoopOp(Looping, Control):
 
 
 CONTROL: tuple[type[Control], ...] = (CondOp, LoopOp)
-"""The operations with bodies."""
+"""Operations with bodies."""
 
 
 def _sizes(counts: Iterable[int]) -> DenseArrayBase[IntegerType]:
-    """How many operands or results belong to each group."""
+    """The number of operands or results in each group."""
     return DenseArrayBase.from_list(i32, list(counts))
 
 
@@ -323,11 +324,11 @@ def _running(run: RunBlock, block: Block) -> Body:
 def _parse_body(parser: Parser) -> Region:
     body = parser.parse_region()
     if len(body.blocks) != 1 or not isinstance(body.block.last_op, YieldOp):
-        parser.raise_error("a body is a block that ends with pg.yield")
+        parser.raise_error("a body must be a single block that ends with pg.yield")
     return body
 
 
 def _check_parsed(parser: Parser, op: Operation, types: Sequence[object]) -> None:
     given = list(op.result_types)
     if given != list(types):
-        parser.raise_error(f"{op.name} gives {listed(given)}")
+        parser.raise_error(f"the results of {op.name} have types {listed(given)}")

@@ -1,4 +1,4 @@
-"""Exchanges: what the processes of a distributed program tell each other while a step runs."""
+"""Exchanges: communication between the processes of a distributed program within a step."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from popgraph.support.ranks.world import exchange_if
 @irdl_op_definition
 class ExchangeOp(GraphcoreOp):
     """
-    One row of elements, made of those that the ranks of a group have.
+    Combines or concatenates a row of elements over the ranks of a group.
 
-    `kind` is all_reduce, all_gather or reduce_scatter, `combine` Add, Mul, Min or Max. Groups have
-    `size` ranks that are `stride` apart. Where `when` is given and false, nobody tells anything:
-    the result is `x` of an all-reduce, else zeros. All ranks run the same exchanges in the same
+    `kind` is all_reduce, all_gather or reduce_scatter, `combine` Add, Mul, Min or Max. A group has
+    `size` ranks at distance `stride`. If `when` is given and false, no rank communicates: an
+    all-reduce then returns `x`, any other kind zeros. All ranks run the same exchanges in the same
     order.
     """
 
@@ -58,7 +58,7 @@ class ExchangeOp(GraphcoreOp):
 
     @property
     def exchange(self) -> Exchange:
-        """What ranks tell each other, as plain data."""
+        """The communication as plain data."""
         numbers = integer(self.stride), integer(self.size)
         try:
             return Exchange(self.kind.data, *numbers, self.combine.data)
@@ -67,7 +67,7 @@ class ExchangeOp(GraphcoreOp):
 
     @property
     def tells_variable(self) -> bool:
-        """Whether ranks tell each other their shares of a variable."""
+        """Whether ranks gather their shards of a variable."""
         return self.kind.data == ALL_GATHER and isinstance(self.x.owner, VariableOp)
 
     def infer(self) -> tuple[Tensor, ...]:
@@ -75,10 +75,10 @@ class ExchangeOp(GraphcoreOp):
         if len(shape_of(self.x)) != 1:
             raise self.fail("takes one row of elements", "reshape the operand first")
         if self.when is not None and tensor_of(self.when) != tensor_type(i1, ()):
-            raise self.fail("takes one bool that says whether anything is told")
+            raise self.fail("takes a bool scalar as `when`")
         (count,), exchange = shape_of(self.x), self.exchange
         if exchange.kind not in ("all_reduce", "all_gather") and count % exchange.size:
-            raise self.fail(f"cannot share {count} elements among {exchange.size} ranks")
+            raise self.fail(f"cannot split {count} elements equally over {exchange.size} ranks")
         return (tensor_type(element, (exchange.result_size(count),)),)
 
     def evaluate(self, x: Array, when: Array | None = None) -> tuple[Array, ...]:

@@ -42,7 +42,7 @@ class FloatUnary(Unary):
 
 
 class Step(Unary):
-    """A function that is constant between its jumps: its gradient is zero."""
+    """A piecewise constant function: its gradient is zero."""
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (BroadcastOp(scalar(0, dy), shape=shape_of(self.x)),)
@@ -50,7 +50,7 @@ class Step(Unary):
 
 @operation
 class SignOp(Step):
-    """-1, 0 or 1; NaN of NaN. ONNX Sign."""
+    """-1, 0 or 1; NaN for NaN. ONNX Sign."""
 
     name = "graphcore.sign"
     ONNX: ClassVar[str] = "Sign"
@@ -62,7 +62,7 @@ class SignOp(Step):
 
 @operation
 class FloorOp(Step):
-    """The largest whole number that is not larger. ONNX Floor."""
+    """The largest integer <= x. ONNX Floor."""
 
     name = "graphcore.floor"
     ONNX: ClassVar[str] = "Floor"
@@ -75,7 +75,7 @@ class FloorOp(Step):
 
 @operation
 class CeilOp(Step):
-    """The smallest whole number that is not smaller. ONNX Ceil."""
+    """The smallest integer >= x. ONNX Ceil."""
 
     name = "graphcore.ceil"
     ONNX: ClassVar[str] = "Ceil"
@@ -88,7 +88,7 @@ class CeilOp(Step):
 
 @operation
 class RoundOp(Step):
-    """The nearest whole number, the even one of two. ONNX Round."""
+    """The nearest integer, ties to even. ONNX Round."""
 
     name = "graphcore.round"
     ONNX: ClassVar[str] = "Round ai.graphcore.Round ai.graphcore.NearbyInt"
@@ -126,7 +126,7 @@ class ReluOp(Unary):
         return (precisely(lambda a: np.where(a < 0, np.zeros_like(a), a), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        # The result is positive exactly where x is, so x need not be kept.
+        # The result is positive exactly where x is, so x can be freed before the backward pass.
         zero = scalar(0, dy)
         return (WhereOp(CompareOp(self.result, zero, "gt"), dy, zero),)
 
@@ -163,7 +163,7 @@ class ReciprocalOp(FloatUnary):
 
 @operation
 class Log1pOp(FloatUnary):
-    """log(1 + x), exact where x is small. PopART log1p."""
+    """log(1 + x), accurate for small x. PopART log1p."""
 
     name = "graphcore.log1p"
     ONNX: ClassVar[str] = "ai.graphcore.Log1p"
@@ -178,7 +178,7 @@ class Log1pOp(FloatUnary):
 
 @operation
 class Expm1Op(FloatUnary):
-    """e^x - 1, exact where x is small. PopART expm1."""
+    """e^x - 1, accurate for small x. PopART expm1."""
 
     name = "graphcore.expm1"
     ONNX: ClassVar[str] = "ai.graphcore.Expm1"
@@ -239,7 +239,7 @@ class TanOp(FloatUnary):
 
 @operation
 class AtanOp(FloatUnary):
-    """The angle whose tangent it is. ONNX Atan."""
+    """The inverse tangent, in [-pi/2, pi/2]. ONNX Atan."""
 
     name = "graphcore.atan"
     ONNX: ClassVar[str] = "Atan"
@@ -280,6 +280,7 @@ class TanhOp(FloatUnary):
         return (precisely(np.tanh, x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        # In terms of the result, so that x can be freed before the backward pass.
         square = MulOp(self.result, self.result)
         return (MulOp(dy, SubOp(scalar(1, dy), square)),)
 
@@ -296,6 +297,7 @@ class SigmoidOp(FloatUnary):
         return (precisely(lambda a: 1 / (1 + np.exp(-a)), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        # In terms of the result, so that x can be freed before the backward pass.
         slope = MulOp(self.result, SubOp(scalar(1, dy), self.result))
         return (MulOp(dy, slope),)
 
@@ -303,11 +305,11 @@ class SigmoidOp(FloatUnary):
 @operation
 class CastOp(Elementwise):
     """
-    The element in another type. ONNX Cast.
+    Converts elements to another type. ONNX Cast.
 
-    Floats are rounded to the nearest, to even from halfway; bf16 and floats of eight bits or fewer
-    are made from f32, whatever was there before. Integers wrap: the low bits stay. Floats become
-    integers toward zero and wrap as integers do; infinities and NaN become 0. Whatever is not zero
+    Floats round to nearest, ties to even. The bf16 type and floats of at most eight bits are
+    converted from f32, whatever the operand type. Integers wrap: the low bits remain. Floats
+    truncate toward zero, then wrap as integers do; infinities and NaN give 0. Any nonzero value
     is true.
     """
 
@@ -321,7 +323,7 @@ class CastOp(Elementwise):
 
     def result_element(self) -> Attribute:
         self.common_element(REAL, self.x)
-        return self.made_element(REAL, self.to)
+        return self.checked_element(REAL, self.to)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (casts.cast(x, element_types.from_ir(self.to).numpy),)
@@ -331,12 +333,12 @@ class CastOp(Elementwise):
 
 
 WITH_BITS = Elements("real", REAL.names - {"bool", "f6e2m3", "f6e3m2"})
-"""The types whose bits have a meaning in another one: a bool is a number for that, cast it."""
+"""Types whose bits can be reinterpreted; cast a bool first."""
 
 
 @operation
 class BitcastOp(Elementwise):
-    """The element of another type, of as many bits, that has the same ones. ONNX BitCast."""
+    """Reinterprets the bits of an element as another type of the same width. ONNX BitCast."""
 
     name = "graphcore.bitcast"
     SCALAR: ClassVar[str] = "bitcast"
@@ -348,12 +350,13 @@ class BitcastOp(Elementwise):
 
     def result_element(self) -> Attribute:
         self.common_element(WITH_BITS, self.x)
-        element = self.made_element(WITH_BITS, self.to)
+        element = self.checked_element(WITH_BITS, self.to)
         source, target = dtype_of(self.x), element_types.from_ir(element)
         if source.bits != target.bits:
             raise self.fail(
-                f"cannot make {target.bits} bits of {source.bits}: {target.name} of {source.name}",
-                "cast it first, to a type of as many bits",
+                f"cannot reinterpret {source.bits} bits of {source.name} "
+                f"as {target.bits} bits of {target.name}",
+                "cast first to a type of the same width",
             )
         return element
 
@@ -362,7 +365,7 @@ class BitcastOp(Elementwise):
 
 
 def in_single(x: SSAValue, function: Callable[[SSAValue], Operand]) -> Operand:
-    """`function` of x, computed in f32 and rounded once where x has fewer bits."""
+    """`function` of x, in f32 and rounded once if x is narrower."""
     if dtype_of(x).numpy.itemsize >= f32.size:
         return function(x)
     result = function(CastOp(x, to=f32).result)

@@ -17,7 +17,7 @@ Index: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Geometry:
-    """Windows of shape `kernel`; every tuple has one number per spatial axis."""
+    """Windows of shape `kernel`; every tuple has one value per spatial axis."""
 
     kernel: Shape
     strides: Shape
@@ -27,21 +27,21 @@ class Geometry:
 
     @property
     def extents(self) -> Shape:
-        """How far a window reaches along each axis."""
+        """The span of a window along each axis: dilation * (size - 1) + 1."""
         return tuple(
             dilation * (size - 1) + 1
             for size, dilation in zip(self.kernel, self.dilations, strict=True)
         )
 
     def fits(self, spatial: Shape) -> Shape:
-        """How many windows fit along each axis of padded `spatial`; 0 or less if none does."""
+        """The number of windows along each axis of a padded shape; 0 or less if none fits."""
         rows = zip(spatial, self.low, self.high, self.extents, self.strides, strict=True)
         return tuple(
             (size + low + high - extent) // stride + 1 for size, low, high, extent, stride in rows
         )
 
     def padded(self, array: Array, fill: float, sizes: Shape) -> Array:
-        """`array` with its padding, as far as `sizes` windows reach."""
+        """`array` with its padding, extended to the end of the last of `sizes` windows."""
         rank = len(self.kernel)
         spatial = array.shape[-rank:]
         ends = zip(spatial, self.low, self.high, self.reach(sizes), strict=True)
@@ -50,7 +50,7 @@ class Geometry:
         return np.asarray(np.pad(array, widths, constant_values=fill))
 
     def reach(self, sizes: Shape) -> Shape:
-        """The length of padded axes that `sizes` windows cover."""
+        """The length of the padded axes that `sizes` windows cover."""
         rows = zip(sizes, self.strides, self.extents, strict=True)
         return tuple(max(0, (size - 1) * stride + extent) for size, stride, extent in rows)
 
@@ -68,11 +68,11 @@ class Geometry:
         return np.asarray(windows[index])
 
     def offsets(self) -> Iterator[Shape]:
-        """Every place in a window, in row-major order."""
+        """All offsets in a window, in row-major order."""
         return np.ndindex(*self.kernel)
 
     def places(self, offset: Shape, sizes: Shape) -> Index:
-        """The index of a padded array that picks what every window has at `offset`."""
+        """The NumPy index that selects element `offset` of every window of a padded array."""
         rows = zip(offset, self.dilations, self.strides, sizes, strict=True)
         spans = (
             slice(at * dilation, at * dilation + max(0, (size - 1) * stride + 1), stride)
@@ -83,16 +83,16 @@ class Geometry:
         return (..., *spans)
 
     def inside(self, spatial: Shape) -> Index:
-        """The index of a padded array that picks what is not padding."""
+        """The NumPy index that removes the padding of a padded array."""
         rows = zip(self.low, spatial, strict=True)
         return (..., *(slice(low, low + size) for low, size in rows))
 
     def counts(self, spatial: Shape, sizes: Shape, include_pad: bool) -> Array:
         """
-        How many elements each of `sizes` windows sees.
+        The number of elements in each of `sizes` windows.
 
-        Padding counts if `include_pad`; what lies beyond the padding (a last window that ceil
-        mode let in) never does.
+        `include_pad` counts padding. Positions beyond it never count; the last window of
+        ceil mode may reach there.
         """
         result = np.ones((), np.int64)
         rows = zip(spatial, sizes, self.kernel, self.strides, self.dilations, strict=True)

@@ -1,4 +1,4 @@
-"""Comparisons, boolean and bitwise operations, shifts, none of them differentiable."""
+"""Comparisons, boolean and bitwise operations, shifts; none is differentiable."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ PREDICATES: dict[str, Callable[[Array, Array], Any]] = {
     "ge": np.greater_equal,
 }
 ORDERS = frozenset({"lt", "le", "gt", "ge"})
-"""The predicates that are about an order: where x grows, their answer changes once at most."""
+"""Ordering predicates: monotone in each operand, so the result changes at most once."""
 
 
 @operation
 class CompareOp(Elementwise):
-    """Whether `lhs predicate rhs`; with a NaN only `ne` holds. ONNX Equal, Less, Greater ..."""
+    """`lhs predicate rhs`; with a NaN only `ne` is true. ONNX Equal, Less, Greater ..."""
 
     name = "graphcore.compare"
     SCALAR: ClassVar[str] = "compare"
@@ -53,7 +53,9 @@ class CompareOp(Elementwise):
     def result_element(self) -> Attribute:
         if self.predicate.data not in PREDICATES:
             listed = ", ".join(PREDICATES)
-            raise self.fail(f"knows no predicate {self.predicate.data!r}", f"one of {listed}")
+            raise self.fail(
+                f"does not support predicate {self.predicate.data!r}", f"use one of {listed}"
+            )
         super().result_element()
         return i1
 
@@ -64,7 +66,7 @@ class CompareOp(Elementwise):
 
 @operation
 class AndOp(Binary):
-    """Both, of bools; bit by bit, of integers. ONNX And, BitwiseAnd."""
+    """Logical and of bools, bitwise and of integers. ONNX And, BitwiseAnd."""
 
     name = "graphcore.and"
     ONNX: ClassVar[str] = "And BitwiseAnd ai.graphcore.BitwiseAnd"
@@ -77,7 +79,7 @@ class AndOp(Binary):
 
 @operation
 class OrOp(Binary):
-    """Either, of bools; bit by bit, of integers. ONNX Or, BitwiseOr."""
+    """Logical or of bools, bitwise or of integers. ONNX Or, BitwiseOr."""
 
     name = "graphcore.or"
     ONNX: ClassVar[str] = "Or BitwiseOr ai.graphcore.BitwiseOr"
@@ -90,7 +92,7 @@ class OrOp(Binary):
 
 @operation
 class XorOp(Binary):
-    """One but not both, of bools; bit by bit, of integers. ONNX Xor, BitwiseXor."""
+    """Exclusive or of bools, bitwise exclusive or of integers. ONNX Xor, BitwiseXor."""
 
     name = "graphcore.xor"
     ONNX: ClassVar[str] = "Xor BitwiseXor ai.graphcore.BitwiseXor"
@@ -103,7 +105,7 @@ class XorOp(Binary):
 
 @operation
 class NotOp(Unary):
-    """The other bool; all other bits, of integers. ONNX Not, BitwiseNot."""
+    """Logical not of bools, bitwise complement of integers. ONNX Not, BitwiseNot."""
 
     name = "graphcore.not"
     ONNX: ClassVar[str] = "Not BitwiseNot ai.graphcore.BitwiseNot"
@@ -123,10 +125,10 @@ SHIFTS: dict[str, Callable[[Array, Array], Any]] = {
 @operation
 class ShiftOp(Elementwise):
     """
-    The bits of lhs moved rhs places to the left or to the right. ONNX BitShift.
+    lhs shifted left or right by rhs bits. ONNX BitShift.
 
-    From the right come zeros; from the left copies of the sign, or zeros where there is none. By a
-    negative number, or one of as many places as there are bits, all bits go.
+    A left shift fills with zeros; a right shift with the sign bit, or with zeros if unsigned.
+    A shift by a negative number, or by at least the width, shifts out all bits.
     """
 
     name = "graphcore.shift"
@@ -141,7 +143,9 @@ class ShiftOp(Elementwise):
 
     def result_element(self) -> Attribute:
         if self.direction.data not in SHIFTS:
-            raise self.fail(f"knows no direction {self.direction.data!r}", "left or right")
+            raise self.fail(
+                f"does not support direction {self.direction.data!r}", "use left or right"
+            )
         return super().result_element()
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
@@ -150,7 +154,7 @@ class ShiftOp(Elementwise):
 
 @operation
 class IsNanOp(Unary):
-    """Whether the element is not a number. ONNX IsNaN."""
+    """Whether an element is NaN. ONNX IsNaN."""
 
     name = "graphcore.is_nan"
     ONNX: ClassVar[str] = "IsNaN"

@@ -33,28 +33,29 @@ from popgraph.support.shapes import Shape
 
 
 def positions(indices: Array, size: int) -> Array:
-    """Indices counted from 0: negative ones count from the end, all are kept within the axis."""
+    """Positions of indices: negative ones count from the end, all are clamped to the axis."""
     last = max(0, size - 1)
     if indices.dtype.kind == "u":
+        # Clamped as u64: large indices would become negative in i64.
         return np.minimum(indices, np.uint64(last), dtype=np.uint64).astype(np.int64)
     places = indices.astype(np.int64)
     return np.clip(np.where(places < 0, places + size, places), 0, last)
 
 
 def gathered_shape(op: GraphcoreOp, data: Shape, indices: Shape, axis: int) -> Shape:
-    """The shape of what `gather` picks out of `data`."""
+    """The result shape of `gather`."""
     op.check_axes([axis], len(data))
     if data[axis] == 0 and 0 not in indices:
-        raise op.fail(f"has nothing to pick from along axis {axis} of {shapes.text(data)}")
+        raise op.fail(f"cannot select from the empty axis {axis} of {shapes.text(data)}")
     return (*data[:axis], *indices, *data[axis + 1 :])
 
 
 @operation
 class GatherOp(Lookup):
     """
-    The slices of `data` along `axis` that `indices` name, in place of that axis. ONNX Gather.
+    result[..., i, ...] = data[..., indices[i], ...] along `axis`. ONNX Gather.
 
-    Negative indices count from the end; those outside the axis mean its nearest end.
+    Negative indices count from the end; indices out of range are clamped to the nearest end.
     """
 
     name = "graphcore.gather"
@@ -87,8 +88,8 @@ class CheckIndicesOp(Lookup):
     """
     The same indices, which a run must find between `low` and `last`, or equal to `ignored`.
 
-    There is one of each bound, or one for every number along the last axis. Whether they are kept
-    is not this operation's to say: `check-indices` makes an output of the program of that.
+    There is one pair of bounds, or one for each position along the last axis. The operation itself
+    checks nothing: the `check-indices` pass adds a program output that reports violations.
     """
 
     name = "graphcore.check_indices"
@@ -127,12 +128,12 @@ class CheckIndicesOp(Lookup):
         return (indices,)
 
     def check(self, output: str) -> IndexCheck:
-        """The check that an output of this name tells the result of."""
+        """The check whose result is reported in the output of this name."""
         words = self.what.text, self.place.text
         return IndexCheck(output, *words, self.low.data, self.last.data)
 
     def error(self, indices: Array) -> IndicesError | None:
-        """What is wrong with indices that are known already."""
+        """The error of constant indices, if they are out of range."""
         wide = indices.astype(np.int64)
         if self.ignored is not None:
             wide = wide[wide != integer(self.ignored)]
@@ -143,7 +144,7 @@ class CheckIndicesOp(Lookup):
 
 @operation
 class GatherGradOp(Lookup):
-    """The gradient of `gather` for data of `size` along `axis`: slices added to their places."""
+    """The gradient of `gather` for data of `size` along `axis`: accumulates slices of dy."""
 
     name = "graphcore.gather_grad"
     dy = operand_def(TensorType)
@@ -185,7 +186,7 @@ class GatherGradOp(Lookup):
 
 @operation
 class IotaOp(Lookup):
-    """Every element is its own index along `axis`. ONNX Range, EyeLike, OneHot are made of it."""
+    """Each element is its index along `axis`. Used for ONNX Range, EyeLike and OneHot."""
 
     name = "graphcore.iota"
     shape = prop_def(IntsAttr)
@@ -198,7 +199,7 @@ class IotaOp(Lookup):
 
     def infer(self) -> tuple[Tensor, ...]:
         self.check_axes([integer(self.axis)], len(self.shape))
-        return (TensorType(self.made_element(NUMBERS, self.dtype), self.shape.data),)
+        return (TensorType(self.checked_element(NUMBERS, self.dtype), self.shape.data),)
 
     def evaluate(self) -> tuple[Array, ...]:
         shape, axis = self.shape.data, integer(self.axis)

@@ -1,4 +1,4 @@
-"""Losses of one tensor: L1 and identity."""
+"""Losses of one operand: L1 and identity."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from popgraph.support.shapes import Shape
 
 
 class Loss(Composite):
-    """A value per sample, reduced by `reduction`: "mean" (of none: NaN), "sum" or "none"."""
+    """One value per sample, reduced: "mean" (NaN without samples), "sum" or "none"."""
 
     reduction = prop_def(StringAttr)
 
     def reduced_shape(self, samples: Shape) -> Shape:
         if self.reduction.data not in ("mean", "sum", "none"):
             raise self.fail(
-                f"knows no reduction {self.reduction.data!r}", 'one of "mean", "sum", "none"'
+                f"does not support reduction {self.reduction.data!r}",
+                'use one of "mean", "sum", "none"',
             )
         return samples if self.reduction.data == "none" else ()
 
@@ -55,7 +56,7 @@ class Loss(Composite):
         return value
 
     def reduced(self, value: Array) -> Array:
-        """As `reduce`, of an array."""
+        """`reduce` of an array."""
         match self.reduction.data:
             case "mean":
                 return np.asarray(value.sum() / value.size)
@@ -64,7 +65,7 @@ class Loss(Composite):
         return value
 
     def distributed(self, dloss: Operand, samples: Shape) -> Operand:
-        """The gradient of every sample's own loss, of which there is one per sample."""
+        """The gradient with respect to each sample's loss."""
         if self.reduction.data == "mean":
             dloss = divided(dloss, shapes.prod(samples))
         return dloss
@@ -72,7 +73,7 @@ class Loss(Composite):
 
 @operation
 class IdentityLossOp(Loss):
-    """x itself, summed or averaged. PopART identityloss."""
+    """x, averaged, summed or unchanged. PopART identityloss."""
 
     name = "graphcore.identity_loss"
     x = operand_def(TensorType)
@@ -99,7 +100,7 @@ class IdentityLossOp(Loss):
 
 @operation
 class L1LossOp(Loss):
-    """scale * |x|, summed or averaged; the gradient at 0 is 0. PopART l1loss."""
+    """scale * |x|, averaged, summed or unchanged; the gradient at 0 is 0. PopART l1loss."""
 
     name = "graphcore.l1_loss"
     x = operand_def(TensorType)

@@ -42,14 +42,15 @@ class TransposeOp(Movement):
         shape = shape_of(self.x)
         if sorted(self.perm) != list(range(len(shape))):
             raise self.fail(
-                f"cannot order {len(shape)} axes as {list(self.perm)}",
-                "perm must hold every axis once",
+                f"cannot permute {len(shape)} axes by {list(self.perm)}",
+                "perm must list every axis once",
             )
         element = self.common_element(ANY, self.x)
         return (tensor_type(element, [shape[axis] for axis in self.perm]),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (
+            # `ascontiguousarray` makes a vector of a scalar: `reshape` undoes it.
             np.ascontiguousarray(np.transpose(x, self.perm.data)).reshape(
                 [x.shape[axis] for axis in self.perm]
             ),
@@ -61,14 +62,14 @@ class TransposeOp(Movement):
 
 
 def swapped(value: Operand) -> Operand:
-    """`value` with its last two axes exchanged."""
+    """`value` with its last two axes swapped."""
     *batch, row, column = range(len(shape_of(value)))
     return TransposeOp(value, perm=[*batch, column, row])
 
 
 @operation
 class ConcatOp(Movement):
-    """The operands one after the other along `axis`. ONNX Concat."""
+    """Concatenates the operands along `axis`. ONNX Concat."""
 
     name = "graphcore.concat"
     xs = var_operand_def(BaseAttr(TensorType))
@@ -92,8 +93,9 @@ class ConcatOp(Movement):
             )
             if not same:
                 raise self.fail(
-                    f"cannot join {shapes.text(first)} and {shapes.text(other)} along axis {axis}",
-                    "all dimensions but that one must be equal",
+                    f"cannot concatenate {shapes.text(first)} and {shapes.text(other)} "
+                    f"along axis {axis}",
+                    "all other dimensions must be equal",
                 )
         total = sum(shape_of(x)[axis] for x in self.xs)
         return (tensor_type(element, (*first[:axis], total, *first[axis + 1 :])),)
@@ -114,7 +116,7 @@ class ConcatOp(Movement):
 
 @operation
 class SliceOp(Movement):
-    """Along every axis `sizes` elements from `starts` in `steps`, which may go back. ONNX Slice."""
+    """Along each axis, `sizes` elements from `starts` with `steps`, also negative. ONNX Slice."""
 
     name = "graphcore.slice"
     x = operand_def(TensorType)
@@ -139,7 +141,7 @@ class SliceOp(Movement):
                 raise self.fail(f"cannot take {size} elements along axis {axis}")
             last = start + (size - 1) * step
             if size and not (0 <= start < dim and 0 <= last < dim):
-                raise self.fail(f"takes elements {start} to {last} of axis {axis}, which has {dim}")
+                raise self.fail(f"reads elements {start} to {last} of axis {axis}, which has {dim}")
         return (tensor_type(self.common_element(ANY, self.x), self.sizes.data),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -150,7 +152,7 @@ class SliceOp(Movement):
         return (x,)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """The elements back in their places, zeros around and between them."""
+        """Pads dy with zeros around and between its elements."""
         low, high, interior = [], [], []
         ranges = zip(shape_of(self.x), self.starts, self.sizes, self.steps, strict=True)
         for dim, start, size, step in ranges:
@@ -165,7 +167,7 @@ class SliceOp(Movement):
 
 
 def reverse(value: Operand, axes: Sequence[bool]) -> Operand:
-    """`value` read backwards along the marked axes."""
+    """`value` reversed along the marked axes."""
     sizes = shape_of(value)
     starts = [max(0, size - 1) if back else 0 for size, back in zip(sizes, axes, strict=True)]
     return SliceOp(value, starts=starts, sizes=sizes, steps=[-1 if back else 1 for back in axes])
@@ -174,7 +176,7 @@ def reverse(value: Operand, axes: Sequence[bool]) -> Operand:
 @operation
 class PadOp(Movement):
     """
-    x with `low` elements of `value` before, `high` after, and `interior` between neighbours.
+    x with `low` copies of `value` before, `high` after and `interior` between its elements.
 
     ONNX Pad (constant).
     """
@@ -204,7 +206,7 @@ class PadOp(Movement):
         shape = shape_of(self.x)
         self.check_lengths(len(shape), low=self.low, high=self.high, interior=self.interior)
         if min((*self.low, *self.high, *self.interior), default=0) < 0:
-            raise self.fail("cannot add fewer than 0 elements", "slice to take elements away")
+            raise self.fail("cannot add fewer than 0 elements", "slice to remove elements")
         if isinstance(self.value, FloatAttr) != dtype_of(self.x).is_float:
             raise self.fail(f"cannot fill {dtype_of(self.x).name} elements with {self.value}")
         rows = zip(shape, self.low, self.high, self.interior, strict=True)

@@ -48,7 +48,7 @@ from popgraph.support.shapes import Shape
 
 
 class _Nll(Loss):
-    """What the negative log-likelihood and its gradient have in common."""
+    """The operands and masks that the negative log-likelihood and its gradient share."""
 
     probabilities = operand_def(TensorType)
     labels = operand_def(TensorType)
@@ -63,32 +63,33 @@ class _Nll(Loss):
         if not shape or labels != shape[:-1]:
             raise self.fail(
                 f"needs labels of shape {shapes.text(shape[:-1])}, not {shapes.text(labels)}",
-                "one label for every row of probabilities",
+                "pass one label for every row of probabilities",
             )
         return TensorType(element, shape), self.reduced_shape(labels)
 
     @property
     def is_log(self) -> bool:
-        """Whether the probabilities are given as their logarithms."""
+        """Whether the operand holds log-probabilities."""
         return flag(self.log_probabilities)
 
     def counted(self) -> Operand | None:
-        """For every sample, whether it counts; None when all do."""
+        """A mask of samples that are not ignored; None if all count."""
         if self.ignore_index is None:
             return None
         labels = CastOp(self.labels, to=i64)
         return CompareOp(labels, scalar(integer(self.ignore_index), labels), "ne")
 
     def chosen(self) -> Operand:
-        """For every class of every sample, whether it is the sample's label and counts."""
+        """A mask over samples and classes: true at the label of each sample that counts."""
         *samples, classes = shape_of(self.probabilities)
         labels = reshaped(CastOp(self.labels, to=i64), (*samples, 1))
+        # A comparison, not a gather: a label outside the classes selects nothing.
         chosen = CompareOp(labels, IotaOp(shape=[classes], axis=0, dtype=i64), "eq")
         counted = self.counted()
         return chosen if counted is None else AndOp(chosen, reshaped(counted, (*samples, 1)))
 
     def shared(self, whole: Operand) -> Operand:
-        """`whole` by how many samples a mean divides: those that may be ignored are not counted."""
+        """`whole` divided by the number of samples that count, for a mean."""
         counted, samples = self.counted(), shape_of(self.labels)
         if counted is None:
             return divided(whole, shapes.prod(samples))
@@ -98,11 +99,11 @@ class _Nll(Loss):
         return in_type_of(whole, DivOp(wide, MaxOp(number, scalar(1, wide))))
 
     def number(self, counted: Array) -> int:
-        """How many samples `shared` divides by, of an array."""
+        """The divisor of `shared`, from an array."""
         return counted.size if self.ignore_index is None else max(int(counted.sum()), 1)
 
     def masks(self, labels: Array) -> tuple[Array, Array]:
-        """As `counted` and `chosen`, of arrays."""
+        """`counted` and `chosen` of arrays."""
         classes = shape_of(self.probabilities)[-1]
         counted = np.ones(labels.shape, bool)
         if self.ignore_index is not None:
@@ -112,20 +113,20 @@ class _Nll(Loss):
 
 
 def least(usual: float, like: Operand) -> float:
-    """The clamp for the element type of `like`: `usual`, but for f16 its least normal number."""
+    """The lower clamp for the type of `like`: `usual`, or the least normal number of f16."""
     return 6.104e-5 if dtype_of(like).name == "f16" else usual
 
 
 @operation
 class NllLossOp(_Nll):
     """
-    -log(probability of the label), summed or averaged. PopART nllloss.
+    -log(probability of the label), averaged, summed or unchanged. PopART nllloss.
 
-    `probabilities` is [samples..., classes], `labels` [samples...]. Probabilities count as 1e-7
-    at least (f16: 6.104e-5). A sample whose label is `ignore_index` neither adds to the loss nor
-    to the number that a mean divides by, which is then 1 at least; without `ignore_index`, the mean
-    of no samples is NaN. A label that is no class has probability 0. With
-    `log_probabilities` the first operand holds logarithms and nothing is clamped.
+    `probabilities` is [samples..., classes], `labels` [samples...]. Probabilities are clamped to at
+    least 1e-7 (f16: 6.104e-5). Samples labelled `ignore_index` count neither in the loss nor in the
+    divisor of a mean, which is then at least 1; without `ignore_index`, the mean of no samples is
+    NaN. A label outside the classes has probability 0. With `log_probabilities` the first operand
+    holds logarithms and nothing is clamped.
     """
 
     name = "graphcore.nll_loss"
@@ -204,9 +205,9 @@ class NllLossOp(_Nll):
 @operation
 class NllLossGradOp(_Nll):
     """
-    The gradient of `nll_loss`: -1 / max(probability, 1e-10) at the label (f16: 6.104e-5).
+    The gradient of `nll_loss`: -dloss / max(probability, 1e-10) at the label (f16: 6.104e-5).
 
-    With `log_probabilities` it is -1. Both times `dloss`, shared out as the reduction says.
+    With `log_probabilities` it is -dloss. A mean divides `dloss` by the number of samples.
     """
 
     name = "graphcore.nll_loss_grad"

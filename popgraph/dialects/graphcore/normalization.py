@@ -40,7 +40,7 @@ def inverse_deviation(variance: Operand, epsilon: float) -> Operand:
 
 
 def total(terms: list[Operand]) -> Operand | None:
-    """The sum of the terms; None without any."""
+    """The sum of the terms; None for an empty list."""
     result: Operand | None = None
     for term in terms:
         result = term if result is None else AddOp(result, term)
@@ -48,7 +48,7 @@ def total(terms: list[Operand]) -> Operand | None:
 
 
 def stretched(value: Operand | None, shape: Shape) -> Operand | None:
-    """`value` broadcast to `shape`, if there is one."""
+    """`value` broadcast to `shape`; None stays None."""
     if value is None or shape_of(value) == shape:
         return value
     return BroadcastOp(value, shape=shape)
@@ -57,9 +57,10 @@ def stretched(value: Operand | None, shape: Shape) -> Operand | None:
 @operation
 class LayerNormOp(Composite):
     """
-    (x - mean) * inverse_deviation * scale + bias, over the axes from `axis` on.
+    (x - mean) / sqrt(variance + epsilon) * scale + bias, over the axes from `axis` on.
 
-    The statistics keep those axes as 1. ONNX LayerNormalization.
+    `mean` and `inverse_deviation` = 1 / sqrt(variance + epsilon) are results that keep these axes
+    as 1. ONNX LayerNormalization.
     """
 
     name = "graphcore.layer_norm"
@@ -79,7 +80,7 @@ class LayerNormOp(Composite):
 
     @property
     def axes(self) -> list[int]:
-        """The axes over which the statistics are taken."""
+        """The normalized axes."""
         return list(range(integer(self.axis), len(shape_of(self.x))))
 
     def infer(self) -> tuple[Tensor, ...]:
@@ -89,12 +90,14 @@ class LayerNormOp(Composite):
         for operand in self.operands[1:]:
             if not broadcasts_to(shape_of(operand), shape):
                 raise self.fail(
-                    f"cannot spread a scale or bias of {shapes.text(shape_of(operand))} "
+                    f"cannot broadcast a scale or bias of {shapes.text(shape_of(operand))} "
                     f"over {shapes.text(shape)}",
-                    "they have the shape of the normalized axes",
+                    "give them the shape of the normalized axes",
                 )
         if 0 in shape[integer(self.axis) :]:
-            raise self.fail(f"has no statistics of no elements: shape {shapes.text(shape)}")
+            raise self.fail(
+                f"needs at least one element to normalize, not shape {shapes.text(shape)}"
+            )
         statistics = TensorType(element, shapes.reduced(shape, self.axes, True))
         return (*same_type(self.x), statistics, statistics)
 
@@ -146,11 +149,11 @@ class LayerNormOp(Composite):
 
 
 _FEW = 16
-"""Neighbours up to this number are read one by one, in one loop."""
+"""Window widths up to this are summed term by term in one fused loop, O(width) per element."""
 
 
 def _channels_of(value: Operand, start: int, count: int) -> Operand:
-    """Channels in a row."""
+    """A slice of consecutive channels."""
     shape = list(shape_of(value))
     starts = [start if axis == 1 else 0 for axis in range(len(shape))]
     shape[1] = count
@@ -159,10 +162,11 @@ def _channels_of(value: Operand, start: int, count: int) -> Operand:
 
 def _window_sums(value: Operand, width: int, count: int) -> Operand:
     """
-    The sums over `width` channels from each of the first `count` on.
+    Sums over `width` channels, from each of the first `count`, in O(log width) per element.
 
-    Sums over 1, 2, 4 ... channels are each made of two of those before: of them, those whose
-    widths add up to `width` are joined. Nothing is subtracted, so infinities stay where they are.
+    Sums over 1, 2, 4 ... channels are each built from two of the previous width. Those in the
+    binary representation of `width` are added. Nothing is subtracted: infinities
+    stay within their windows.
     """
     pieces: list[Operand] = []
     start, power = 0, 1
@@ -183,9 +187,9 @@ def _window_sums(value: Operand, width: int, count: int) -> Operand:
 @operation
 class LrnOp(Composite):
     """
-    x / (bias + alpha / size * sum(x^2))^beta, the sum over `size` neighbouring channels.
+    x / (bias + alpha / size * sum(x^2))^beta, with the sum over a window of `size` channels.
 
-    Of the neighbours, (size - 1) // 2 come before. ONNX LRN.
+    The window starts (size - 1) // 2 channels earlier. ONNX LRN.
     """
 
     name = "graphcore.lrn"
@@ -213,7 +217,7 @@ class LrnOp(Composite):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """How many neighbours come before and after; beyond all channels there are none."""
+        """The numbers of neighbours on both sides, at most the number of other channels."""
         size, most = integer(self.size), max(shape_of(self.x)[1] - 1, 0)
         return min((size - 1) // 2, most), min(size // 2, most)
 
@@ -230,7 +234,7 @@ class LrnOp(Composite):
         return (precisely(normalize, x),)
 
     def neighbours(self, value: Operand) -> Operand:
-        """The sum over neighbouring channels."""
+        """The sum over the window of each channel."""
         shape, zeros = shape_of(value), [0] * len(shape_of(value))
         low, high = self.ends
         ends = [[end if axis == 1 else 0 for axis in range(len(shape))] for end in (low, high)]

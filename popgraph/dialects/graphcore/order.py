@@ -1,4 +1,4 @@
-"""The order of elements: positions of the largest, of the smallest, and of true ones."""
+"""Sorting and selection: top-k, compression, sorting, segments, box suppression."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ SINGLE = Elements("f32", frozenset({"f32"}))
 @operation
 class ArgTopKOp(Reduction):
     """
-    The positions of the `count` largest (or smallest) along `axis`, in order. ONNX TopK.
+    The positions of the `count` largest (or smallest) elements along `axis`, in order. ONNX TopK.
 
-    Of equals the lower position comes first. A NaN is larger than every number.
+    The lower position comes first among equal elements. NaN is larger than every number.
     """
 
     name = "graphcore.arg_top_k"
@@ -57,7 +57,7 @@ class ArgTopKOp(Reduction):
         if not 0 <= count <= shape[axis]:
             raise self.fail(
                 f"cannot choose {count} of the {shape[axis]} elements along axis {axis}",
-                f"the number of elements is between 0 and {shape[axis]}",
+                f"choose between 0 and {shape[axis]} elements",
             )
         return (TensorType(i64, (*shape[:axis], count, *shape[axis + 1 :])),)
 
@@ -65,7 +65,7 @@ class ArgTopKOp(Reduction):
         axis = integer(self.axis)
         keys = x.astype(np.float64) if is_float(self.x) else x
         if flag(self.largest):
-            # Backwards, so that of equals the lower positions come first when it is turned round.
+            # Sorting the reversed array and reversing the order puts lower positions first.
             backwards = np.argsort(np.flip(keys, axis), axis, kind="stable")
             order = x.shape[axis] - 1 - np.flip(backwards, axis)
         else:
@@ -76,11 +76,11 @@ class ArgTopKOp(Reduction):
 @operation
 class CompressOp(Reduction):
     """
-    The positions of the true elements of a list in ascending order, followed by zeros.
+    The positions of the true elements of a 1-D mask in ascending order, then zeros.
 
-    The result is as long as the list, its bound; `reduce_sum` counts the true elements. With
-    `data`, it is the slices at these positions along `axis`, without gaps, as a list. What follows
-    them then is arbitrary, and here zero. ONNX Compress.
+    The result is as long as the mask, its upper bound; `reduce_sum` counts the true elements.
+    With `data`, the result holds its slices at these positions along `axis`, flattened and without
+    gaps. The elements after them are arbitrary; here they are zero. ONNX Compress.
     """
 
     name = "graphcore.compress"
@@ -96,7 +96,7 @@ class CompressOp(Reduction):
         self.common_element(BOOLS, self.mask)
         shape = shape_of(self.mask)
         if len(shape) != 1:
-            raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
+            raise self.fail(f"takes a 1-D mask, not a tensor of {len(shape)} axes", "reshape it")
         if self.data is None:
             return (TensorType(i64, shape),)
         sizes, axis = shape_of(self.data), integer(self.axis)
@@ -104,7 +104,7 @@ class CompressOp(Reduction):
         if sizes[axis] < shape[0]:
             raise self.fail(
                 f"a mask of {shape[0]} is longer than axis {axis} of {shapes.text(sizes)}",
-                "the mask is no longer than the axis",
+                "shorten the mask to the axis",
             )
         bound = prod((*sizes[:axis], *shape, *sizes[axis + 1 :]))
         return (TensorType(tensor_of(self.data).element_type, (bound,)),)
@@ -122,9 +122,9 @@ class CompressOp(Reduction):
 @operation
 class ArgSortOp(Reduction):
     """
-    The positions of unsigned keys in ascending order; of equals the lower position comes first.
+    The positions of unsigned keys in ascending order of key; the sort is stable.
 
-    Only the low `bits` of a key may be other than zero.
+    Only the low `bits` of a key may be nonzero.
     """
 
     name = "graphcore.arg_sort"
@@ -139,7 +139,7 @@ class ArgSortOp(Reduction):
         self.common_element(KEYS, self.keys)
         shape = shape_of(self.keys)
         if len(shape) != 1:
-            raise self.fail(f"takes a list, not a tensor of {len(shape)} axes", "reshape it")
+            raise self.fail(f"takes 1-D keys, not a tensor of {len(shape)} axes", "reshape it")
         return (TensorType(i64, shape),)
 
     def evaluate(self, keys: Array) -> tuple[Array, ...]:
@@ -149,9 +149,9 @@ class ArgSortOp(Reduction):
 @operation
 class ReduceSegmentsOp(Reduction):
     """
-    The rows of each segment combined: `y[k] = sum(rows[starts[k]:ends[k]])`, or the maximum.
+    Reduces the rows of each segment: `y[k] = sum(rows[starts[k]:ends[k]])`, or the maximum.
 
-    Segments lie in the rows, and may overlap; one without rows gives 0, or the lowest number.
+    Segments may overlap. An empty segment gives 0 for a sum, the lowest number for a maximum.
     """
 
     name = "graphcore.reduce_segments"
@@ -174,10 +174,10 @@ class ReduceSegmentsOp(Reduction):
             raise self.fail(
                 f"rows of {shapes.text(rows)} do not fit starts of {shapes.text(starts)} and ends "
                 f"of {shapes.text(ends)}",
-                "rows are a matrix, starts and ends lists of one length",
+                "pass a matrix of rows, and 1-D starts and ends of equal length",
             )
         if self.combine.data not in ("add", "max"):
-            raise self.fail(f"knows no combination {self.combine.data!r}", "add or max")
+            raise self.fail(f"does not support combine={self.combine.data!r}", "use add or max")
         return (TensorType(element, (*starts, rows[1])),)
 
     def evaluate(self, rows: Array, starts: Array, ends: Array) -> tuple[Array, ...]:
@@ -196,13 +196,13 @@ class ReduceSegmentsOp(Reduction):
 @operation
 class SuppressOp(Reduction):
     """
-    Greedy suppression per row: positions of kept candidates, best first, followed by -1.
+    Greedy non-maximum suppression per row: positions of kept boxes, best first, then -1.
 
-    ONNX NonMaxSuppression. `keys` [batches, rows, n] order the candidates of a row, the largest
-    first, of equals that at the lower position; 0 is no candidate. `boxes` [batches, n, 4] are two
-    opposite corners, or `centered`: the center and the size. The overlap is the intersection
-    divided by the union, and too much above `threshold`; at most `limit` are kept, and `count` of
-    each row.
+    ONNX NonMaxSuppression. `keys` [batches, rows, n] rank the boxes of a row: largest first, the
+    lower position first among equals; key 0 excludes a box. `boxes` [batches, n, 4] hold two
+    opposite corners, or with `centered` the center and the size. A box is suppressed if its
+    intersection over union with a kept box exceeds `threshold`. Each row keeps at most `limit` and
+    `count` boxes.
     """
 
     name = "graphcore.suppress"
@@ -235,7 +235,7 @@ class SuppressOp(Reduction):
         if len(keys) != 3 or boxes != (keys[0], keys[2], 4):
             raise self.fail(
                 f"boxes of {shapes.text(boxes)} do not fit keys of {shapes.text(keys)}",
-                "keys are [batches, rows, n], boxes [batches, n, 4]",
+                "pass keys [batches, rows, n] and boxes [batches, n, 4]",
             )
         return (TensorType(i64, (*keys[:2], integer(self.count))),)
 
@@ -258,7 +258,8 @@ class SuppressOp(Reduction):
 
 
 def _kept_boxes(boxes: Array, keys: Array, limit: int, threshold: Array) -> list[int]:
-    """The positions of the boxes that no better one suppresses, best first."""
+    """The positions of boxes that no better box suppresses, best first."""
+    # The complement sorts unsigned keys descending; key 0 comes last and is cut off.
     order = np.argsort(~keys, kind="stable")[: np.count_nonzero(keys)]
     kept: list[int] = []
     for at in order.tolist():
@@ -270,7 +271,7 @@ def _kept_boxes(boxes: Array, keys: Array, limit: int, threshold: Array) -> list
 
 
 def _overlaps(kept: Array, box: Array, threshold: Array) -> Array:
-    """For each of some boxes, whether another one overlaps it by more than a threshold."""
+    """For each kept box, whether its intersection over union with `box` exceeds the threshold."""
     high, low = np.minimum(kept[:, 2:], box[2:]), np.maximum(kept[:, :2], box[:2])
     common = (high - low)[:, 0] * (high - low)[:, 1]
     areas = (kept[:, 2] - kept[:, 0]) * (kept[:, 3] - kept[:, 1])

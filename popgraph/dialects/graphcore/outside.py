@@ -1,4 +1,4 @@
-"""The registry of operations from outside, which work at the graphcore level beside its own."""
+"""The registry of plugin operations at the graphcore level."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from popgraph.support.errors import ExtensionError
 Op = TypeVar("Op", bound=GraphcoreOp)
 
 OUTSIDE: dict[str, type[GraphcoreOp]] = {}
-"""By name, as IR texts have it."""
+"""Plugin operations by their names in IR texts."""
 RESERVED = frozenset(
     f"{Builtin.name} onnx onnx_ml onnx_preview onnx_training graphcore tile pg func arith complex "
     "math memref scf vector".split()
 )
-"""Dialects whose names are taken."""
+"""Names of dialects that plugins cannot use."""
 
 
 def outside_operation(cls: type[Op]) -> type[Op]:
-    """Defines an operation from outside, and lets IR texts name it."""
+    """Registers a plugin operation, so that IR texts can name it."""
     dialect, dot, _ = cls.name.partition(".")
     if not dot or dialect in RESERVED:
         raise ExtensionError(
-            f"an operation cannot be named {cls.name!r}",
+            f"the operation name {cls.name!r} is reserved or has no dialect",
             f"{cls.__module__}.{cls.__qualname__}",
             "begin its name with a dialect of your own: `example.swiglu`",
         )
@@ -36,13 +36,13 @@ def outside_operation(cls: type[Op]) -> type[Op]:
         raise ExtensionError(
             f"{cls.name} cannot be lowered",
             f"{cls.__module__}.{cls.__qualname__}",
-            "inherit Composite and build it of smaller operations in `expand`, or Unary or "
-            "Binary with a known SCALAR",
+            "inherit Composite and build it from smaller operations in `expand`, or inherit Unary "
+            "or Binary with a known SCALAR",
         )
     known = OUTSIDE.get(cls.name)
     if known is not None:
         raise ExtensionError(
-            f"there are two operations {cls.name!r}",
+            f"duplicate operation {cls.name!r}",
             f"{known.__module__} and {cls.__module__}",
             "rename one of them",
         )
@@ -53,7 +53,7 @@ def outside_operation(cls: type[Op]) -> type[Op]:
 
 
 def outside_dialects() -> dict[str, Dialect]:
-    """The dialects of these operations, by name."""
+    """The dialects of plugin operations, by name."""
     found: dict[str, list[type[GraphcoreOp]]] = {}
     for name, op in OUTSIDE.items():
         found.setdefault(name.partition(".")[0], []).append(op)

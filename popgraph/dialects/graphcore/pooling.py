@@ -33,7 +33,7 @@ from popgraph.support.shapes import Shape
 
 
 class PoolOptions(TypedDict):
-    """The properties that all pools and their gradients have in common."""
+    """The properties that pools and their gradients share."""
 
     kernel: Sequence[int]
     strides: Sequence[int]
@@ -44,10 +44,10 @@ class PoolOptions(TypedDict):
 
 class Pool(Window):
     """
-    Windows over the spatial axes of [batch, channels, space...].
+    A function of windows over the spatial axes of [batch, channels, space...].
 
-    `pads` holds all low ends, then all high ends. `sizes` is the number of windows along each
-    axis; a last window may reach beyond the padding (ceil mode) but every one holds an element.
+    `pads` lists all low ends, then all high ends. `sizes` is the number of windows along each axis.
+    A last window may reach beyond the padding (ceil mode), but each one holds an element.
     """
 
     kernel = prop_def(IntsAttr)
@@ -65,7 +65,7 @@ class Pool(Window):
 
     @property
     def options(self) -> PoolOptions:
-        """What the gradient has in common with the operation."""
+        """The properties shared with the gradient."""
         return {
             "kernel": self.kernel.data,
             "strides": self.strides.data,
@@ -75,7 +75,7 @@ class Pool(Window):
         }
 
     def result_shape(self, x: Shape) -> Shape:
-        """The shape of the pooled x, or an error that says why there is none."""
+        """The shape of the result; TypeMismatchError if the windows do not fit."""
         rank = len(x) - 2
         if rank < 1:
             raise self.fail(
@@ -85,7 +85,9 @@ class Pool(Window):
         self.check_lengths(rank, kernel=self.kernel, **lists)
         self.check_lengths(2 * rank, pads=self.pads)
         if min(*self.kernel, *self.strides, *self.dilations) < 1 or min(self.pads) < 0:
-            raise self.fail("needs a kernel, strides and dilations from 1 and pads from 0")
+            raise self.fail(
+                "needs a kernel, strides and dilations of at least 1 and pads of at least 0"
+            )
         if min(self.sizes) < 1 or self.geometry.counts(x[2:], self.sizes.data, False).min() < 1:
             raise self.fail(
                 f"cannot place {shapes.text(self.sizes.data)} windows of "
@@ -103,7 +105,7 @@ class Pool(Window):
 
 
 def lowest(dtype: np.dtype[Any]) -> float:
-    """The least value of a type: what a maximum starts from."""
+    """The least value of a type: the initial value of a maximum."""
     if dtypes.from_numpy(dtype).is_float:
         return -np.inf
     return np.iinfo(dtype).min
@@ -111,7 +113,7 @@ def lowest(dtype: np.dtype[Any]) -> float:
 
 @operation
 class MaxPoolOp(Pool):
-    """The largest element of every window; NaN if one is. ONNX MaxPool."""
+    """The maximum of each window; NaN if it holds one. ONNX MaxPool."""
 
     name = "graphcore.max_pool"
     x = operand_def(TensorType)
@@ -141,7 +143,7 @@ class MaxPoolOp(Pool):
 
 @operation
 class MaxPoolGradOp(Pool):
-    """The gradient of `max_pool`: that of a window goes to its first largest element."""
+    """The gradient of `max_pool`: each dy goes to the first maximum of its window."""
 
     name = "graphcore.max_pool_grad"
     x = operand_def(TensorType)
@@ -169,6 +171,7 @@ class MaxPoolGradOp(Pool):
         windows = geometry.view(padded, sizes)
         real = geometry.view(geometry.padded(np.ones(x.shape, bool), False, sizes), sizes)
         best = np.max(windows, axis=tuple(range(-len(sizes), 0)), keepdims=True)
+        # NaN equals nothing, itself included: `!=` finds it. `real` excludes padding.
         chosen = ((windows == best) | (windows != windows)) & real
         first = np.argmax(chosen.reshape(*dy.shape, -1), axis=-1)
         result = np.zeros(padded.shape, dy.dtype)
@@ -177,7 +180,7 @@ class MaxPoolGradOp(Pool):
         return result[geometry.inside(x.shape[2:])]
 
     def gradient(self, dx: SSAValue) -> tuple[Operand | None, ...]:
-        """What stands at the first largest element of every window; places have no slope."""
+        """The gradient of dy: dx at the first maximum of each window. That of x is zero: None."""
         best = MaxPoolOp(self.x, **self.options)
         one, zero = scalar(1, self.x), scalar(0, dx)
         inside = BroadcastOp(one, shape=shape_of(self.x)).result
@@ -194,7 +197,7 @@ class MaxPoolGradOp(Pool):
         return (None, found)
 
     def _at(self, value: SSAValue, offset: Shape) -> Operand:
-        """What every window has at one of its places; 0 in the padding."""
+        """Element `offset` of every window; 0 in the padding."""
         geometry, sizes = self.geometry, self.sizes.data
         spatial = shape_of(value)[2:]
         ends = zip(spatial, geometry.low, geometry.high, geometry.reach(sizes), strict=True)
@@ -217,7 +220,7 @@ class MaxPoolGradOp(Pool):
 
 @operation
 class AveragePoolOp(Pool):
-    """The mean of every window; padding counts as zeros if `include_pad`. ONNX AveragePool."""
+    """The mean of each window; padding counts as zeros if `include_pad`. ONNX AveragePool."""
 
     name = "graphcore.average_pool"
     x = operand_def(TensorType)
@@ -238,7 +241,7 @@ class AveragePoolOp(Pool):
 
     @property
     def counts(self) -> Array:
-        """By how much every window divides."""
+        """The divisor of each window."""
         space = shape_of(self.x)[2:]
         return self.geometry.counts(space, self.sizes.data, flag(self.include_pad))
 
@@ -258,7 +261,7 @@ class AveragePoolOp(Pool):
 
 @operation
 class AveragePoolGradOp(Pool):
-    """The gradient of `average_pool` for an x of `shape`: shared out evenly in every window."""
+    """The gradient of `average_pool` for x of `shape`: dy / count to each element of the window."""
 
     name = "graphcore.average_pool_grad"
     dy = operand_def(TensorType)
@@ -282,7 +285,7 @@ class AveragePoolGradOp(Pool):
 
     @property
     def counts(self) -> Array:
-        """By how much every window divides."""
+        """The divisor of each window."""
         space = self.shape.data[2:]
         return self.geometry.counts(space, self.sizes.data, flag(self.include_pad))
 

@@ -1,4 +1,4 @@
-"""Quantization: real numbers as few integers, or as floats of few bits, and back."""
+"""Quantization of floats to integers or floats of at most eight bits, and dequantization."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from popgraph.support.casts import cast
 from popgraph.support.dtypes import DType
 
 MOST_EXACT = 2**22
-"""Integers up to here, and sums and differences of two of them, are exact in f32."""
+"""Integers up to this, and sums and differences of two of them, are exact in f32 (24 bits)."""
 
 
 class Quantization(Composite):
-    """A function of x with a scale and a zero point, both of which broadcast to x."""
+    """A function of x, a scale and a zero point; the latter two broadcast to x."""
 
     x = operand_def(TensorType)
     scale = operand_def(TensorType)
@@ -47,11 +47,11 @@ class Quantization(Composite):
     to = prop_def(Attribute)
 
     def check_shapes(self) -> None:
-        """The scale and the zero point broadcast to x."""
+        """Checks that the scale and the zero point broadcast to x."""
         for value in (self.scale, self.zero):
             if not broadcasts_to(shape_of(value), shape_of(self.x)):
                 raise self.fail(
-                    f"cannot spread a scale or zero point of {shapes.text(shape_of(value))} "
+                    f"cannot broadcast a scale or zero point of {shapes.text(shape_of(value))} "
                     f"to {shapes.text(shape_of(self.x))}"
                 )
 
@@ -63,11 +63,11 @@ class Quantization(Composite):
 @operation
 class QuantizeOp(Quantization):
     """
-    x / scale + zero, between `low` and `high`. ONNX QuantizeLinear.
+    x / scale + zero, clamped to `low` and `high`. ONNX QuantizeLinear.
 
-    If `to` is an integer type, or f32 for integers kept as floats, x / scale is rounded first (half
-    to even); NaN becomes `low`, and -0 becomes 0. Other results are floats of at most eight bits:
-    NaN stays NaN, and without bounds nothing is clipped. A zero point of 0 keeps -0 in f8 types.
+    If `to` is an integer type, or f32 for integers kept as floats, x / scale is first rounded, ties
+    to even; NaN becomes `low`, and -0 becomes 0. Other results are floats of at most eight bits:
+    NaN stays NaN, and without bounds nothing is clamped. A zero point of 0 keeps -0 in f8 types.
     """
 
     name = "graphcore.quantize"
@@ -89,7 +89,7 @@ class QuantizeOp(Quantization):
 
     @staticmethod
     def bounds_of(target: DType, *, saturates: bool = True) -> dict[str, int]:
-        """The least and greatest number of an integer type, or of a saturating f8 type."""
+        """The range of an integer type, or of a saturating f8 type."""
         if target.is_integer:
             ends = ml_dtypes.iinfo(target.numpy)
         elif saturates and target.name.startswith("f8"):
@@ -100,7 +100,7 @@ class QuantizeOp(Quantization):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The properties as keywords for the constructor."""
+        """The properties as keyword arguments of the constructor."""
         return {"to": self.to, "low": self.low, "high": self.high}
 
     @property
@@ -117,17 +117,19 @@ class QuantizeOp(Quantization):
     def infer(self) -> tuple[Tensor, ...]:
         self.common_element(FLOATS, self.x, self.scale)
         self.common_element(REAL, self.zero)
-        element = self.made_element(REAL, self.to)
+        element = self.checked_element(REAL, self.to)
         if self.target.name in FLOATS.names and self.to != f32:
-            raise self.fail(f"makes integers or floats of few bits, not {self.target.name}")
+            raise self.fail(
+                f"produces integers or floats of at most eight bits, not {self.target.name}"
+            )
         if self.rounds and (self.bounds is None or max(map(abs, self.bounds)) > MOST_EXACT):
-            raise self.fail(f"needs the bounds of integers, at most {MOST_EXACT:,}")
+            raise self.fail(f"needs bounds of at most {MOST_EXACT:,} for integers")
         self.check_shapes()
         return (tensor_type(element, shape_of(self.x)),)
 
     @property
     def wide(self) -> Attribute:
-        """The type in which a zero point is added."""
+        """The type in which the zero point is added."""
         is_double = tensor_of(self.x).element_type == f64
         return f64 if is_double and not self.rounds else f32
 
@@ -151,7 +153,7 @@ class QuantizeOp(Quantization):
 
     @property
     def keeps_zeros(self) -> bool:
-        """Whether a zero point of 0 is not added, which keeps -0."""
+        """Whether a zero point of 0 is skipped: adding it to -0 gives 0."""
         return self.target.name.startswith("f8")
 
     def expand(self) -> tuple[Operand, ...]:
@@ -170,9 +172,9 @@ class QuantizeOp(Quantization):
 
     def _integers(self, ratio: Operand) -> Operand:
         """
-        Clips before it rounds: bounds are integers, so the order does not matter.
+        Clamps before rounding; the bounds are integers, so the order does not change the result.
 
-        Then the C printer knows the range of the rounded number, and one instruction converts it.
+        The C printer then knows the range of the rounded value: one instruction converts it.
         """
         assert self.bounds is not None, "infer asks for the bounds of integers"
         zero, (low, high) = number_of(self.zero), self.bounds
@@ -190,7 +192,7 @@ class QuantizeOp(Quantization):
 
 @operation
 class DequantizeOp(Quantization):
-    """(x - zero) * scale, in single precision, rounded once to `to`. ONNX DequantizeLinear."""
+    """(x - zero) * scale, computed in f32 and rounded once to `to`. ONNX DequantizeLinear."""
 
     name = "graphcore.dequantize"
     result = result_def(TensorType)
@@ -202,7 +204,7 @@ class DequantizeOp(Quantization):
         for value in self.operands:
             self.common_element(REAL, value)
         self.check_shapes()
-        return (tensor_type(self.made_element(FLOATS, self.to), shape_of(self.x)),)
+        return (tensor_type(self.checked_element(FLOATS, self.to), shape_of(self.x)),)
 
     def evaluate(self, x: Array, scale: Array, zero: Array) -> tuple[Array, ...]:
         single = np.dtype(np.float32)
@@ -216,19 +218,19 @@ class DequantizeOp(Quantization):
 
 
 def in_type(value: Operand, to: Attribute) -> SSAValue:
-    """The value in another element type, or itself."""
+    """The value converted to an element type; unchanged if it has it."""
     made = value if tensor_of(value).element_type == to else CastOp(value, to=to)
     return SSAValue.get(made)
 
 
 def number_of(value: SSAValue) -> float | None:
-    """The number of a scalar literal; None for any other value."""
+    """The value of a scalar literal; None for any other value."""
     literal = value.owner.literal if isinstance(value.owner, ConstantOp) else None
     return float(literal.array) if isinstance(literal, DataAttr) and not shape_of(value) else None
 
 
 def clipped(value: Operand, low: float, high: float) -> Operand:
-    """The value between two bounds; NaN is the lower one."""
+    """The value clamped to [low, high]; NaN becomes low."""
     least = scalar(low, value)
     above = WhereOp(CompareOp(value, least, "gt"), value, least)
     return MinOp(above, scalar(high, value))

@@ -1,4 +1,4 @@
-"""Pseudo-random numbers: functions of a seed, a step, a stream and the element's number alone."""
+"""Pseudo-random numbers: pure functions of seed, step, stream and element index."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from popgraph.support import shapes
 from popgraph.support.threefry import threefry
 
 SEED = "randomSeed___fromHost"
-"""The variable from which all random operations draw: the seed, and the steps taken with it."""
+"""The state variable of all random operations: the seed and the number of steps since."""
 
 OWN_STREAMS = 2**32
-"""Where the streams of nodes with a seed of their own begin: no other node counts so far."""
+"""The first stream of nodes with a seed of their own; nodes without one are numbered below."""
 
 REPLICA_STREAMS = 2**40
-"""From the streams of one replica to those of the next."""
+"""The distance between the streams of consecutive replicas."""
 
 ROUNDING_STREAMS = 2**56
-"""Where the streams of roundings begin: behind those of all nodes and replicas."""
+"""The first stream of stochastic roundings, above the streams of all nodes and replicas."""
 
 STATE = TensorType(i64, [2])
-"""What random operations draw from: the seed, and how many steps were taken since it was set."""
+"""The type of the state: the seed, and the number of steps since it was set."""
 
 
 def kept_bits(dtype: Attribute) -> int:
-    """How many leading bits of a word make a number: all that the type holds exactly."""
+    """The random bits of one number: the integers of this width are exact in the type."""
     return 53 if dtype == f64 else 24
 
 
@@ -50,8 +50,8 @@ def uniform(state: Array, stream: int, shape: shapes.Shape, dtype: Attribute) ->
     """
     The numbers of `RandomUniformOp`.
 
-    The seed is the key to the steps; what it makes of this step is the key to the streams, and
-    so on to the elements: no sum of two of them, so that no sequence is another one moved.
+    Keys are nested: threefry(threefry(threefry(seed, step), stream), element). Counters are not
+    added up, so that no stream is a shifted copy of another one.
     """
     key, step = np.asarray(state)
     for counter in (step, np.asarray(stream), np.arange(shapes.prod(shape))):
@@ -63,19 +63,19 @@ def uniform(state: Array, stream: int, shape: shapes.Shape, dtype: Attribute) ->
 
 
 def check_state(op: GraphcoreOp, state: Operand) -> None:
-    """The operand that is drawn from holds a seed and a step."""
+    """Checks that the state operand is a seed and a step."""
     if tensor_of(state) != STATE:
-        raise op.fail(f"needs a seed and a step, {STATE}, to draw from, not {tensor_of(state)}")
+        raise op.fail(f"needs a state of seed and step, {STATE}, not {tensor_of(state)}")
 
 
 @operation
 class RandomUniformOp(Random):
     """
-    Numbers in [0, 1), evenly distributed: element i is the leading bits of its random words.
+    Uniform random numbers in [0, 1): element i is the leading bits of its random words.
 
-    `drawn(seed, step, stream, i)` by Threefry; `state` holds the seed and the step. The top 24
-    bits of the first word (f64: 53 bits of both), divided by 2^24 (2^53), so the numbers are
-    exact and the same wherever they are computed. Elements are numbered in row-major order.
+    Threefry computes the words from seed, step, stream and i; `state` holds the seed and the step.
+    The result is the top 24 bits of the first word / 2^24 (f64: 53 bits of both / 2^53): exact, so
+    every backend computes the same numbers. Elements are numbered in row-major order.
     """
 
     name = "graphcore.random_uniform"
@@ -92,7 +92,9 @@ class RandomUniformOp(Random):
 
     def infer(self) -> tuple[Tensor, ...]:
         check_state(self, self.state)
-        element = self.made_element(Elements("f32 or f64", frozenset({"f32", "f64"})), self.dtype)
+        element = self.checked_element(
+            Elements("f32 or f64", frozenset({"f32", "f64"})), self.dtype
+        )
         return (TensorType(element, self.shape.data),)
 
     def evaluate(self, state: Array) -> tuple[Array, ...]:

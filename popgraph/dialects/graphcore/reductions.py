@@ -1,4 +1,4 @@
-"""Reductions besides the sum: max, min, product, mean, argmax, argmin."""
+"""Reductions other than the sum: max, min, product, mean, argmax, argmin."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from popgraph.support import shapes
 
 
 def widened(value: Operand) -> Operand:
-    """`value`, in single precision where its own floats are narrower."""
+    """`value`, in f32 if its float type is narrower."""
     narrow = element_bytes(tensor_of(value).element_type) < 4 and is_float(value)
     return CastOp(value, to=f32) if narrow else value
 
@@ -54,7 +54,7 @@ def in_type_of(like: Operand, value: Operand) -> Operand:
 
 
 def divided(value: Operand, count: int) -> Operand:
-    """`value` / `count`, also where the element type has no such count: halves end at 65504."""
+    """`value` / `count`; in f32 if `count` is not exact in its type: f16 ends at 65504."""
     with np.errstate(over="ignore"):
         is_exact = float(as_array(count, dtype_of(value))) == count
     wide = value if is_exact else widened(value)
@@ -62,7 +62,7 @@ def divided(value: Operand, count: int) -> Operand:
 
 
 class _Extreme(AxesReduction):
-    """The largest or smallest element along `axes`; equal extremes share the gradient evenly."""
+    """The maximum or minimum along `axes`; equal extremes share the gradient equally."""
 
     ELEMENTS: ClassVar[Elements] = ORDERED
 
@@ -74,7 +74,7 @@ class _Extreme(AxesReduction):
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         chosen = CompareOp(self.x, self.kept(self.result), "eq")
-        wide = widened(self.kept(dy))  # as many equals as there are may be more than a half reaches
+        wide = widened(self.kept(dy))  # the number of equals may overflow f16
         ones = CastOp(chosen, to=tensor_of(wide).element_type)
         share = DivOp(wide, ReduceSumOp(ones, axes=self.axes.data, keepdims=True))
         return (WhereOp(chosen, in_type_of(dy, share), scalar(0, dy)),)
@@ -82,7 +82,7 @@ class _Extreme(AxesReduction):
 
 @operation
 class ReduceMaxOp(_Extreme):
-    """The largest along `axes`, NaN if one is; equals share the gradient. ONNX ReduceMax."""
+    """The maximum along `axes`; NaN if there is one. Equals share the gradient. ONNX ReduceMax."""
 
     name = "graphcore.reduce_max"
     SCALAR: ClassVar[str] = "max"
@@ -94,7 +94,7 @@ class ReduceMaxOp(_Extreme):
 
 @operation
 class ReduceMinOp(_Extreme):
-    """The smallest along `axes`, NaN if one is; equals share the gradient. ONNX ReduceMin."""
+    """The minimum along `axes`; NaN if there is one. Equals share the gradient. ONNX ReduceMin."""
 
     name = "graphcore.reduce_min"
     SCALAR: ClassVar[str] = "min"
@@ -116,7 +116,7 @@ class ReduceProdOp(AxesReduction):
         return (precisely(lambda a: np.prod(a, axis=self.axes.data, keepdims=keep), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """The product of the others, multiplied: a quotient has no slope where elements are 0."""
+        """dy times the product of all other elements; result / x would fail where x is 0."""
         others = self.kept(dy)
         value = self.x
         for axis in self.axes.data:
@@ -128,7 +128,7 @@ class ReduceProdOp(AxesReduction):
 
 
 def _product_before(value: SSAValue, axis: int, size: int, upwards: bool) -> SSAValue:
-    """For each element the product of those before it, or behind it, on an axis: by doubling."""
+    """For each element, the product of all earlier (or later) ones on an axis: O(log n) steps."""
     found, step = _moved(value, axis, min(1, size), upwards), 1
     while step < size:
         found = MulOp(found, _moved(found, axis, step, upwards)).result
@@ -137,7 +137,7 @@ def _product_before(value: SSAValue, axis: int, size: int, upwards: bool) -> SSA
 
 
 def _moved(value: SSAValue, axis: int, by: int, upwards: bool) -> SSAValue:
-    """The elements moved along an axis, 1 where none came."""
+    """The elements shifted along an axis, filled with 1."""
     shape = shape_of(value)
     starts, sizes, zeros = [0] * len(shape), list(shape), [0] * len(shape)
     starts[axis], sizes[axis] = 0 if upwards else by, shape[axis] - by
@@ -152,7 +152,7 @@ class ReduceMeanOp(AxesReduction, Composite):
     """
     The mean along `axes`; integers truncate toward zero. ONNX ReduceMean.
 
-    Of no elements it is NaN, the quotient of two zeros; integers have none.
+    The mean of no elements is NaN (0 / 0); integers have none.
     """
 
     name = "graphcore.reduce_mean"
@@ -166,7 +166,7 @@ class ReduceMeanOp(AxesReduction, Composite):
 
     @property
     def count(self) -> int:
-        """How many elements one result is made of."""
+        """The number of elements per result."""
         return shapes.prod(shape_of(self.x)[axis] for axis in self.axes)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -182,15 +182,15 @@ class ReduceMeanOp(AxesReduction, Composite):
         return (BroadcastOp(share, shape=shape_of(self.x)),)
 
     def expand(self) -> tuple[Operand, ...]:
-        # The sum of many halves is not a half where their mean is one.
+        # The sum of many f16 elements overflows (65504) where their mean does not.
         total = ReduceSumOp(widened(self.x), axes=self.axes.data, keepdims=flag(self.keepdims))
-        # A quotient is rounded once, the product with 1 / count twice, and alike for all results.
+        # A division rounds once; a product with 1 / count rounds twice, alike for all results.
         count = self.count if is_float(self.x) else max(1, self.count)
         return (in_type_of(self.x, DivOp(total, scalar(count, total))),)
 
 
 class _Position(Reduction):
-    """Where along `axis` an extreme stands: the first of equals, or the last."""
+    """The position of an extreme along `axis`: the first among equals, or the last."""
 
     x = operand_def(TensorType)
     axis = prop_def(IntegerAttr)
@@ -214,7 +214,7 @@ class _Position(Reduction):
         return (TensorType(i64, result),)
 
     def position(self, chosen: Array) -> Array:
-        """The first (or last) true of bools along the axis."""
+        """The first (or last) true element along the axis."""
         axis, size = integer(self.axis), chosen.shape[integer(self.axis)]
         if size == 0:
             return np.zeros(shapes.reduced(chosen.shape, [axis], flag(self.keepdims)), np.int64)
@@ -227,7 +227,7 @@ class _Position(Reduction):
 
 @operation
 class ArgMaxOp(_Position):
-    """The position of the largest along `axis`; that of a NaN if there is one. ONNX ArgMax."""
+    """The position of the maximum along `axis`, or of a NaN if there is one. ONNX ArgMax."""
 
     name = "graphcore.arg_max"
     SCALAR: ClassVar[str] = "max"
@@ -240,7 +240,7 @@ class ArgMaxOp(_Position):
 
 @operation
 class ArgMinOp(_Position):
-    """The position of the smallest along `axis`; that of a NaN if there is one. ONNX ArgMin."""
+    """The position of the minimum along `axis`, or of a NaN if there is one. ONNX ArgMin."""
 
     name = "graphcore.arg_min"
     SCALAR: ClassVar[str] = "min"

@@ -1,4 +1,4 @@
-"""Stochastic rounding: halves that are right on average, where the nearest one never would be."""
+"""Stochastic rounding to f16, which is right on average where rounding to nearest is not."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from popgraph.dialects.graphcore.logic import AndOp, CompareOp
 from popgraph.dialects.graphcore.random import RandomUniformOp, check_state, uniform
 
 DROPPED = 13
-"""So many low bits of a float a half has no room for."""
+"""Low mantissa bits of f32 that f16 drops: 23 - 10."""
 NORMAL, LEAST = 2.0**-14, 2.0**-24
-"""The smallest half of full precision, and the smallest of all."""
+"""The smallest normal f16, and the smallest subnormal."""
 LARGEST = float(np.finfo(np.float32).max)
 
 
 @operation
 class RoundStochasticallyOp(Composite):
     """
-    One of the two halves next to x: the upper one with the share of x's way from the lower one.
+    Rounds x to one of the two nearest f16 numbers: up with probability (x - lower) / spacing.
 
-    So the mean of many roundings is x. Drawn from `random_uniform(state, stream)` (f32), whose
-    first 13 bits are added below those that a half keeps. What is beyond the largest half becomes
-    infinite, with the same share. An x of f64 is one of f32 first.
+    So the mean of many roundings is x. The random bits are the first 13 of
+    `random_uniform(state, stream)` in f32; they are added below the bits that f16 keeps. Values
+    beyond the largest f16 become infinite with the same probability. f64 operands are first
+    converted to f32.
     """
 
     name = "graphcore.round_stochastically"
@@ -69,9 +70,11 @@ class RoundStochasticallyOp(Composite):
         random = RandomUniformOp(self.state, shape=shape_of(x), dtype=f32, stream=stream)
         added = CastOp(FloorOp(MulOp(random, scalar(2.0**DROPPED, random))), to=i32)
         bits = AddOp(BitcastOp(x, to=i32), added)
+        # A carry out of the dropped bits rounds up, also into the exponent; the mask drops them.
         kept = BitcastOp(AndOp(bits, scalar(-(2**DROPPED), bits)), to=f32)
         size = AbsOp(x)
         steps = FloorOp(AddOp(DivOp(size, scalar(LEAST, x)), random))
+        # Below the normal numbers f16 drops more bits: round in steps of its least subnormal.
         small = MulOp(SignOp(x), MulOp(steps, scalar(LEAST, x)))
         rounded = WhereOp(CompareOp(size, scalar(NORMAL, x), "lt"), small, kept)
         finite = CompareOp(size, scalar(LARGEST, x), "le")

@@ -1,4 +1,4 @@
-"""Places along an axis that are known, as runs of equally far ones: what slices can have."""
+"""Constant positions along an axis as arithmetic runs, so that slices can read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from popgraph.support.arrays import Array
 
 @dataclass(frozen=True)
 class Run:
-    """Places that are equally far apart; no step stands for one place, again and again."""
+    """Positions `start + i * step` for i < count; step 0 repeats one position."""
 
     start: int
     step: int
@@ -33,7 +33,7 @@ class Run:
 
 
 def in_pieces(data: SSAValue, places: Array, axis: int, most: int) -> Operand | None:
-    """What is at a row of places, joined of so many pieces at most; nothing if that is too few."""
+    """The elements at `places`, from at most `most` slices; None if more are necessary."""
     runs = runs_of(places, most)
     if not runs:
         return None
@@ -42,7 +42,7 @@ def in_pieces(data: SSAValue, places: Array, axis: int, most: int) -> Operand | 
 
 
 def runs_of(places: Array, most: int) -> list[Run] | None:
-    """A row of places as runs; nothing if there are more than so many."""
+    """Splits positions into at most `most` runs; None if more are necessary."""
     found, at = list[Run](), 0
     while at < len(places):
         if len(found) == most:
@@ -53,12 +53,12 @@ def runs_of(places: Array, most: int) -> list[Run] | None:
         found.append(Run(int(places[at]), step, count))
         at += count
     for number in range(len(found) - 1):
-        found[number : number + 2] = _shared_out(*found[number : number + 2])
+        found[number : number + 2] = _rebalanced(*found[number : number + 2])
     return found
 
 
-def _shared_out(one: Run, other: Run) -> tuple[Run, Run]:
-    """Two runs with the same places; the longer one has what may end one or begin the other."""
+def _rebalanced(one: Run, other: Run) -> tuple[Run, Run]:
+    """Moves a shared end of two runs to the longer one."""
     begin = one.start + (one.count - 1) * one.step
     if one.count == 1 or one.count >= other.count or begin + other.step != other.start:
         return one, other

@@ -1,4 +1,4 @@
-"""Scatter: slices that are put, added, multiplied or compared into the places that indices name."""
+"""Scatter: combines slices with the elements at given indices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REDUCTIONS: Mapping[str, Elements] = {
     "max": ORDERED,
     "min": ORDERED,
 }
-"""How what comes to a place is combined with what is there, and of which elements."""
+"""{reduction: element types}: the ways to combine an update with the element."""
 
 COMBINE: Mapping[str, Callable[[Any, Any, Any], None]] = {
     "none": lambda result, places, slices: result.__setitem__(places, slices),
@@ -58,10 +58,10 @@ COMBINE: Mapping[str, Callable[[Any, Any, Any], None]] = {
 @operation
 class ScatterOp(Lookup):
     """
-    `data` with the slices of `updates` combined into the places along `axis` that `indices` name.
+    `data` with the slices of `updates` combined into positions `indices` along `axis`.
 
-    In the order of the indices; with the reduction `none` the last of several stays. Negative
-    indices count from the end; those outside the axis mean its nearest end.
+    Updates apply in the order of the indices; with the reduction `none` the last one wins. Negative
+    indices count from the end; indices out of range are clamped to the nearest end.
     """
 
     name = "graphcore.scatter"
@@ -80,7 +80,9 @@ class ScatterOp(Lookup):
     def infer(self) -> tuple[Tensor, ...]:
         reduction = self.reduction.data
         if reduction not in REDUCTIONS:
-            raise self.fail(f"knows no reduction {reduction!r}", f"one of {', '.join(REDUCTIONS)}")
+            raise self.fail(
+                f"does not support reduction {reduction!r}", f"use one of {', '.join(REDUCTIONS)}"
+            )
         element = self.common_element(REDUCTIONS[reduction], self.data, self.updates)
         self.common_element(INTEGERS, self.indices)
         data, indices = shape_of(self.data), shape_of(self.indices)
@@ -118,33 +120,38 @@ class ScatterOp(Lookup):
         return self._of_extreme(dy)
 
     def _picked(self, value: Operand) -> Operand:
-        """What the places that indices name hold, for each update."""
+        """The slice of `value` at the position of each update."""
         return GatherOp(value, self.indices, axis=integer(self.axis))
 
     def _scattered(self, values: Sequence[Operand], reduction: str) -> Operand:
-        """Others than these data and updates, to the same places."""
+        """Scatters other values to the same positions."""
         axis = integer(self.axis)
         data, updates = values
         return ScatterOp(data, updates, self.indices, axis=axis, reduction=reduction)
 
     def _of_last(self, dy: SSAValue) -> Gradients:
-        """What was replaced gets nothing, and of several updates of one place the last gets all."""
+        """Gradient 0 for overwritten elements; the last of several updates gets all."""
         nothing = BroadcastOp(scalar(0, dy), shape=shape_of(self.updates))
         own = WhereOp(self._is_last(), self._picked(dy), scalar(0, dy))
         return (self._scattered([dy, nothing], "none"), own, None)
 
     def _is_last(self) -> Operand:
-        """Whether no later update has the same place, in a shape that broadcasts to updates."""
+        """Whether no later update has the same position; broadcasts to the updates."""
         axis, data, indices = integer(self.axis), shape_of(self.data), shape_of(self.indices)
         count = shapes.prod(indices)
         number = reshaped(IotaOp(shape=[count], axis=0, dtype=i64), indices)
-        none = BroadcastOp(_whole(-1), shape=[data[axis]])
+        none = BroadcastOp(_i64(-1), shape=[data[axis]])
         last = ScatterOp(none, number, self.indices, axis=0, reduction="none")
         is_last = CompareOp(GatherOp(last, self.indices, axis=0), number, predicate="eq")
         return reshaped(is_last, (*indices, *[1] * (len(data) - axis - 1)))
 
     def _of_product(self, dy: SSAValue) -> Gradients:
-        """As that of `reduce_prod`."""
+        """
+        dy times the product of the other factors, also where some are 0.
+
+        By the number of other zeros: none, a quotient; one, a product that is 0 but has a
+        derivative; more, 0.
+        """
         zero, one = scalar(0, dy), scalar(1, dy)
         element = tensor_of(dy).element_type
         are_zero = [CompareOp(value, zero, "eq") for value in (self.data, self.updates)]
@@ -193,5 +200,5 @@ class ScatterOp(Lookup):
         )
 
 
-def _whole(number: int) -> ConstantOp:
+def _i64(number: int) -> ConstantOp:
     return ConstantOp(DataAttr.of(np.array(number, np.int64)))

@@ -27,7 +27,7 @@ from popgraph.support import shapes
 
 
 class _Normalised(Composite):
-    """A function of x that is defined along one axis."""
+    """A function of x along one axis."""
 
     x = operand_def(TensorType)
     axis = prop_def(IntegerAttr)
@@ -45,7 +45,7 @@ class _Normalised(Composite):
         return ReduceSumOp(value, axes=[integer(self.axis)], keepdims=True)
 
     def shifted(self) -> Operand:
-        """x minus its maximum: changes no probability and keeps exp from overflowing."""
+        """x - max(x): leaves the result unchanged and keeps exp from overflowing."""
         return SubOp(self.x, ReduceMaxOp(self.x, axes=[integer(self.axis)], keepdims=True))
 
 
@@ -75,7 +75,7 @@ class SoftmaxOp(_Normalised):
 
 @operation
 class LogSoftmaxOp(_Normalised):
-    """log(softmax(x)) along `axis`, exact where softmax underflows. ONNX LogSoftmax."""
+    """log(softmax(x)) along `axis`, accurate where softmax underflows. ONNX LogSoftmax."""
 
     name = "graphcore.log_softmax"
 
@@ -98,18 +98,18 @@ class LogSoftmaxOp(_Normalised):
 
 
 def times(value: Operand, slope: Operand) -> Operand:
-    """value * slope; 0 where the slope is 0, though the value may be NaN or infinite."""
+    """value * slope; 0 where the slope is 0, even if the value is NaN or infinite."""
     zero = scalar(0, slope)
     return WhereOp(CompareOp(slope, zero, "eq"), zero, MulOp(value, slope))
 
 
 def _times(value: Array, slope: Array) -> Array:
-    """As `times`, of arrays."""
+    """`times` of arrays."""
     return np.where(slope == 0, np.zeros((), slope.dtype), value * slope)
 
 
 class _NormalisedGrad(Composite):
-    """A gradient that needs the result y only, so x need not be kept."""
+    """A gradient that uses only the result y, so that x can be freed."""
 
     y = operand_def(TensorType)
     dy = operand_def(TensorType)
@@ -134,9 +134,9 @@ class _NormalisedGrad(Composite):
 @operation
 class SoftmaxGradOp(_NormalisedGrad):
     """
-    The gradient of `softmax`: y * (dy - sum(y * dy)), with 0 for every product by 0.
+    The gradient of `softmax`: y * (dy - sum(y * dy)), where 0 times anything is 0.
 
-    A row of nothing but -inf has no probabilities; where nobody reads them, its gradient is 0.
+    So a row of only -inf, whose result is NaN, gets gradient 0 if its dy is 0.
     """
 
     name = "graphcore.softmax_grad"
@@ -156,9 +156,9 @@ class SoftmaxGradOp(_NormalisedGrad):
 @operation
 class LogSoftmaxGradOp(_NormalisedGrad):
     """
-    The gradient of `log_softmax`: dy - exp(y) * sum(dy), with 0 for every product by 0.
+    The gradient of `log_softmax`: dy - exp(y) * sum(dy), where 0 times anything is 0.
 
-    As of `softmax`: a row that has no probabilities, and that nobody reads, has gradient 0.
+    As in `softmax_grad`, a row of only -inf gets gradient 0 if its dy is 0.
     """
 
     name = "graphcore.log_softmax_grad"

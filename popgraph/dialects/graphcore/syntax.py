@@ -1,4 +1,4 @@
-"""Prints and parses graphcore operations: `graphcore.pad %x {low = [1]} : (..) -> ..`."""
+"""Text form of graphcore operations: `graphcore.pad %x {low = [1]} : (..) -> ..`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OperationT = TypeVar("OperationT", bound=IRDLOperation)
 
 
 def to_attribute(value: object) -> Attribute | None:
-    """Python's bool, int, float, str and int sequences as the builtin attributes for them."""
+    """The attribute of a Python bool, int, float, str or sequence of ints."""
     match value:
         case None | Attribute():
             return value
@@ -38,7 +38,7 @@ def to_attribute(value: object) -> Attribute | None:
 
 
 def print_property(printer: Printer, value: Attribute) -> None:
-    """`3`, `true`, `1.0e-05`, `"eq"`, `[1, 2]`, `f32`: types of numbers go without saying."""
+    """Prints `3`, `true`, `1.0e-05`, `"eq"`, `[1, 2]` or `f32`; omits the types i64 and f64."""
     if isinstance(value, IntsAttr):
         value.print_parameter(printer)
         return
@@ -51,7 +51,7 @@ def print_property(printer: Printer, value: Attribute) -> None:
 
 
 def parse_property(parser: Parser) -> Attribute:
-    """What `print_property` wrote."""
+    """Parses the text of `print_property`."""
     numbers = parser.parse_optional_comma_separated_list(
         parser.Delimiter.SQUARE, parser.parse_integer
     )
@@ -67,7 +67,7 @@ def _parse_named_property(parser: Parser) -> tuple[str, Attribute]:
 def print_operation(
     printer: Printer, op: IRDLOperation, properties: Mapping[str, Attribute]
 ) -> None:
-    """Operands, properties in the order of their definition, discardable attributes, types."""
+    """Prints operands, properties in order of definition, discardable attributes and types."""
     if op.operands:
         printer.print_string(" ")
         printer.print_list(op.operands, printer.print_operand)
@@ -85,7 +85,7 @@ def print_operation(
 
 
 def parse_operation(parser: Parser, kind: type[OperationT]) -> OperationT:
-    """What `print_operation` wrote."""
+    """Parses the text of `print_operation`."""
     place = parser.pos
     operands = (
         parser.parse_optional_undelimited_comma_separated_list(

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions of words that hold several small numbers each."""
+"""Matmuls and convolutions of 32-bit words that pack several small numbers each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
 from xdsl.irdl import operand_def, prop_def, result_def
 
-from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.element_types import words_accumulator
 from popgraph.dialects.graphcore.base import (
     Array,
     Elements,
@@ -39,19 +39,19 @@ WORD = Elements("i32", frozenset({"i32"}))
 def _words(name: StringAttr) -> WordFormat:
     if name.data not in WORDS:
         raise TypeMismatchError(
-            f"there are no words {name.data!r}", hint=f"there are {', '.join(WORDS)}"
+            f"unknown packed words {name.data!r}", hint=f"use one of {', '.join(WORDS)}"
         )
     return WORDS[name.data]
 
 
 def _sums(words: Tensor, name: StringAttr) -> Tensor:
-    """The type of sums of products of words."""
-    return tensor_type(of_sums(_words(name).name), words.get_shape())
+    """The accumulator type of products of words."""
+    return tensor_type(words_accumulator(_words(name).name), words.get_shape())
 
 
 @operation
 class DotMatMulOp(MatrixProduct):
-    """Matrix products of words: the product of two is the sum of those of what they hold."""
+    """Matmul of packed words: the product of two words is the dot product of their numbers."""
 
     name = "graphcore.dot_mat_mul"
     words = prop_def(StringAttr)
@@ -75,7 +75,7 @@ class DotMatMulOp(MatrixProduct):
 
 @operation
 class DotConvOp(Convolution):
-    """Convolutions of words: the product of two is the sum of those of what they hold."""
+    """Convolution of packed words: the product of two is the dot product of their numbers."""
 
     name = "graphcore.dot_conv"
     x = operand_def(TensorType)
@@ -104,9 +104,9 @@ class DotConvOp(Convolution):
 @operation
 class PartsOp(GraphcoreOp):
     """
-    Numbers of few bits that stand in words, the first in the lowest bits, along an axis.
+    Unpacks the small numbers of each word along `axis`, lowest bits first.
 
-    `count` of each word follow one another: `(x >> i * bits) & mask` for i = 0, 1, ...
+    `count` numbers of each word are consecutive: `(x >> i * bits) & mask` for i = 0, 1, ...
     """
 
     name = "graphcore.parts"
@@ -122,13 +122,15 @@ class PartsOp(GraphcoreOp):
 
     @property
     def shifts(self) -> list[int]:
-        """How far each number stands from the lowest bit."""
+        """The bit offset of each number in its word."""
         return [place * integer(self.bits) for place in range(integer(self.count))]
 
     def infer(self) -> tuple[Tensor, ...]:
         shape = list(shape_of(self.x))
         if not 0 <= integer(self.axis) < len(shape) or max(self.shifts) >= 8 * STORED.itemsize:
-            raise TypeMismatchError(f"no such parts stand in {shapes.text(shape)} words of 32 bits")
+            raise TypeMismatchError(
+                f"parts must lie within the 32 bits of {shapes.text(shape)} words"
+            )
         shape[integer(self.axis)] *= integer(self.count)
         return (tensor_type(self.common_element(WORD, self.x), shape),)
 

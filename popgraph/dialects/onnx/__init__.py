@@ -1,4 +1,4 @@
-"""The `onnx` dialect: what was written, one class per operator and version."""
+"""The `onnx` dialect: the model as written, one class per operator and version."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _ATTRIBUTES: list[type[Attribute]] = [
 
 @cache
 def dialect(name: str) -> Dialect:
-    """The dialect of one of the standard domains, with all its operators."""
+    """The dialect of a standard domain, with all its operators."""
     own: list[type[Operation]] = [op for op in operators() if op.name.startswith(f"{name}.")]
     if name == "onnx":
         return Dialect(name, [*_CONTAINERS, *own], _ATTRIBUTES)

@@ -1,4 +1,4 @@
-"""Adoption of a finished graph by a writer, which then goes on where the graph ends."""
+"""Moves a finished graph into a writer, which can then append to it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from popgraph.dialects.onnx.writer import GraphWriter
 
 def adopt(writer: GraphWriter, graph: Graph, *, infer: bool) -> dict[str, SSAValue]:
     """
-    Moves everything that a graph holds into a writer; the values by their names.
+    Moves the contents of a graph into a writer; returns the values by name.
 
-    With `infer` the types of results are found anew, else they are those of the graph. Its outputs
-    are not set, so that the writer can go on; of the graph nothing is left to be used.
+    `infer` infers the types of results again, otherwise those of the graph stay. Outputs are not
+    set, so that the writer can continue. The graph itself is consumed.
     """
     values: dict[str, SSAValue] = {}
     for info, argument in zip(graph.inputs, list(graph.block.args), strict=True):

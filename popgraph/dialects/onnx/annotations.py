@@ -14,10 +14,10 @@ from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr, WeightStore
 
 NOTE = "__"
-"""What the name of a note begins with, unless `KEPT` lists it."""
+"""The prefix of the names of notes; `KEPT` lists notes without it."""
 
 KEPT = "popgraph.kept"
-"""The metadata of a node that lists, line by line, what else is a note: names no schema knows."""
+"""A node's metadata key that lists further notes, one name per line, unknown to its schema."""
 
 IPU = "__ipu_number"
 STAGE = "__pipeline_stage"
@@ -38,7 +38,7 @@ IN_PLACE_PRIORITIES = "__inplace_op_priorities"
 
 
 def is_note(op: OnnxOp, name: str) -> bool:
-    """Whether an attribute of this name is a note: one that the operator's schema does not know."""
+    """Whether an attribute of this name is a note: it is unknown to the operator's schema."""
     if not isinstance(op, SchemaOp):
         return False
     return name.startswith(NOTE) or not (name in op.KINDS or name in op.GRAPHS)
@@ -46,9 +46,9 @@ def is_note(op: OnnxOp, name: str) -> bool:
 
 def kept_names(node: NodeProto) -> set[str]:
     """
-    The names that somebody gave a node on purpose although its schema does not know them.
+    The names of notes that were set on a node on purpose, though its schema does not know them.
 
-    Any other unknown name is a mistake, which a reader of models tells.
+    Readers of models report any other unknown name as an error.
     """
     return {n for one in node.metadata_props if one.key == KEPT for n in one.value.splitlines()}
 
@@ -60,12 +60,12 @@ def notes_in(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
 
 
 def all_attributes(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
-    """A node's own attributes and its notes."""
+    """The attributes of a node, with its notes."""
     return {**op.onnx_attributes(), **notes_in(op, store)}
 
 
 def set_attribute(op: OnnxOp, name: str, value: Attribute | None, store: WeightStore) -> None:
-    """Gives a node an attribute or a note; None takes it away."""
+    """Sets an attribute or a note of a node; None removes it."""
     if is_note(op, name):
         _set_note(op, name, value, store)
     elif isinstance(op, Custom):
@@ -105,7 +105,7 @@ def _keep(rest: NodeProto, name: str, here: bool) -> None:
 
 
 def _set_custom(op: Custom, name: str, value: Attribute | None) -> None:
-    """The graphs of a node are among its attributes, and stay."""
+    """Sets an attribute that is not a graph; graphs of the node stay."""
     values = {key: held for key, held in op.entries() if key != name}
     if value is not None:
         values[name] = value

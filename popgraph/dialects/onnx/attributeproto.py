@@ -53,11 +53,11 @@ _FIELDS = {
     "SPARSE_TENSORS": "sparse_tensors",
     "TYPE_PROTOS": "type_protos",
 }
-"""The field of an AttributeProto that holds each kind."""
+"""The field of an AttributeProto for each kind."""
 
 
 def kind_of(proto: AttributeProto) -> str:
-    """FLOAT, INT, ...; very old files do not write it, then the field that is set tells."""
+    """FLOAT, INT, ...; for very old files without a type, by the field that is set."""
     if proto.type != AttributeProto.UNDEFINED:
         return str(AttributeProto.AttributeType.Name(proto.type))
     filled = {field.name for field, _ in proto.ListFields()}
@@ -73,7 +73,7 @@ def kind_of(proto: AttributeProto) -> str:
 
 
 def read_attribute(proto: AttributeProto, store: WeightStore | None = None) -> Attribute:
-    """The IR attribute of any kind but graphs."""
+    """The IR attribute of any kind except graphs."""
     kind = kind_of(proto)
     if proto.ref_attr_name:
         return RefAttr(BytesAttr.of(proto.ref_attr_name), StringAttr(kind))
@@ -112,7 +112,7 @@ def _many(kind: str, items: Sequence[Attribute]) -> ManyAttr:
 
 
 def kind_of_attribute(attribute: Attribute) -> str:
-    """FLOAT, INT, ...: the kind of any IR attribute but graphs."""
+    """FLOAT, INT, ...: the kind of any IR attribute except graphs."""
     if isinstance(attribute, RefAttr | ManyAttr):
         return attribute.kind.data
     return next(kind for held, kind in _OF_CLASSES.items() if isinstance(attribute, held))
@@ -134,7 +134,7 @@ _OF_CLASSES: Mapping[type[Attribute], str] = {
 def write_attribute(
     name: str, attribute: Attribute, store: WeightStore | None = None
 ) -> AttributeProto:
-    """The AttributeProto in its usual spelling."""
+    """The AttributeProto in canonical form."""
     proto = AttributeProto(name=name)
     kind = _fill(proto, attribute, store)
     proto.type = AttributeProto.AttributeType.Value(kind)
@@ -142,7 +142,7 @@ def write_attribute(
 
 
 def _fill(proto: AttributeProto, attribute: Attribute, store: WeightStore | None) -> str:
-    """Puts the value in its field; the kind."""
+    """Sets the field of the value; returns its kind."""
     match attribute:
         case FloatAttr():
             proto.f = attribute.value.data
@@ -179,7 +179,7 @@ def _fill(proto: AttributeProto, attribute: Attribute, store: WeightStore | None
             field.extend(_write_item(item, store) for item in attribute.items)
             return attribute.kind.data
         case _:
-            raise AssertionError(f"{attribute} is no value of an ONNX attribute")
+            raise AssertionError(f"{attribute} is not the value of an ONNX attribute")
 
 
 def _write_item(
@@ -193,15 +193,15 @@ def _write_item(
         case TypeAttr():
             return write_type_attribute(item)
         case _:
-            raise AssertionError(f"{item} is no item of an ONNX attribute")
+            raise AssertionError(f"{item} is not an item of an ONNX attribute")
 
 
 def from_python(name: str, value: object, kind: str | None, store: WeightStore) -> Attribute:
     """
-    The IR attribute of a Python value, of the kind that a schema asks for.
+    The IR attribute of a Python value, for the kind in a schema.
 
-    Without a kind (custom operators) the value decides: a list of whole numbers is INTS, with a
-    fraction among them FLOATS.
+    Without a kind (custom operators) the value decides: a list of integers is INTS; with a float
+    among them it is FLOATS.
     """
     if isinstance(value, Attribute):
         return value
@@ -212,19 +212,19 @@ def from_python(name: str, value: object, kind: str | None, store: WeightStore) 
         return _convert(value, kind, store)
     except (TypeError, ValueError, PopgraphError) as error:
         raise ModelError(
-            f"attribute {name!r} is {kind}, which {value!r} is not",
+            f"attribute {name!r} must be {kind}, not {value!r}",
             hint=_EXAMPLES.get(kind, ""),
         ) from error
 
 
 _EXAMPLES = {
-    "INT": "give a whole number",
-    "INTS": "give a list of whole numbers",
-    "FLOAT": "give a number",
-    "FLOATS": "give a list of numbers",
-    "STRING": "give a string",
-    "STRINGS": "give a list of strings",
-    "TENSOR": "give a NumPy array",
+    "INT": "pass an integer",
+    "INTS": "pass a list of integers",
+    "FLOAT": "pass a number",
+    "FLOATS": "pass a list of numbers",
+    "STRING": "pass a string",
+    "STRINGS": "pass a list of strings",
+    "TENSOR": "pass a NumPy array",
 }
 
 
@@ -252,7 +252,7 @@ def _guess(value: object) -> str:
                 return f"{min(kinds)}S"
     raise ModelError(
         f"{value!r} cannot be the value of an ONNX attribute",
-        hint="give a number, a string, an array or a list of these",
+        hint="pass a number, a string, an array or a list of these",
     )
 
 

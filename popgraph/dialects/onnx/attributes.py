@@ -38,8 +38,8 @@ class FloatsAttr(Data[bytes]):
     """
     A list of 32-bit floats: `#onnx.floats<"1.0 -inf nan">`.
 
-    Held as their bytes, so that two lists are equal when every bit is; a NaN that is not the usual
-    one shows its bits.
+    Stored as bytes, so that lists are equal if all bits are. NaNs with other payloads than the
+    default print their bits.
     """
 
     name = "onnx.floats"
@@ -66,7 +66,7 @@ _NAN = np.array(np.nan, "<f4").view("<u4").item()
 
 
 def floats_text(floats: FloatsAttr) -> str:
-    """The shortest decimals that read back to the same bits."""
+    """The shortest decimals that parse back to the same bits."""
     values = np.frombuffer(floats.data, "<f4")
     bits = values.view("<u4")
     return " ".join(
@@ -76,7 +76,7 @@ def floats_text(floats: FloatsAttr) -> str:
 
 
 def parse_floats(parser: AttrParser) -> FloatsAttr:
-    """What `floats_text` wrote, as a string literal."""
+    """Parses the text of `floats_text` from a string literal."""
     try:
         return floats_from_text(parser.parse_str_literal())
     except (ValueError, OverflowError):
@@ -133,7 +133,7 @@ Elements: TypeAlias = DataAttr | BlobAttr | StringTensorAttr
 
 
 def elements_of(array: Array, store: WeightStore) -> Elements:
-    """The attribute that holds an array (object, str and bytes arrays are tensors of strings)."""
+    """The attribute of an array; object, str and bytes arrays are tensors of strings."""
     if array.dtype.kind in "OUS":
         return StringTensorAttr.of([_as_bytes(item) for item in array.flat], array.shape)
     return store.attribute(array)
@@ -144,7 +144,7 @@ def _as_bytes(item: object) -> bytes:
 
 
 def array_of(elements: Elements, store: WeightStore | None) -> Array:
-    """The array that the attribute holds; a store is needed for blobs only."""
+    """The array of an attribute; only blobs require a store."""
     if isinstance(elements, BlobAttr):
         return (store or WeightStore()).array(elements)
     return elements.array
@@ -153,11 +153,11 @@ def array_of(elements: Elements, store: WeightStore | None) -> Array:
 @irdl_attr_definition
 class TensorAttr(ParametrizedAttribute):
     """
-    A tensor and how its protobuf spelled it: `#onnx.tensor<#pg.data<...>>`.
+    A tensor, and its protobuf encoding: `#onnx.tensor<#pg.data<...>>`.
 
-    `storage` is `raw` (bytes, little-endian), `typed` (one number per entry of a typed field) or
-    `exact` (spelled in a way of its own). `header` is the serialized TensorProto without what the
-    elements and the storage tell: its name, doc string and so on; with `exact`, all of it.
+    `storage` is `raw` (little-endian bytes), `typed` (one number per entry of a typed field) or
+    `exact` (any other encoding). `header` is the serialized TensorProto without the fields that the
+    elements and the storage define: name, doc string and so on; with `exact`, the whole message.
     """
 
     name = "onnx.tensor"
@@ -170,16 +170,16 @@ class TensorAttr(ParametrizedAttribute):
         return TensorAttr(elements, StringAttr(storage), BytesAttr(header))
 
     def typed(self) -> TensorAttr:
-        """The same tensor, its numbers in the field of their type."""
+        """The same tensor, with its elements in the field of their type."""
         return TensorAttr(self.elements, StringAttr("typed"), self.header)
 
     def verify(self) -> None:
         if not isinstance(self.elements, DataAttr | BlobAttr | StringTensorAttr):
-            raise VerifyException(f"{self.elements} does not hold the elements of a tensor")
+            raise VerifyException(f"{self.elements} cannot be the elements of a tensor")
 
     def with_elements(self, elements: Elements) -> TensorAttr:
-        """Other numbers in the same field, with the same name, doc string and so on."""
-        if self.storage.data == "exact":  # what it holds besides is not known apart
+        """The tensor with other elements, and the same name, doc string and encoding."""
+        if self.storage.data == "exact":  # its header includes the old elements
             return TensorAttr.of(elements, "typed")
         return TensorAttr(elements, self.storage, self.header)
 
@@ -214,7 +214,7 @@ class TensorAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class SparseTensorAttr(ParametrizedAttribute):
-    """A sparse tensor: the values that are not zero, where they are, and the whole shape."""
+    """A sparse tensor: nonzero values, their indices and the shape."""
 
     name = "onnx.sparse_tensor"
     values: TensorAttr
@@ -226,7 +226,7 @@ class SparseTensorAttr(ParametrizedAttribute):
         return TensorType(self.values.type.element_type, [dim.data for dim in self.shape])
 
     def dense(self, store: WeightStore | None) -> Array:
-        """The tensor with its zeros filled in."""
+        """The dense tensor."""
         shape = self.type.get_shape()
         values = array_of(self.values.held, store)
         indices = array_of(self.indices.held, store)
@@ -258,7 +258,7 @@ class ManyAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class RefAttr(ParametrizedAttribute):
-    """Inside a function: the value that the caller gave to an attribute of the function."""
+    """In a function: the value that the caller passed for an attribute of the function."""
 
     name = "onnx.ref"
     attribute: BytesAttr
@@ -267,7 +267,7 @@ class RefAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class GraphsAttr(ParametrizedAttribute):
-    """Which regions of an `onnx.Custom` are the value of a GRAPH or GRAPHS attribute."""
+    """The regions of an `onnx.Custom` that are the value of a GRAPH or GRAPHS attribute."""
 
     name = "onnx.graphs"
     kind: StringAttr
@@ -278,10 +278,10 @@ class GraphsAttr(ParametrizedAttribute):
 @irdl_attr_definition
 class ValueInfoAttr(ParametrizedAttribute):
     """
-    What a model declares about a value: `#onnx.value<"x" : tensor<2xf32>>`.
+    A model's declaration of a value: `#onnx.value<"x" : tensor<2xf32>>`.
 
-    `exact` is the serialized ValueInfoProto where name and type do not say all of it (a doc
-    string, metadata, denotations); the exporter uses it as long as it still says the same type.
+    `exact` is the serialized ValueInfoProto if it has more than name and type (doc string,
+    metadata, denotations). The exporter writes it as long as its type is still the same.
     """
 
     name = "onnx.value"
@@ -358,14 +358,14 @@ class OpsetAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class MetadataAttr(ParametrizedAttribute):
-    """Metadata properties in their order: `#onnx.metadata<["key", "value", ...]>`."""
+    """Metadata properties, in order: `#onnx.metadata<["key", "value", ...]>`."""
 
     name = "onnx.metadata"
     pairs: NamesAttr
 
     def verify(self) -> None:
         if len(self.pairs.data) % 2:
-            raise VerifyException("metadata is a list of pairs: a key and a value")
+            raise VerifyException("metadata must be a list of pairs of key and value")
 
     @staticmethod
     def of(entries: Iterable[tuple[str, str]]) -> MetadataAttr:

@@ -34,11 +34,11 @@ from popgraph.dialects.program import BytesAttr
 @dataclass(frozen=True)
 class TypeVariable(AttrConstraint):
     """
-    A type variable of a schema: one of `allowed`, compared without shapes.
+    A type variable of a schema: one of the `allowed` types, compared without shapes.
 
-    With a name, all operands and results that share it must agree; heterogeneous variadics have
-    none. A value of unknown type fits everywhere and binds nothing, nor does a scalar in single
-    precision: beside tensors in half, PopART's programs have those.
+    Operands and results that share its name must agree; heterogeneous variadics have no name. A
+    value of unknown type is always accepted and binds nothing. A one-element f32 tensor binds
+    nothing either: PopART's programs use such scalars next to f16 tensors.
     """
 
     variable: str | None
@@ -50,7 +50,7 @@ class TypeVariable(AttrConstraint):
         shapeless = erased(attr)
         if shapeless not in self.allowed:
             wanted = ", ".join(sorted(describe(one).removesuffix("[...]") for one in self.allowed))
-            raise VerifyException(f"{describe(attr)} is none of {wanted}")
+            raise VerifyException(f"{describe(attr)} is not one of {wanted}")
         if self.variable is not None and not _is_single(attr):
             constraint_context.set_attr_variable(self.variable, shapeless)
 
@@ -79,12 +79,12 @@ KINDS: dict[str, type[Attribute]] = {
     "SPARSE_TENSORS": ManyAttr,
     "TYPE_PROTOS": ManyAttr,
 }
-"""The IR attribute of each kind of ONNX attribute (GRAPH and GRAPHS are regions)."""
+"""The IR attribute of each ONNX attribute kind (GRAPH and GRAPHS are regions)."""
 
 
 @dataclass(frozen=True)
 class OfKind(AttrConstraint):
-    """An attribute of one ONNX kind, or, inside a function, a reference to the caller's."""
+    """An attribute of an ONNX kind, or inside a function a reference to the caller's."""
 
     kind: str
 

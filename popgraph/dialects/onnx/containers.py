@@ -1,4 +1,4 @@
-"""Models and functions: the operations that hold ONNX nodes."""
+"""Models and functions: the operations that contain ONNX nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from popgraph.support.errors import ModelError
 
 
 def _print_described(printer: Printer, op: Function | Model) -> None:
-    """` {producer = ...} {...}`: what is said about the whole, then the body."""
+    """Prints ` {producer = ...} {...}`: properties, then the body."""
     printer.print_string(" ")
     printer.print_attr_dict(op.properties)
     printer.print_string(" ")
@@ -50,10 +50,10 @@ def _parse_described(parser: Parser) -> tuple[dict[str, Attribute], Region, dict
 @irdl_op_definition
 class Function(Body):
     """
-    A function that the model defines: nodes of `domain::function_name` mean its body.
+    A function of the model: a node `domain::function_name` calls it.
 
-    Its values have no types of their own; they take those of each call. `attribute_names` are
-    the attributes that a call may give; `default_names` and `default_values` those with a default.
+    Its values have no types; each call infers them. `attribute_names` are attributes that a call
+    may pass; `default_names` and `default_values` list those with a default.
     """
 
     name = "onnx.Function"
@@ -72,7 +72,7 @@ class Function(Body):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Domain, name and overload: what a call names."""
+        """Domain, name and overload, as a call names it."""
         overload = "" if self.overload is None else self.overload.text
         return self.domain.text, self.function_name.text, overload
 
@@ -105,7 +105,7 @@ class Function(Body):
 
 @irdl_op_definition
 class Model(IRDLOperation):
-    """A model: its functions, then its graph, and what is said about the whole."""
+    """A model: its functions, then its graph; properties describe the whole."""
 
     name = "onnx.Model"
     ir_version = prop_def(IntegerAttr)
@@ -157,16 +157,16 @@ class Model(IRDLOperation):
 
     @property
     def opset_versions(self) -> dict[str, int]:
-        """The imported operator sets; the standard one is "". The oldest models import none."""
+        """Imported versions by domain, "" for ai.onnx; the oldest models import none."""
         return opset_versions(self.opsets) or {"": 1}
 
     def verify_(self) -> None:
         if not isinstance(self.body.block.last_op, Graph):
-            raise VerifyException("a model ends with its graph")
+            raise VerifyException("a model must end with its graph")
 
 
 def opset_versions(opsets: ArrayAttr[OpsetAttr]) -> dict[str, int]:
-    """Versions by domain; `ai.onnx` is another name of the standard domain ""."""
+    """Versions by domain; `ai.onnx` is an alias of the standard domain ""."""
     return {standard_domain(one.domain.text): one.version.data for one in opsets}
 
 
@@ -175,22 +175,22 @@ def standard_domain(domain: str) -> str:
 
 
 def model_of(module: ModuleOp) -> Model:
-    """The model that a module of this level holds."""
+    """The model of a module of the onnx level."""
     for op in module.body.block.ops:
         if isinstance(op, Model):
             return op
-    raise ModelError("the module holds no onnx.Model", hint="give a module of the onnx level")
+    raise ModelError("the module holds no onnx.Model", hint="pass a module of the onnx level")
 
 
 def input_types(module: ModuleOp) -> dict[str, Attribute]:
-    """The types of a model's inputs (one that an initializer fills is none here)."""
+    """The types of a model's inputs; inputs with an initializer are excluded."""
     graph = model_of(module).graph
     types = (argument.type for argument in graph.block.args)
     return dict(zip(graph.input_names, types, strict=True))
 
 
 def value_name(value: SSAValue) -> str:
-    """The ONNX name of a value: of a graph's input, an initializer or a node's output."""
+    """The ONNX name of a graph input, an initializer or a node's output."""
     if isinstance(value, BlockArgument):
         body = value.block.parent_op()
         assert isinstance(body, Graph | Function), "arguments belong to graphs and functions"
@@ -202,4 +202,4 @@ def value_name(value: SSAValue) -> str:
     for name, found in zip(value.op.output_names, value.op.output_values(), strict=False):
         if found is value:
             return name
-    raise AssertionError(f"{value.op.name} gives its result no name")
+    raise AssertionError(f"{value.op.name} has no name for its result")

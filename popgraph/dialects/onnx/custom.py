@@ -28,25 +28,27 @@ from popgraph.dialects.program import BytesAttr
 from popgraph.dialects.program.attributes import decoded, parse_quoted, quoted
 
 OWN = "ai.popgraph"
-"""The domain of operators that passes put into a model; no file has them."""
+"""The domain of operators that only passes insert; files never contain them."""
 
 CHECK_INDICES = (OWN, "CheckIndices")
-"""Domain and name of the operator that gives its input, indices, and knows their bounds."""
+"""Domain and name of the identity on indices that passes on their bounds."""
 
 CALL = ("ai.graphcore", "Call")
-"""Domain and name of the operator that runs a graph, its attribute `callee`."""
+"""Domain and name of PopART's operator that runs the graph in its attribute `callee`."""
 
 PACKED = ("ai.graphcore", "PackedDataBlock")
-"""The same of the operator that runs a graph, its attribute `callback`, over packed sequences."""
+"""
+Domain and name of PopART's operator that runs the graph in `callback` over packed sequences.
+"""
 
 ANY_LABEL = "any_label"
-"""The attribute of PopART's Nll for which labels that are no class mean something, too."""
+"""The attribute of PopART's Nll that gives labels outside the classes a meaning."""
 
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
 """
 Domain and name of ONNX's operator for derivatives.
 
-It names what it differentiates; where that is its attribute `function`, a graph, it is `Custom`.
+It names the values that it differentiates; with the graph attribute `function`, it is `Custom`.
 """
 
 
@@ -56,8 +58,8 @@ class Custom(OnnxOp):
     An operator of another domain, or a call of a function of the model.
 
     `%y = onnx.Custom "com.example" "Gelu" (%x, -) {...} -> ["y"] : tensor<...>`. Its attributes
-    are named in `attribute_names` and stand in `attribute_list`; its result types are whatever
-    its maker says.
+    are named in `attribute_names` and stored in `attribute_list`. Result types are set at
+    construction: nothing infers them.
     """
 
     name = "onnx.Custom"
@@ -65,7 +67,7 @@ class Custom(OnnxOp):
     custom_type = prop_def(BytesAttr)
     overload = opt_prop_def(BytesAttr)
     present = prop_def(DenseArrayBase)
-    """1 for each entry of the node's input list that is a value, 0 for each that is absent."""
+    """1 for each entry of the node's input list that is a value, 0 for each absent one."""
     attribute_names = prop_def(NamesAttr)
     attribute_list = prop_def(ArrayAttr)
     arguments = var_operand_def()
@@ -85,7 +87,7 @@ class Custom(OnnxOp):
         extra: Mapping[str, Attribute],
         overload: str = "",
     ) -> Custom:
-        """As `SchemaOp.make`; the value of an attribute may be a graph or a list of them."""
+        """Like `SchemaOp.make`; an attribute may be a graph or a list of graphs."""
         held: list[Attribute] = []
         graphs: list[Graph] = []
         for value in attributes.values():
@@ -125,27 +127,27 @@ class Custom(OnnxOp):
 
     @property
     def is_check(self) -> bool:
-        """Whether this is the operator that `normalize` puts before indices."""
+        """Whether this is the operator that `normalize` inserts before indices."""
         return (self.domain, self.op_type) == CHECK_INDICES
 
     @property
     def is_call(self) -> bool:
-        """Whether this is PopART's call of a graph that stands inside it."""
+        """Whether this is PopART's call of a graph in its region."""
         return (self.domain, self.op_type) == CALL and len(self.graphs().get("callee", ())) == 1
 
     @property
     def is_packed(self) -> bool:
-        """Whether this is PopART's run of a graph over packed sequences."""
+        """Whether this is PopART's operator that runs a graph over packed sequences."""
         return (self.domain, self.op_type) == PACKED and "callback" in self.graphs()
 
     @property
     def is_gradient(self) -> bool:
-        """Whether this is ONNX's Gradient, with the graph that it differentiates."""
+        """Whether this is ONNX's Gradient with the graph that it differentiates."""
         return (self.domain, self.op_type) == GRADIENT and "function" in self.graphs()
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Domain, name and overload: the key of the function that this may be a call of."""
+        """Domain, name and overload: the key of the function that this calls, if any."""
         return self.domain, self.op_type, "" if self.overload is None else self.overload.text
 
     def input_values(self) -> list[SSAValue | None]:
@@ -174,19 +176,22 @@ class Custom(OnnxOp):
         }
 
     def has_list_of_graphs(self, attribute: str) -> bool:
-        """Whether an attribute is a list of graphs, be it one graph long."""
+        """Whether an attribute is a list of graphs, even of length one."""
         held = dict(self.entries()).get(attribute)
         return isinstance(held, GraphsAttr) and held.kind.data == "GRAPHS"
 
     def verify_(self) -> None:
         if len(self.attribute_names.data) != len(self.attribute_list):
-            raise VerifyException("as many attribute names as attributes")
+            raise VerifyException(
+                f"{len(self.attribute_names.data)} attribute names, "
+                f"but {len(self.attribute_list)} attributes"
+            )
         if not all(map(holds_graph, self.regions)):
-            raise VerifyException("a graph attribute is a region with one onnx.Graph")
+            raise VerifyException("a graph attribute must be a region with one onnx.Graph")
         if sum(self.present.get_values()) != len(self.arguments):
-            raise VerifyException("`present` must mark as many inputs as there are operands")
+            raise VerifyException(f"`present` must mark exactly the {len(self.arguments)} operands")
         if sum(map(bool, self.output_names)) != len(self.values):
-            raise VerifyException("as many output names as results")
+            raise VerifyException(f"output names must name exactly the {len(self.values)} results")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {quoted(self.custom_domain.data)} {quoted(self.custom_type.data)}")

@@ -1,4 +1,4 @@
-"""Evaluates one node: by the NumPy function of its operator, or by its lowering."""
+"""Evaluates one node, by its operator's NumPy function or by its lowering."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from popgraph.support import dtypes
 from popgraph.support.pages import Page
 
 TEXTS = Page("popgraph.operators.strings")
-"""Evaluates a node with operands of strings whose operator has no function of its own."""
+"""Evaluates a node on strings whose operator has no NumPy function."""
 
 LOWERED = Page("popgraph.passes.onnx.evaluate_lowered")
 """
-Evaluates a node by the graphcore operations that it lowers to; None if it has no lowering.
+Evaluates a node by the graphcore operations of its lowering; None if it has no lowering.
 
-This is the meaning of every operator of numbers. The rooms above this one fill both in.
+This defines the meaning of every numeric operator. `passes` and `operators`, which this module
+cannot import, provide both pages.
 """
 
 SHAPES = ("Shape", "Size")
-"""Operators that read no elements."""
+"""Operators that read only the shape of their operand."""
 
 
 def evaluate_node(
@@ -40,8 +41,8 @@ def evaluate_node(
     """
     The node's outputs in order, None for absent ones.
 
-    `values` holds its operands; an operand that is None is absent. The result is None if only the
-    function in the operator's schema, if any, defines the operator.
+    `values` holds its operands; an operand that is None is absent. Returns None if only the
+    function in the operator's schema, if any, defines it.
     """
     operands = [None if value is None else values[value] for value in op.input_values()]
     record = record_of(op.domain, op.op_type)
@@ -51,13 +52,14 @@ def evaluate_node(
         return list(found) if isinstance(found, tuple) else [found]
     if not isinstance(op, SchemaOp):
         return None
+    # Strings have no graphcore form, so no lowering.
     evaluated = TEXTS if any(map(holds_text, operands)) or makes_text(op) else LOWERED
     outputs: list[Any] | None = evaluated(op, operands, store, opsets)
     return outputs
 
 
 def alone(op: SchemaOp, operands: Sequence[Any]) -> tuple[Graph, SchemaOp]:
-    """A graph of a copy of the node, whose inputs have the types of these operands."""
+    """A graph with a copy of the node alone; its inputs have the types of the operands."""
     block = Block()
     inputs: list[SSAValue | None] = [
         None if one is None else block.insert_arg(_type(one), len(block.args)) for one in operands
@@ -72,7 +74,7 @@ def alone(op: SchemaOp, operands: Sequence[Any]) -> tuple[Graph, SchemaOp]:
 
 
 def makes_text(op: OnnxOp) -> bool:
-    """Whether a node writes numbers as strings."""
+    """Whether a node converts numbers to strings."""
     is_cast = (op.domain, op.op_type) == ("", "Cast")
     return is_cast and op.attribute_values()["to"] in (TensorProto.STRING, "STRING")
 

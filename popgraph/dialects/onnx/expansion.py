@@ -1,4 +1,4 @@
-"""Inlines function bodies and branches in place of nodes."""
+"""Inlines functions and branches at the nodes that call them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from popgraph.support.names import hint
 
 
 def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore) -> Function | None:
-    """The body that the operator's schema gives it, in opsets near those given, if it has one."""
+    """The operator's body from its schema, in opsets near those given; None without one."""
     schema = body_schema(op.SCHEMA)
     versions = schema.all_function_opset_versions
     if not versions:
@@ -63,9 +63,9 @@ CROSS_ENTROPY = "SoftmaxCrossEntropyLoss"
 
 def _keep_the_shape(proto: FunctionProto) -> None:
     """
-    LogSoftmax of scores as [N, C, -1], in their own shape again  ->  LogSoftmax along axis 1
+    LogSoftmax of scores reshaped to [N, C, -1] and back  ->  LogSoftmax along axis 1
 
-    Only where there are no elements: what -1 is then, nobody can say.
+    Only for tensors without elements: -1 is then ambiguous.
     """
     (last,) = (at for at, node in enumerate(proto.node) if "X_Log" in node.output)
     rest = list(proto.node)[last + 1 :]
@@ -75,7 +75,7 @@ def _keep_the_shape(proto: FunctionProto) -> None:
 
 
 class _Identifiers:
-    """Names of values that are words: some schemas write constants of inner graphs as text."""
+    """Value names as identifiers: some schemas write constants of inner graphs as text."""
 
     def __init__(self) -> None:
         self._words: dict[SSAValue, str] = {}
@@ -90,7 +90,7 @@ class _Identifiers:
 
 
 def _completed(proto: FunctionProto, opsets: Mapping[str, int]) -> FunctionProto:
-    """A schema's body as a function of a model would be written."""
+    """A schema's body as if a model defined the function."""
     imported = {one.domain for one in proto.opset_import}
     for domain, version in opsets.items():
         if domain not in imported:
@@ -107,7 +107,7 @@ def _completed(proto: FunctionProto, opsets: Mapping[str, int]) -> FunctionProto
 
 
 def _captures(op: Operation, name_of: NameOf) -> dict[str, SSAValue]:
-    """The outer values, by name, that the graphs inside an operation use."""
+    """{name: value} of outer values that graphs inside an operation use."""
     inside = {id(inner) for inner in op.walk()}
     return {
         name_of(value): value
@@ -125,10 +125,10 @@ def _owner(value: SSAValue) -> Operation | None:
 
 def inline(call: OnnxOp, function: Function, inference: Inference) -> list[Operation]:
     """
-    Puts the function's body in place of a call; the new operations, with their types.
+    Replaces a call by the function's body; returns the new operations, with inferred types.
 
-    Inner values and nodes get the call's name before their own, and its location; what the call
-    gave keeps its name.
+    Inner values and nodes get the call's name as a prefix, and its location. Outputs of the call
+    keep their names.
     """
     body = body_of_call(function, call)
     label = call.node_name or next(filter(None, call.output_names), call.op_type)
@@ -144,14 +144,14 @@ def inline(call: OnnxOp, function: Function, inference: Inference) -> list[Opera
 
 
 def inline_branch(op: SchemaOp, branch: Graph, inference: Inference) -> list[Operation]:
-    """Puts the branch that an If always takes in its place; the operations moved."""
+    """Replaces an If by the branch that it always takes; returns the operations moved."""
     return _place(op, branch, list(branch.yielded), inference)
 
 
 def _place(
     call: OnnxOp, body: Function | Graph, yielded: list[SSAValue | None], inference: Inference
 ) -> list[Operation]:
-    """Moves what stands in a body before a call, and gives its results to the call's users."""
+    """Moves the operations of a body before a call and redirects the users of its outputs."""
     block = call.parent_block()
     assert block is not None, "a call stands in a graph"
     placed: list[Operation] = [op for op in body.block.ops if isinstance(op, OnnxOp | Initializer)]
@@ -166,7 +166,7 @@ def _place(
     for (name, old), new in zip(names, yielded, strict=False):
         if old is None:
             continue
-        assert new is not None, f"the body of {call.op_type} gives no {name}"
+        assert new is not None, f"the body of {call.op_type} must yield {name}"
         if id(new) not in own or not isinstance(new.owner, OnnxOp):
             new = _copied(new, name, call, inference)
             placed.append(_maker(new))
@@ -188,7 +188,7 @@ def _maker(value: SSAValue) -> Operation:
 
 
 def _set_name(value: SSAValue, name: str) -> None:
-    """Gives a node's output another name."""
+    """Renames an output of a node."""
     op = value.owner
     assert isinstance(op, OnnxOp)
     values = zip(op.output_names, op.output_values(), strict=False)
@@ -197,7 +197,7 @@ def _set_name(value: SSAValue, name: str) -> None:
 
 
 def _copied(value: SSAValue, name: str, call: OnnxOp, inference: Inference) -> SSAValue:
-    """An Identity for a result that already has a name of its own."""
+    """An Identity of a result that has a name of its own already."""
     copy = op_class("Identity", 1).make([value], {}, {}, [name], [value.type], {})
     block = call.parent_block()
     assert block is not None, "a call stands in a graph"
@@ -208,7 +208,7 @@ def _copied(value: SSAValue, name: str, call: OnnxOp, inference: Inference) -> S
 
 
 def rename(body: Function, prefix: str) -> None:
-    """Puts a prefix before the name of every value and node of a body."""
+    """Prefixes the names of all values and nodes of a body."""
 
     def longer(names: NamesAttr) -> NamesAttr:
         return NamesAttr.of([prefix + name if name else "" for name in names.texts])
@@ -230,7 +230,7 @@ def rename(body: Function, prefix: str) -> None:
 
 
 def make_absent(value: SSAValue) -> None:
-    """Takes an input that a call does not give from the nodes that use it."""
+    """Removes an input that a call omits from the nodes that use it."""
     for user in {id(use.operation): use.operation for use in value.uses}.values():
         if not isinstance(user, OnnxOp):
             continue
@@ -239,7 +239,7 @@ def make_absent(value: SSAValue) -> None:
 
 
 def replace_node(op: OnnxOp, made: OnnxOp) -> None:
-    """Puts a node where another one stands."""
+    """Replaces a node by another one."""
     block = op.parent_block()
     assert block is not None, "a node stands in a graph"
     block.insert_op_before(made, op)
@@ -250,7 +250,7 @@ def replace_node(op: OnnxOp, made: OnnxOp) -> None:
 
 
 def with_inputs(op: OnnxOp, inputs: list[SSAValue | None]) -> OnnxOp:
-    """The same node with other inputs; its graphs move to it."""
+    """The same node with other inputs; its graphs move to the new node."""
     graphs = op.graphs()
     for graph in (one for many in graphs.values() for one in many):
         graph.detach()

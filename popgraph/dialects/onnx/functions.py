@@ -1,4 +1,4 @@
-"""Functions that nodes call: the model's own, and those that are known of other domains."""
+"""Functions that nodes call: model functions, and definitions of other domains' operators."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from popgraph.support import extensions
 from popgraph.support.errors import ExtensionError, UnsupportedError
 
 OPSET = 23
-"""Of ONNX, in which what operators of other domains stand for is written."""
+"""The ONNX opset of the definitions of operators of other domains."""
 
 
 def type_rule(op: Custom) -> TypeRule | None:
-    """The rule of a node's operator; loaded, if a distribution brings the operator."""
+    """The type rule of a node's operator; loads the plugin that provides it, if any."""
     if record_of(*op.key[:2]) is None and extensions.is_free(op.domain):
         with suppress(ExtensionError):  # Lowering raises it again.
             extensions.load(extensions.OPERATORS, op.domain)
@@ -33,7 +33,7 @@ def type_rule(op: Custom) -> TypeRule | None:
 
 
 def definition_of(domain: str, name: str) -> Definition | None:
-    """The definition of an operator that is no part of ONNX, if it has one."""
+    """The definition of an operator outside of ONNX, if it has one."""
     record = record_of(domain, name)
     return None if record is None else record.define
 
@@ -42,9 +42,9 @@ def function_of(
     call: Custom, functions: Mapping[tuple[str, str, str], Function], *, exact: bool = False
 ) -> Function | None:
     """
-    What a node calls: a function of its model, else what is known of its operator.
+    The function that a node calls: one of its model, or the definition of its operator.
 
-    None also for a form of an operator that its definition refuses: `refusal` says why.
+    None also if the definition refuses the node: `refusal` says why.
     """
     found = functions.get(call.key)
     define = definition_of(*call.key[:2])
@@ -57,7 +57,7 @@ def function_of(
 
 
 def refusal(call: Custom) -> UnsupportedError | None:
-    """Why the definition of an operator that is no part of ONNX says nothing about a node."""
+    """The reason for which the definition of an operator outside of ONNX refuses a node."""
     define = definition_of(*call.key[:2])
     if define is None:
         return None
@@ -67,12 +67,12 @@ def refusal(call: Custom) -> UnsupportedError | None:
         return error
     return UnsupportedError(
         f"too little is known of the inputs of {call.op_type}",
-        hint="export the model with the shapes of its values, or give those of its inputs",
+        hint="export the model with the shapes of its values, or pass input shapes",
     )
 
 
 def body_of_call(function: Function, call: OnnxOp) -> Function:
-    """A copy of the function in which every reference to an attribute is the call's value."""
+    """A copy of the function in which attribute references are replaced by the call's values."""
     body = function.clone()
     bind(body, function.defaults | call.default_attributes() | call.onnx_attributes())
     return body
@@ -82,9 +82,9 @@ def outputs_of_call(
     call: OnnxOp, function: Function, yielded: Sequence[SSAValue]
 ) -> list[SSAValue | None]:
     """
-    What the body yields for each output of a call; None where it does not compute it.
+    The yielded value for each output of a call; None where the body does not compute it.
 
-    The body that a schema gives an operator computes only those outputs that the node wants.
+    The body from a schema computes only the outputs that the node has.
     """
     if not isinstance(call, SchemaOp) or call.OUTPUTS[-1].arity == VARIADIC:
         return list(yielded)
@@ -93,7 +93,7 @@ def outputs_of_call(
 
 
 def bind(body: Function, values: Mapping[str, Attribute]) -> None:
-    """Replaces references by values; one to which nothing was given goes away."""
+    """Replaces attribute references by values; references without a value are removed."""
     for op in body.walk():
         if isinstance(op, Custom):
             _bind_custom(op, values)

@@ -1,4 +1,4 @@
-"""Values that only Python holds: strings, and arrays of Python's own values."""
+"""Values that exist only in Python: strings, and arrays of Python objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from popgraph.support.arrays import Array
 
 
 def plain(value: object) -> object:
-    """Strings are texts, not bytes."""
+    """Decodes bytes to str, within lists, tuples and arrays."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list | tuple):
@@ -21,7 +21,7 @@ def plain(value: object) -> object:
 
 
 def objects(elements: Any, shape: tuple[int, ...]) -> Array:
-    """An array of Python's own values, which NumPy does not look into."""
+    """An object array; NumPy does not convert its elements."""
     held = list(elements)
     made = np.empty(len(held), object)
     made[:] = held
@@ -33,7 +33,7 @@ def holds_text(value: object) -> bool:
 
 
 def texts(value: Any) -> Array:
-    """The strings of a tensor as Python's own."""
+    """The strings of a tensor as str."""
     found = plain(np.asarray(value))
     assert isinstance(found, np.ndarray)
     return found

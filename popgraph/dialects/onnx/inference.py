@@ -1,4 +1,4 @@
-"""Type inference over a graph: visits nodes in order, follows small constants."""
+"""Type inference over a graph: visits nodes in order and propagates small constants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
 from popgraph.dialects.onnx.schema_inference import ANSWERS, InferenceQuery, infer_types
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.type_errors import mismatch, overlooked
+from popgraph.dialects.onnx.type_errors import mismatch, undetected_conflict
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
@@ -43,19 +43,19 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
-"""Finds the body that stands for an operator of another domain."""
+"""Finds the function that defines an operator of another domain."""
 
 
 _results: dict[InferenceQuery, Sequence[Any]] = {}
-"""What nodes compute of small constants: equal layers ask the same, and so does every length."""
+"""Cached results of nodes on small constants: equal layers repeat the same queries."""
 
 
 class Inference:
     """
-    Gives the values of a graph their types, in order, and follows small constants on the way.
+    Infers the types of a graph's values in order and propagates small constants.
 
-    `known` holds the values whose elements are known; the schemas read them as data (the shape
-    that Reshape gets), and nodes of which all operands are known are evaluated.
+    `known` holds the elements of constant values. Schemas read them as data (the shape operand of
+    Reshape), and nodes whose operands are all known are evaluated.
     """
 
     def __init__(
@@ -68,23 +68,23 @@ class Inference:
         self.store = store
         self.functions = functions if functions is not None else {}
         self.lenient = False
-        """Whether a node may fail to fit its inputs (in branches: one may never be taken)."""
+        """Whether a node may have unfit inputs: in branches, which may never be taken."""
         self.into_graphs = False
-        """Whether to infer the graphs inside nodes again (a reader has just done it)."""
+        """Whether to infer the graphs inside nodes again (a reader has already done so)."""
         self.trusting = True
-        """Whether what the values' types said before stays true, and adds to what is inferred."""
+        """Whether the existing types of values are valid, and refine the inferred ones."""
         self.known: dict[SSAValue, Array] = {}
         self.weights_change = False
-        """Whether initializers of floats are only what the model begins with."""
+        """Whether float initializers are only initial values of variables."""
         self.changing: set[SSAValue] = set()
-        """Of the known values those that follow from such initializers: they decide no branch."""
+        """Known values that depend on such initializers: they decide no branch."""
 
     def decided(self, value: SSAValue) -> Array | None:
-        """The elements of a value if they are known and never change."""
+        """The elements of a value if they are known and constant."""
         return None if value in self.changing else self.known.get(value)
 
     def take(self, value: SSAValue, source: SSAValue, known_by: Inference | None = None) -> None:
-        """A value has the elements of another, as far as they are known."""
+        """Copies the known elements of `source` to `value`, if any."""
         known_by = known_by or self
         if source in known_by.known:
             self.known[value] = known_by.known[source]
@@ -92,7 +92,7 @@ class Inference:
                 self.changing.add(value)
 
     def visit(self, op: Operation) -> None:
-        """Sets the types of the results of a node or an initializer; its operands have theirs."""
+        """Infers the result types of a node or an initializer from its operand types."""
         if isinstance(op, Initializer):
             if isinstance(op.value, TensorAttr):
                 self._note(op.result, op.value)
@@ -110,7 +110,7 @@ class Inference:
                     set_type(result, type_)
 
     def visit_graph(self, graph: Graph | Function) -> None:
-        """Visits a whole body whose inputs have their types."""
+        """Visits a body whose inputs have types."""
         for op in graph.block.ops:
             self.visit(op)
 
@@ -141,7 +141,7 @@ class Inference:
                 self.take(result, value, inner)
 
     def _visit_outside(self, op: Custom) -> None:
-        """An operator that an extension knows, or one of PopART's without its types."""
+        """An operator with an extension's type rule, or a PopART operator without types."""
         rule = type_rule(op)
         types = None if rule is None else rule(op, self.known, self.store)
         for result, type_ in zip(op.output_values(), types or (), strict=False):
@@ -149,7 +149,7 @@ class Inference:
                 set_type(result, refined(type_, result.type))
 
     def _visit_call(self, op: Custom) -> None:
-        """The graph of a call, with what flows into it."""
+        """Infers the graph of a call from the operands."""
         (graph,) = op.graphs()["callee"]
         for argument, value in zip(graph.block.args, op.input_values(), strict=False):
             if value is not None:
@@ -161,7 +161,7 @@ class Inference:
                 set_type(result, refined(made.type, result.type))
 
     def _visit_packed(self, op: Custom) -> None:
-        """The graph gets a batch of sequences made equally long; what it makes of it is packed."""
+        """The graph receives a batch of padded sequences; its results are packed again."""
         (graph,) = op.graphs()["callback"]
         given: Mapping[str, Any] = op.attribute_values()
         batch, longest = given.get("callbackBatchSize", 0), given.get("maxSequenceLengths", ())
@@ -177,7 +177,7 @@ class Inference:
                 set_type(result, refined(whole, result.type))
 
     def _visit_gradient(self, op: Custom) -> None:
-        """Gradients have the types of what the graph gets; that need not be what it is made of."""
+        """Gradients have the types of the operands, which may differ from the graph's own."""
         (graph,) = op.graphs()["function"]
         given = zip(graph.block.args, op.operands, strict=True)
         outside, self.trusting = self.trusting, False
@@ -195,12 +195,12 @@ class Inference:
         held = op.properties.get("value")
         alone = len(op.properties) == 1
         if op.op_type == "Constant" and isinstance(held, TensorAttr) and alone:
-            # The elements may be many: the schema need not see them.
+            # Large tensors are not passed to the schema.
             set_type(op.results[0], held.type)
             self._note(op.results[0], held)
             return
-        # ONNX's own inference takes the first output that is there for the first of all, and
-        # refuses a graph of which it does not know what it gives.
+        # ONNX's own inference mistakes the first output present for the first of the schema, and
+        # refuses a graph with outputs of unknown type.
         within = op.GRAPHS and (self.into_graphs or "" in op.output_names or _is_untyped(op))
         types = visit_graphs(self, op) if within else {}
         if not types:
@@ -216,7 +216,7 @@ class Inference:
             set_type(result, refined(type_, result.type) if self.trusting and same else type_)
             self.known.pop(result, None)
             self.changing.discard(result)
-        if overlooked(op):
+        if undetected_conflict(op):
             raise mismatch(op, "")
         self._follow(op)
 
@@ -226,7 +226,7 @@ class Inference:
             self.known[value] = array_of(held, self.store)
 
     def _follow(self, op: SchemaOp) -> None:
-        """Evaluates a node of which every operand is known and every result small."""
+        """Evaluates a node whose operands are all known and whose results are small."""
         values = self._operands(op)
         if values is None or not op.has_trait(Pure):
             return
@@ -242,7 +242,7 @@ class Inference:
                     self.changing.add(value)
 
     def _evaluated(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
-        """The results of a node whose operands are known; none if nothing computes them."""
+        """The results of a node with known operands; empty if nothing computes them."""
         if op.GRAPHS or any(map(needs_store, op.properties.values())):
             return self._computed(op, values)
         question = InferenceQuery.about(op, self.known, self.opsets)
@@ -257,15 +257,15 @@ class Inference:
     def _computed(self, op: SchemaOp, values: Mapping[SSAValue, Array]) -> Sequence[Any]:
         try:
             found = evaluate_node(op, values, self.store, self.opsets) or ()
-        except Exception:  # NumPy refuses in many ways; then nothing is known
+        except Exception:  # NumPy raises many kinds of errors: nothing is known then
             return ()
         for array in found:
             if isinstance(array, np.ndarray):
-                array.flags.writeable = False  # many may hold it
+                array.flags.writeable = False  # shared by cached results
         return found
 
     def _operands(self, op: SchemaOp) -> dict[SSAValue, Array] | None:
-        """The operands' elements; None when one is not known."""
+        """The elements of the operands; None if one is unknown."""
         arrays: dict[SSAValue, Array] = {}
         for value in op.operands:
             if value in self.known:
@@ -274,19 +274,19 @@ class Inference:
             shape = static_shape(value.type)
             if op.op_type not in SHAPES or shape is None:
                 return None
-            # These two look at the shape only: an array without memory will do.
+            # Shape and Size read only the shape: a broadcast scalar needs no memory.
             arrays[value] = np.broadcast_to(np.float32(0), shape)
         return arrays
 
 
 def _is_untyped(op: SchemaOp) -> bool:
-    """Whether nobody has said yet what a graph inside gives."""
+    """Whether a graph inside has outputs of unknown type."""
     graphs = (one for many in op.graphs().values() for one in many)
     return any(value.type == UNKNOWN for graph in graphs for value in graph.yielded)
 
 
 def _reshaped(type_: Attribute, first: Sequence[Dim], replaced: int) -> Attribute:
-    """A type with other sizes in the place of its first so many axes."""
+    """A type whose first `replaced` axes are replaced by `first`."""
     shape = dims(type_)
     if not isinstance(type_, TensorType) or shape is None:
         return UNKNOWN
@@ -294,7 +294,7 @@ def _reshaped(type_: Attribute, first: Sequence[Dim], replaced: int) -> Attribut
 
 
 def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute]:
-    """Infers the graphs inside a node; the types of its results, where they follow from those."""
+    """Infers the graphs inside a node; returns the result types that follow from them."""
     graphs = {name: found[0] for name, found in op.graphs().items()}
     match op.op_type:
         case "If":
@@ -310,7 +310,7 @@ def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute
 
 
 def taken_branch(inference: Inference, op: SchemaOp) -> Graph | None:
-    """The branch that an If always takes, when its condition is known and never changes."""
+    """The branch that an If always takes; None unless its condition is a known constant."""
     condition = inference.decided(op.operands[0])
     if condition is None:
         return None
@@ -321,9 +321,9 @@ def _visit_if(
     inference: Inference, op: SchemaOp, branches: list[Graph]
 ) -> dict[SSAValue, Attribute]:
     """
-    What both branches give, or the one that is taken.
+    The result types of both branches joined, or of the only branch taken.
 
-    A branch that cannot be typed is one that these inputs never take: the other decides.
+    A branch that fails inference is never taken with these inputs: the other one decides.
     """
     taken = taken_branch(inference, op)
     typed: list[Graph] = []
@@ -333,7 +333,7 @@ def _visit_if(
             inference.visit_graph(branch)
             typed.append(branch)
         except TypeMismatchError as error:
-            _forget_shapes(branch)
+            _erase_shapes(branch)
             errors.append(error)
     if not typed:
         raise errors[0]
@@ -345,45 +345,45 @@ def _visit_if(
     return _of_outputs(op, types)
 
 
-def _forget_shapes(graph: Graph) -> None:
-    """Of a branch that cannot be typed, nobody is to believe what it was said to give."""
+def _erase_shapes(graph: Graph) -> None:
+    """Erases the shapes of a branch that failed inference, since they are unreliable."""
     for value in graph.yielded:
         if isinstance(value.owner, SchemaOp | Custom) and value.owner.parent is graph.block:
             set_type(value, erased(value.type))
 
 
 def _of_outputs(op: SchemaOp, types: Sequence[Attribute]) -> dict[SSAValue, Attribute]:
-    """The types of those outputs that a node has, from all of them."""
+    """{output: type} for the outputs that a node has."""
     outputs = zip(op.output_values(), types, strict=False)
     return {value: type_ for value, type_ in outputs if value is not None and type_ != UNKNOWN}
 
 
 def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
-    """States as `_visit_turns` says; of what every turn gives there is a row for each."""
+    """Types of a Loop: states by `_visit_iterations`, other results with one row per iteration."""
     count, condition, *first = [*op.input_values(), None, None][: max(2, len(op.input_values()))]
     _note_steering(inference, body, condition is not None)
     for old, argument, new in zip(first, body.block.args[2:], body.yielded[1:], strict=False):
         if old is not None and unchanged(new) is argument:
             inference.take(argument, old)
     types = [UNKNOWN if value is None else value.type for value in first]
-    states = _visit_turns(inference, body, 2, types, 1)
-    turns = _turns(inference, count, condition, body)
-    collected = [_stacked(value.type, 0, turns) for value in body.yielded[1 + len(states) :]]
-    return _of_outputs(op, [*(types if turns == 0 else states), *collected])
+    states = _visit_iterations(inference, body, 2, types, 1)
+    trips = _trip_count(inference, count, condition, body)
+    collected = [_stacked(value.type, 0, trips) for value in body.yielded[1 + len(states) :]]
+    return _of_outputs(op, [*(types if trips == 0 else states), *collected])
 
 
 def _note_steering(inference: Inference, body: Graph, has_condition: bool) -> None:
-    """In a turn, the condition before it is true; without one, nobody asks what it is."""
+    """The condition is true at the start of an iteration; without a condition it is unused."""
     for argument in body.block.args[1:2]:
         inference.known.pop(argument, None)
         if has_condition:
             inference.known[argument] = np.full(static_shape(argument.type) or (), True)
 
 
-def _turns(
+def _trip_count(
     inference: Inference, count: SSAValue | None, condition: SSAValue | None, body: Graph
 ) -> int | None:
-    """How many turns a Loop has, if that is known."""
+    """The trip count of a Loop, if it is known."""
     if condition is not None:
         known = [inference.decided(value) for value in (condition, *body.yielded[:1])]
         if known[0] is not None and not np.all(known[0]):
@@ -395,21 +395,21 @@ def _turns(
 
 
 def unchanged(value: SSAValue) -> SSAValue:
-    """What nodes that change nothing have made a value of."""
+    """The value before any Identity nodes."""
     while isinstance(value.owner, SchemaOp) and value.owner.op_type == "Identity":
         value = value.owner.operands[0]
     return value
 
 
-def _visit_turns(
+def _visit_iterations(
     inference: Inference, body: Graph, place: int, states: list[Attribute], yielded: int
 ) -> list[Attribute]:
     """
-    The type of a state is the most exact one that it has before and after every iteration.
+    The types of states: the most exact ones that hold before and after every iteration.
 
-    Found by trying the type that it has at first: where an iteration changes a dimension, that
-    dimension is not known, and the body is inferred again. States begin at a `place` among the
-    body's inputs, and at another one among what is `yielded`.
+    Fixed-point iteration from the initial types: a dimension that an iteration changes becomes
+    unknown, and the body is inferred again. States begin at index `place` of the body's inputs and
+    at index `yielded` of its results.
     """
     trusting, inference.trusting = inference.trusting, False
     try:
@@ -423,6 +423,7 @@ def _visit_turns(
                 joined(a, b) if erased(a) == erased(b) else a
                 for a, b in zip(states, after, strict=True)
             ]
+            # `joined` only makes dimensions unknown: at most one round per dimension.
             if both == states:
                 return states
             states = both
@@ -431,26 +432,26 @@ def _visit_turns(
 
 
 def _visit_scan(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
-    """As `_visit_loop`; the rows of the scanned inputs tell how many turns there are."""
+    """Types of a Scan, like `_visit_loop`; the scanned axes define the trip count."""
     attributes = op.attribute_values(inference.store)
     batch = op.since_version < 9
     given = [UNKNOWN if value is None else value.type for value in op.input_values()][batch:]
     scanned = attributes.get("num_scan_inputs")
     if not isinstance(scanned, int) or not 0 < scanned <= len(given):
-        return {}  # what is wrong with that, lowering says
+        return {}  # lowering reports the error
     kept, rows = given[: len(given) - scanned], given[len(given) - scanned :]
     entries = None
     if batch:
         entries = next(iter(dims(rows[0]) or [None]))
         kept, rows = ([row_of(type_, 0) for type_ in types] for types in (kept, rows))
     places = _axes(attributes, "scan_input_axes", len(rows))
-    turns = [_size(type_, axis) for type_, axis in zip(rows, places, strict=False)]
+    trips = [_size(type_, axis) for type_, axis in zip(rows, places, strict=False)]
     for argument, type_, axis in zip(body.block.args[len(kept) :], rows, places, strict=False):
         set_type(argument, refined(row_of(type_, axis), argument.type))
-    states = _visit_turns(inference, body, 0, kept, 0)
+    states = _visit_iterations(inference, body, 0, kept, 0)
     made = body.yielded[len(states) :]
     places = _axes(attributes, "scan_output_axes", len(made))
-    count = next((size for size in turns if isinstance(size, int)), turns[0])
+    count = next((size for size in trips if isinstance(size, int)), trips[0])
     stacked = [_stacked(one.type, axis, count) for one, axis in zip(made, places, strict=False)]
     types = [*states, *stacked]
     return _of_outputs(op, [_stacked(one, 0, entries) for one in types] if batch else types)
@@ -476,7 +477,7 @@ def _size(type_: Attribute, axis: int) -> Dim:
 
 
 def _stacked(type_: Attribute, axis: int, count: Dim) -> Attribute:
-    """The type of a tensor's values of all turns, one after the other along an axis."""
+    """The type of the values of all iterations, stacked along an axis."""
     shape = dims(type_)
     if shape is None or not isinstance(type_, TensorType):
         return erased(type_)
@@ -485,7 +486,7 @@ def _stacked(type_: Attribute, axis: int, count: Dim) -> Attribute:
 
 
 def needs_store(attribute: Attribute) -> bool:
-    """Whether only a store may know all that it stands for."""
+    """Whether the value of an attribute may depend on a store."""
     if isinstance(attribute, TensorAttr):
         return isinstance(attribute.held, BlobAttr)
     return isinstance(attribute, SparseTensorAttr | ManyAttr | RefAttr)
@@ -496,7 +497,7 @@ def _is_float(value: SSAValue) -> bool:
 
 
 def fallbacks(op: SchemaOp) -> list[Attribute]:
-    """What the schema's type variables say about the results where inference says nothing."""
+    """The result types that follow from the schema's type variables, where inference fails."""
     bound: dict[str, Attribute] = {}
     for value, parameter in _formal(op.input_values(), op.INPUTS, op.SCHEMA.inputs):
         if value is not None and parameter.is_homogeneous:
@@ -514,6 +515,6 @@ def fallbacks(op: SchemaOp) -> list[Attribute]:
 
 
 def _formal(values: Iterable[SSAValue | None], slots: tuple, formals: list) -> Iterator[tuple]:  # type: ignore[type-arg]
-    """Each value with its formal parameter; the last one again for a variadic's values."""
+    """Each value with its formal parameter; the last parameter repeats for variadics."""
     for place, value in enumerate(values):
         yield value, formals[min(place, len(formals) - 1)]

@@ -1,4 +1,4 @@
-"""Initializers: tensors that a graph starts with."""
+"""Initializers: constant tensors of a graph."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from popgraph.support.arrays import Array
 @irdl_op_definition
 class Initializer(IRDLOperation):
     """
-    A tensor that the model brings along: `%w = onnx.Initializer "w" #onnx.tensor<...>`.
+    A constant tensor of the model: `%w = onnx.Initializer "w" #onnx.tensor<...>`.
 
-    Older models list their initializers among the graph's inputs too, so that a caller could give
-    another value: then `input` is that declaration and `place` its place in the list of inputs.
+    Older models also list initializers among the graph's inputs, so that callers may override them:
+    `input` is then this declaration, and `place` its index in the list of inputs.
     """
 
     name = "onnx.Initializer"
@@ -67,11 +67,11 @@ class Initializer(IRDLOperation):
 
     @property
     def place_in_inputs(self) -> int:
-        """Where it stands in the model's list of inputs; 0 when it does not."""
+        """The index in the model's list of inputs; 0 if it is not listed."""
         return 0 if self.place is None else self.place.value.data
 
     def array(self, store: WeightStore) -> Array:
-        """The elements; zeros filled in where the tensor is sparse."""
+        """The elements; a sparse tensor becomes dense."""
         if isinstance(self.value, SparseTensorAttr):
             return self.value.dense(store)
         assert isinstance(self.value, TensorAttr)
@@ -79,7 +79,9 @@ class Initializer(IRDLOperation):
 
     def verify_(self) -> None:
         if self.result.type != self.value.type:
-            raise VerifyException(f"the result's type must be {self.value.type}")
+            raise VerifyException(
+                f"the result must have type {self.value.type}, not {self.result.type}"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {quoted(self.value_name.data)} ")

@@ -34,7 +34,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Metadata:
-    """A doc string, metadata, and as a serialized message whatever else there is."""
+    """Doc string, metadata, and all other fields as a serialized message."""
 
     doc: str = ""
     metadata: Pairs = ()
@@ -48,7 +48,7 @@ NOTHING = Metadata()
 
 
 def _read(kind: type[Any], data: bytes) -> Metadata:
-    """What a message says that holds nothing that stands elsewhere."""
+    """The metadata in a message that has no fields stored elsewhere."""
     message = kind.FromString(data)
     metadata = tuple((entry.key, entry.value) for entry in message.metadata_props)
     doc = message.doc_string
@@ -59,7 +59,7 @@ def _read(kind: type[Any], data: bytes) -> Metadata:
 
 
 def _drop_empty(message: Any) -> None:
-    """Takes away the fields that are there, but say nothing."""
+    """Removes fields that are present but equal to their defaults."""
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
             for one in [value] if hasattr(value, "ListFields") else value:
@@ -69,7 +69,8 @@ def _drop_empty(message: Any) -> None:
 
 
 def is_empty(value: object) -> bool:
-    """Whether a field that holds this says as much as one that is not there."""
+    """Whether a field with this value is equivalent to an absent one."""
+    # -0.0 is falsy, but not the default of a float field.
     return not value and str(value) != "-0.0"
 
 
@@ -90,7 +91,7 @@ def _held(attribute: Attribute | None) -> bytes:
 
 
 def node_metadata(op: OnnxOp) -> Metadata:
-    """All but the name, the overload and the notes that no schema knows."""
+    """All metadata except name, overload and notes."""
     rest = NodeProto.FromString(_held(op.attributes.get("rest")))
     documented = [_doc_of(one) for one in rest.attribute if not is_note(op, one.name)]
     rest.ClearField("attribute")
@@ -102,7 +103,7 @@ def node_metadata(op: OnnxOp) -> Metadata:
 
 
 def _doc_of(attribute: AttributeProto) -> AttributeProto | None:
-    """The attribute with its doc string alone, if it has one; its value stands elsewhere."""
+    """The attribute with only its doc string, if it has one; its value is stored elsewhere."""
     if not attribute.doc_string:
         return None
     kind = AttributeProto.AttributeType.Value(kind_of(attribute))
@@ -110,12 +111,12 @@ def _doc_of(attribute: AttributeProto) -> AttributeProto | None:
 
 
 def notes_on(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
-    """The notes that no schema knows, such as PopART's `__ipu_number`."""
+    """The notes, which the schema does not know, such as PopART's `__ipu_number`."""
     return notes_in(op, store)
 
 
 def set_node_metadata(op: OnnxOp, about: Metadata) -> None:
-    """Writes on a node what is said about it."""
+    """Writes metadata to a node."""
     if about.doc:
         op.attributes["doc"] = BytesAttr.of(about.doc)
     if not about.metadata and not about.proto:
@@ -126,7 +127,7 @@ def set_node_metadata(op: OnnxOp, about: Metadata) -> None:
 
 
 def with_notes(about: Metadata, key: str, note: Attribute, store: WeightStore) -> Metadata:
-    """What is said about a node with one note more that no word can say."""
+    """The metadata with an additional note that the text format has no syntax for."""
     rest = NodeProto.FromString(about.proto)
     rest.attribute.append(write_attribute(key, note, store))
     return replace(about, proto=rest.SerializeToString())
@@ -137,9 +138,9 @@ def with_notes(about: Metadata, key: str, note: Attribute, store: WeightStore) -
 
 def value_metadata(info: ValueInfoAttr) -> tuple[Metadata, tuple[str, ...]]:
     """
-    What a declaration says beyond name and type, and its denotations: of the type, of each dim.
+    The metadata of a declaration, and denotations: of its type, then of each dimension.
 
-    Denotations within other types are rarer still and stay in the message.
+    Denotations within other types are rarer and stay in the message.
     """
     proto = ValueInfoProto.FromString(info.exact.data)
     proto.ClearField("name")
@@ -184,14 +185,14 @@ def declared(
 
 
 def tensor_metadata(tensor: TensorAttr) -> Metadata:
-    """What a tensor says beyond its elements and its name."""
+    """The metadata of a tensor: all but its elements and name."""
     header = TensorProto.FromString(tensor.header.data)
     about = TensorProto(doc_string=header.doc_string, metadata_props=header.metadata_props)
     return _read(TensorProto, about.SerializeToString())
 
 
 def with_tensor_metadata(tensor: TensorAttr, about: Metadata) -> TensorAttr:
-    """The tensor with what is said about it."""
+    """The tensor with other metadata."""
     return TensorAttr(tensor.elements, StringAttr("raw"), BytesAttr(_write(TensorProto, about)))
 
 
@@ -211,7 +212,7 @@ def function_metadata(function: Function) -> Metadata:
 
 
 def model_metadata(model: Model) -> Metadata:
-    """The model's doc string and metadata; the message holds what its graph leaves open, too."""
+    """The metadata of a model; the message also holds that of its graph."""
     said = _read(ModelProto, _held(model.rest))
     doc = "" if model.doc is None else model.doc.text
     metadata = () if model.metadata is None else tuple(model.metadata.entries)
@@ -219,17 +220,17 @@ def model_metadata(model: Model) -> Metadata:
 
 
 def written_graph(about: Metadata) -> bytes:
-    """What `Graph.rest` holds."""
+    """The content of `Graph.rest`."""
     return _write(GraphProto, about)
 
 
 def written_function(about: Metadata) -> bytes:
-    """What `Function.rest` holds."""
+    """The content of `Function.rest`."""
     return _write(FunctionProto, about)
 
 
 def with_declarations(kind: str, about: Metadata, infos: Sequence[ValueInfoAttr]) -> Metadata:
-    """A graph or a function about which it is also said what some values are."""
+    """Adds declarations of values to the metadata of a graph or a function."""
     proto = _PROTOS[kind].FromString(about.proto)
     proto.value_info.extend(map(write_value_info, infos))
     return replace(about, proto=proto.SerializeToString())
@@ -239,7 +240,7 @@ _PROTOS: dict[str, type[Any]] = {"graph": GraphProto, "function": FunctionProto}
 
 
 def merged_proto(model: bytes, graph: bytes) -> bytes:
-    """One message of what is said about a model and its graph."""
+    """Merges the messages of a model and its graph."""
     proto = ModelProto.FromString(model)
     if graph:
         proto.graph.MergeFromString(graph)
@@ -247,7 +248,7 @@ def merged_proto(model: bytes, graph: bytes) -> bytes:
 
 
 def split_proto(data: bytes) -> tuple[bytes, bytes]:
-    """What such a message says about the model, and about its graph."""
+    """Splits a merged message into the model's and the graph's."""
     proto = ModelProto.FromString(data)
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")

@@ -50,16 +50,16 @@ from popgraph.dialects.program.attributes import parse_quoted, quoted
 from popgraph.dialects.program.interned import NOTHING
 
 Value: TypeAlias = object
-"""Of an attribute: int, float, str, bytes, list of these, array, IR type or `Graph`."""
+"""An attribute value: int, float, str, bytes, a list of these, array, IR type or `Graph`."""
 
 
 def to_python(attribute: Attribute, store: WeightStore | None = None) -> Value:
     """
     The Python value of an attribute.
 
-    Strings that are not UTF-8 stay bytes. A large tensor whose elements are in a store needs that
-    store; without it the `BlobAttr` itself is the answer. References of function bodies and types
-    are what they are in the IR.
+    Strings that are not UTF-8 stay bytes. A large tensor requires the store of its elements;
+    without it the `BlobAttr` itself is returned. References in function bodies and types stay IR
+    attributes.
     """
     match attribute:
         case IntegerAttr():
@@ -95,12 +95,11 @@ def _text(data: bytes) -> str | bytes:
 
 class OnnxOp(IRDLOperation, ABC):
     """
-    A node of an ONNX graph: an operator of some schema, or one that only its domain knows.
+    A node of an ONNX graph, with a schema or of another domain.
 
-    Its ONNX attributes are properties (only those that the model gives: defaults are not copied
-    in); what else the model says about the node stands in the attribute dictionary: `name`,
-    `outputs` (the node's list of output names, with "" for what is absent), `doc`, `metadata`,
-    `rest` (a serialized NodeProto of all that is rarer still).
+    Its ONNX attributes are properties; absent attributes stay absent, without defaults. Everything
+    else is in the attribute dictionary: `name`, `outputs` (the node's list of output names, "" for
+    absent ones), `doc`, `metadata`, and `rest` (a serialized NodeProto of the remaining fields).
     """
 
     node_label = opt_attr_def(BytesAttr, attr_name="name")
@@ -117,30 +116,30 @@ class OnnxOp(IRDLOperation, ABC):
     @property
     @abstractmethod
     def since_version(self) -> int:
-        """The operator set version that brought this meaning; 0 for custom operators."""
+        """The operator set version that introduced this version; 0 for custom operators."""
 
     @abstractmethod
     def input_values(self) -> list[SSAValue | None]:
-        """Operands in schema order, None for what is absent; a variadic one is spread out."""
+        """Operands in schema order, None for absent ones, variadic ones flattened."""
 
     @abstractmethod
     def output_values(self) -> list[SSAValue | None]:
-        """Results in schema order, None for what is absent; a variadic one is spread out."""
+        """Results in schema order, None for absent ones, variadic ones flattened."""
 
     @abstractmethod
     def onnx_attributes(self) -> dict[str, Attribute]:
-        """The attributes that the model gives, as IR attributes, without graphs."""
+        """The attributes present in the model, as IR attributes, without graphs."""
 
     @abstractmethod
     def graphs(self) -> dict[str, list[Graph]]:
-        """The graphs that are attributes (a list, for the rare kind GRAPHS)."""
+        """The graphs that are attributes; a list, for the rare kind GRAPHS."""
 
     def default_attributes(self) -> dict[str, Attribute]:
-        """What absent attributes mean."""
+        """The values of absent attributes."""
         return {}
 
     def attribute_values(self, store: WeightStore | None = None) -> dict[str, Value]:
-        """All attributes as Python values, defaults filled in; see `to_python`."""
+        """All attributes as Python values, including defaults; see `to_python`."""
         given = self.default_attributes() | self.onnx_attributes()
         values = {name: to_python(value, store) for name, value in given.items()}
         for name, graphs in self.graphs().items():
@@ -154,29 +153,29 @@ class OnnxOp(IRDLOperation, ABC):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The node's list of output names; "" for an output that is absent or has no name."""
+        """The node's list of output names; "" for outputs that are absent or unnamed."""
         return self.node_outputs.texts
 
     def where(self) -> str:
-        """The node as messages name it."""
+        """The node's name for messages."""
         label = self.node_name or next(iter(filter(None, self.output_names)), "")
         return f"node {label!r} ({self.domain + '::' if self.domain else ''}{self.op_type})"
 
     def locate(self, place: FileLineColLoc | None = None) -> None:
-        """Makes the node's name, and the line, its location: every later level can report it."""
+        """Sets the node's name and its line as its location, which all later levels can report."""
         label = self.node_name or next(iter(filter(None, self.output_names)), "")
         self.location = NameLoc(StringAttr(label), place or NOTHING)
 
 
 def graph_in(region: Region) -> Graph:
-    """The graph that a region holds as the value of an attribute."""
+    """The graph in a region that is the value of an attribute."""
     graph = region.block.first_op
-    assert graph is not None and graph.name == "onnx.Graph", "an attribute's region is a graph"
+    assert graph is not None and graph.name == "onnx.Graph", "an attribute's region holds a graph"
     return graph  # type: ignore[return-value]
 
 
 def holds_graph(region: Region) -> bool:
-    """Whether a region is what `region_of` makes: one block with a graph and nothing else."""
+    """Whether a region is a single block with only a graph, as `region_of` builds it."""
     block = region.first_block
     return (
         block is not None
@@ -187,7 +186,7 @@ def holds_graph(region: Region) -> bool:
 
 
 def parse_graph(parser: Parser) -> Graph:
-    """The graph that is the value of an attribute."""
+    """Parses the graph that is the value of an attribute."""
     region = parser.parse_region()
     if not holds_graph(region):
         parser.raise_error("expected a region with one onnx.Graph")
@@ -220,7 +219,7 @@ class Yield(IRDLOperation):
 
 
 class Body(IRDLOperation):
-    """Shared by graphs and functions: one block that ends with `onnx.Yield`."""
+    """Graphs and functions: one block that ends with `onnx.Yield`."""
 
     body = region_def("single_block")
 
@@ -241,7 +240,7 @@ class Body(IRDLOperation):
 
     @property
     def nodes(self) -> Iterator[OnnxOp]:
-        """The nodes in their order."""
+        """The nodes, in order."""
         return (op for op in self.block.ops if isinstance(op, OnnxOp))
 
     @property
@@ -256,9 +255,13 @@ class Body(IRDLOperation):
         if not isinstance(self.block.last_op, Yield):
             raise VerifyException(f"{self.name} must end with onnx.Yield")
         if len(self.input_names) != len(self.block.args):
-            raise VerifyException(f"{self.name}: as many names as inputs")
+            raise VerifyException(
+                f"{self.name} has {len(self.input_names)} names for {len(self.block.args)} inputs"
+            )
         if len(self.output_names) != len(self.yielded):
-            raise VerifyException(f"{self.name}: as many names as outputs")
+            raise VerifyException(
+                f"{self.name} has {len(self.output_names)} names for {len(self.yielded)} outputs"
+            )
 
 
 @irdl_op_definition
@@ -266,9 +269,9 @@ class Graph(Body):
     """
     A graph: block arguments are its inputs, `onnx.Yield` ends it.
 
-    `inputs`, `outputs` and `value_infos` are what the model declares; the types of the values
-    themselves may be more exact. The main graph stands in `onnx.Model`; a graph that is an
-    attribute of a node stands in that node's region and uses outer values directly.
+    `inputs`, `outputs` and `value_infos` are declarations of the model; the types of the values may
+    be more exact. The main graph is in `onnx.Model`. A graph that is an attribute of a node is in
+    that node's region and uses outer values directly.
     """
 
     name = "onnx.Graph"
@@ -313,7 +316,7 @@ class Graph(Body):
 
     @property
     def all_initializers(self) -> Iterator[Initializer]:
-        """Its own, and those of the graphs inside its nodes."""
+        """The initializers of the graph and of graphs inside its nodes."""
         return (op for op in self.walk() if isinstance(op, Initializer))
 
     def print(self, printer: Printer) -> None:

@@ -1,10 +1,10 @@
 """
-Opens the sequences and optionals among a model's inputs: a program takes and gives tensors alone.
+Opens sequences and optionals among a model's inputs, since programs only take and give tensors.
 
     inputs s : sequence(f32[3])  ->  inputs s[0], s[1]; s = SequenceConstruct(s[0], s[1])
 
-How many tensors there are must be known. Of a sequence among the outputs, the program gives the
-length and each tensor; `closed` makes a list of them.
+The number of tensors must be known. For a sequence among the outputs, the program returns the
+length and each tensor; `closed` rebuilds the list.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ from popgraph.support.errors import RunError
 from popgraph.support.names import hint
 
 Length: TypeAlias = int | None
-"""The number of tensors of a sequence; None for the tensor of an optional."""
+"""The number of tensors in a sequence; None for the tensor of an optional."""
 
 ABSENT = -1
-"""The length that a program gives for an empty optional."""
+"""The length that a program returns for an empty optional."""
 
 
 def element_name(name: str, place: int) -> str:
-    """The name of a tensor of a sequence, among the inputs or outputs of a program."""
+    """The program input or output for one tensor of a sequence."""
     return f"{name}[{place}]"
 
 
 def length_name(name: str) -> str:
-    """The name of the output that says how many tensors a sequence of the outputs has."""
+    """The program output for the length of a sequence."""
     return f"{name}[]"
 
 
 STRINGS = (OWN, "Strings")
-"""Domain and name of the operator that makes strings of code points."""
+"""Domain and name of the operator that builds strings from code points."""
 
 COMPARE_STRINGS = {("", "Equal"), ("ai.onnx.ml", "LabelEncoder")}
-"""The operators that are computed on code points; all others on strings are Python's."""
+"""Operators that are compiled on code points; all others on strings run in Python."""
 
 WIDTH = 8
-"""Strings are filled up to this many code points, or a power of two times as many."""
+"""Strings are padded to this many code points, or to a power of two times as many."""
 
 
 def code_points(array: Array, width: int = 0) -> Array:
-    """Strings as rows of their code points plus 1, with zeros after the last."""
+    """Strings as rows of code points plus 1, padded with zeros."""
     if array.dtype.kind == "U":
         held = array.reshape(-1)
         lengths = np.char.str_len(held)
@@ -78,12 +78,12 @@ def code_points(array: Array, width: int = 0) -> Array:
     width = width or max(WIDTH, 1 << (held.dtype.itemsize // 4 - 1).bit_length())
     wide = held.astype(f"<U{width}").tobytes()
     points = np.frombuffer(wide, "<i4").astype(np.int32).reshape(-1, width)
-    points += np.arange(width) < lengths.reshape(-1, 1)  # NumPy drops zeros at the end.
+    points += np.arange(width) < lengths.reshape(-1, 1)  # NumPy drops trailing zeros.
     return points.reshape(*array.shape, width)
 
 
 def _decoded(array: Array) -> list[str]:
-    """Python's strings, also of bytes."""
+    """The strings as str, also from bytes."""
     return [
         one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else str(one)
         for one in array.reshape(-1).tolist()
@@ -91,7 +91,7 @@ def _decoded(array: Array) -> list[str]:
 
 
 def compares_strings(op: Operation) -> bool:
-    """Whether a node is computed on the code points of strings that are known to be these."""
+    """Whether a node compares strings by code points that are known or program inputs."""
     if isinstance(op, Custom):
         return (op.domain, op.op_type) == STRINGS
     if not isinstance(op, SchemaOp) or (op.domain, op.op_type) not in COMPARE_STRINGS:
@@ -115,7 +115,7 @@ def is_string(type_: Attribute) -> bool:
 
 
 def _compared(module: ModuleOp) -> set[SSAValue]:
-    """The inputs of strings that are read by comparisons alone."""
+    """String inputs that are only used by comparisons."""
     block = model_of(module).graph.block
     found: set[SSAValue] = {one for one in block.args if is_string(one.type) and one.uses}
 
@@ -136,7 +136,7 @@ def _compared(module: ModuleOp) -> set[SSAValue]:
 
 
 def is_opened(type_: Attribute) -> bool:
-    """Whether a value is a sequence or an optional of tensors of numbers."""
+    """Whether a type is a sequence or an optional of numeric tensors."""
     return isinstance(type_, SeqType | OptType) and _of_numbers(type_.element)
 
 
@@ -148,21 +148,21 @@ def _of_numbers(type_: Attribute) -> bool:
 
 
 def opened_inputs(module: ModuleOp) -> dict[str, Attribute]:
-    """The inputs of a model that are sequences, optionals or strings to compare, by type."""
+    """{name: type} of inputs that are sequences, optionals or compared strings."""
     graph, compared = model_of(module).graph, _compared(module)
     pairs = zip(graph.input_names, graph.block.args, strict=True)
     return {name: one.type for name, one in pairs if is_opened(one.type) or one in compared}
 
 
 def opened_outputs(module: ModuleOp) -> tuple[str, ...]:
-    """The outputs that are."""
+    """The outputs that are sequences or optionals."""
     graph = model_of(module).graph
     pairs = zip(graph.output_names, graph.yielded, strict=True)
     return tuple(name for name, value in pairs if is_opened(value.type))
 
 
 def names_clash(containers: Iterable[str], names: Iterable[str]) -> bool:
-    """Whether another input or output is named like a tensor of one of these sequences."""
+    """Whether another input or output has the name of a sequence's tensor."""
     starts = tuple(f"{name}[" for name in containers)
     return any(name.startswith(starts) for name in names)
 
@@ -171,7 +171,7 @@ def names_clash(containers: Iterable[str], names: Iterable[str]) -> bool:
 
 
 def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, Any]]:
-    """The length of a given input, and its tensors by the names of a program's inputs."""
+    """The length of an input's value, and its tensors by names of program inputs."""
     if isinstance(type_, OptType):
         if value is None:
             return ABSENT, {}
@@ -182,14 +182,14 @@ def opened(name: str, type_: Attribute, value: Any) -> tuple[Length, dict[str, A
         return None, {name: value}
     if not isinstance(value, list | tuple):
         raise RunError(
-            f"input {name!r} is a sequence, not {type(value).__name__}",
-            hint="give a list of arrays",
+            f"input {name!r} must be a sequence, not {type(value).__name__}",
+            hint="pass a list of arrays",
         )
     return len(value), {element_name(name, place): one for place, one in enumerate(value)}
 
 
 def closed(name: str, made: dict[str, Array]) -> Any:
-    """An output of the model, made of outputs of a program: an array, a list, or None."""
+    """The model's output, rebuilt from program outputs: an array, a list, or None."""
     if name in made:
         return made.pop(name)
     length = int(made.pop(length_name(name)))
@@ -202,7 +202,7 @@ def closed(name: str, made: dict[str, Array]) -> Any:
 
 
 def open_containers(module: ModuleOp, lengths: Mapping[str, Length]) -> None:
-    """Puts tensors in place of the inputs that are sequences or optionals, of these lengths."""
+    """Replaces sequence and optional inputs of these lengths by tensors."""
     graph = model_of(module).graph
     infos: list[ValueInfoAttr] = []
     pairs = zip(list(graph.inputs), list(graph.block.args), strict=True)
@@ -219,7 +219,7 @@ def open_containers(module: ModuleOp, lengths: Mapping[str, Length]) -> None:
 
 @dataclass
 class _Opening:
-    """An input that becomes tensors, and the nodes that make the input of these."""
+    """The tensors that replace an input, and the nodes that rebuild it from them."""
 
     module: ModuleOp
     argument: BlockArgument
@@ -230,7 +230,7 @@ class _Opening:
     made: list[OnnxOp] = field(default_factory=list)
 
     def held(self, type_: Attribute) -> SSAValue:
-        """The nodes at the start of the graph, in their order."""
+        """Builds the input's value by nodes at the start of the graph."""
         if isinstance(type_, OptType) and self.length == ABSENT:
             return self._node("Optional", [], type_, type=TypeAttr(type_.element, BytesAttr(b"")))
         if isinstance(type_, OptType):
@@ -280,7 +280,7 @@ class _Opening:
 
 
 def _without_names(type_: Attribute) -> TensorType[Attribute] | UnrankedTensorType[Attribute]:
-    """The type of each tensor: a size that has a name may differ from one to the other."""
+    """The tensor type without named sizes, which may differ between the tensors."""
     assert isinstance(type_, TensorType | UnrankedTensorType)
     sizes = dims(type_)
     known = None if sizes is None else [size if isinstance(size, int) else None for size in sizes]

@@ -1,4 +1,4 @@
-"""Chooses what a graph at the onnx level gives; what nobody needs any more goes."""
+"""Selects the outputs of a graph at the onnx level, and removes unused nodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from popgraph.support.errors import ModelError
 from popgraph.support.names import closest
 
 Output = tuple[ValueInfoAttr, SSAValue]
-"""What a graph declares of an output, and its value."""
+"""The declaration of an output, and its value."""
 
 
 def cut_to(module: ModuleOp, names: Sequence[str]) -> None:
-    """Gives a model these values as its outputs, and leaves what they need."""
+    """Sets these values as the outputs of a model, and removes everything that they do not use."""
     graph = model_of(module).graph
     values = {value_name(value): value for op in graph.block.ops for value in op.results}
     values |= dict(zip(graph.input_names, graph.block.args, strict=True))
@@ -37,7 +37,7 @@ def cut_to(module: ModuleOp, names: Sequence[str]) -> None:
 
 
 def set_outputs(graph: Graph, outputs: Sequence[Output]) -> None:
-    """The outputs of a graph, in this order."""
+    """Sets the outputs of a graph, in this order."""
     old = graph.terminator
     graph.block.insert_op_before(Yield([value for _, value in outputs]), old)
     old.detach()
@@ -46,7 +46,7 @@ def set_outputs(graph: Graph, outputs: Sequence[Output]) -> None:
 
 
 def drop_unused(module: ModuleOp) -> None:
-    """Drops nodes, weights, inputs and operator sets that no output needs."""
+    """Removes nodes, weights, inputs and operator sets that no output uses."""
     model = model_of(module)
     graph = model.graph
     for op in reversed(list(graph.block.ops)):
@@ -58,11 +58,11 @@ def drop_unused(module: ModuleOp) -> None:
     for argument in reversed(unused):
         graph.block.erase_arg(argument)
     graph.properties["inputs"] = ArrayAttr(infos)
-    _forget_unused_domains(model)
+    _drop_unused_domains(model)
 
 
-def _forget_unused_domains(model: Model) -> None:
-    """Other programs refuse operator sets that they do not know, even if no operator is used."""
+def _drop_unused_domains(model: Model) -> None:
+    """Other runtimes refuse unknown operator sets, even if no operator uses them."""
     used = {"", *(op.domain for op in model.walk() if isinstance(op, OnnxOp))}
     kept = [one for one in model.opsets if standard_domain(one.domain.text) in used]
     model.properties["opsets"] = ArrayAttr(kept)

@@ -36,16 +36,16 @@ from popgraph.dialects.program import BytesAttr, WeightStore
 NameOf = Callable[[SSAValue], str]
 
 
-def remainder(proto: Any, told: Iterable[str]) -> bytes:
+def remainder(proto: Any, stored: Iterable[str]) -> bytes:
     """
-    The serialized message without the fields that stand elsewhere.
+    The serialized message without the fields that are stored elsewhere.
 
-    A field that is present but empty stays: only so the message comes back as it was.
+    Fields that are present but empty stay, so that the message is reproduced exactly.
     """
     rest = type(proto)()
-    told = frozenset(told)
+    stored = frozenset(stored)
     for field, value in proto.ListFields():
-        if field.name in told and value:
+        if field.name in stored and value:
             continue
         if hasattr(value, "extend") or hasattr(value, "MergeFrom"):
             getattr(rest, field.name).MergeFrom(value)
@@ -55,16 +55,16 @@ def remainder(proto: Any, told: Iterable[str]) -> bytes:
 
 
 def attribute_bytes(op: Operation, name: str) -> bytes:
-    """The bytes of a string in the attribute dictionary; empty when it is not there."""
+    """A string of the attribute dictionary as bytes; empty if it is absent."""
     found = op.attributes.get(name)
     return found.data if isinstance(found, BytesAttr) else b""
 
 
 def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_name) -> NodeProto:
     """
-    The node, with whatever names `name_of` gives to its values.
+    The node; `name_of` names its values.
 
-    With the model's own names it is spelled as the model spelled it; with others, plainly.
+    With the model's own names it is encoded as in the model, otherwise canonically.
     """
     proto = NodeProto(op_type=op.op_type)
     proto.input.extend(_input_names(op, name_of))
@@ -80,13 +80,14 @@ def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_na
     if doc := attribute_bytes(op, "doc"):
         proto.doc_string = doc.decode()
     rest = NodeProto.FromString(attribute_bytes(op, "rest"))
-    odd = {one.name: one for one in rest.attribute} if name_of is value_name else {}
+    original = {one.name: one for one in rest.attribute} if name_of is value_name else {}
     rest.ClearField("attribute")
     proto.attribute.extend(
-        _as_it_was(made, odd.get(made.name)) for made in _attributes(op, store, name_of)
+        _original_encoding(made, original.get(made.name))
+        for made in _attributes(op, store, name_of)
     )
-    # Notes that no schema knows (see annotations.py) stand in `rest` alone.
-    proto.attribute.extend(one for one in odd.values() if is_note(op, one.name))
+    # Notes, which the schema does not know (see annotations.py), are stored only in `rest`.
+    proto.attribute.extend(one for one in original.values() if is_note(op, one.name))
     proto.MergeFrom(rest)
     return proto
 
@@ -131,20 +132,22 @@ def _write_graphs(
     return proto
 
 
-def _as_it_was(made: AttributeProto, odd: AttributeProto | None) -> AttributeProto:
-    """The model's own spelling of an attribute, as long as it still means the same."""
-    if odd is None:
+def _original_encoding(made: AttributeProto, original: AttributeProto | None) -> AttributeProto:
+    """The model's own encoding of an attribute, if its value is unchanged."""
+    if original is None:
         return made
     if made.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         whole = AttributeProto()
-        whole.CopyFrom(odd)
+        whole.CopyFrom(original)
         whole.g.CopyFrom(made.g) if made.HasField("g") else whole.graphs.extend(made.graphs)
         return whole
-    told = all(made.HasField(one) == odd.HasField(one) for one in ("t", "sparse_tensor"))
-    if told and read_attribute(odd) == read_attribute(made):
-        return odd
-    if odd.doc_string:
-        made.doc_string = odd.doc_string
+    same_fields = all(
+        made.HasField(one) == original.HasField(one) for one in ("t", "sparse_tensor")
+    )
+    if same_fields and read_attribute(original) == read_attribute(made):
+        return original
+    if original.doc_string:
+        made.doc_string = original.doc_string
     return made
 
 
@@ -152,10 +155,10 @@ def write_graph(
     graph: Graph, store: WeightStore | None, name_of: NameOf = value_name
 ) -> GraphProto:
     """
-    The graph with its initializers; `store` may be absent when none of them is large.
+    The graph with its initializers; without `store` if none of them is large.
 
-    With other names than the model's, inputs and outputs have the types that they have now, not
-    those that the model declares.
+    With other names than the model's, inputs and outputs get their current types instead of those
+    that the model declares.
     """
     proto = GraphProto()
     if graph.graph_name.data:
@@ -182,7 +185,7 @@ def write_graph(
 
 
 def _write_output(proto: GraphProto, info: ValueInfoAttr, value: SSAValue, name_of: NameOf) -> None:
-    """A pass may have made an output another value than the one that bore its name."""
+    """Adds an output; an Identity if a pass has replaced the value that had its name."""
     name = name_of(value)
     if name_of is not value_name:
         info = ValueInfoAttr.of(name, value.type)
@@ -238,17 +241,17 @@ def write_function(function: Function, store: WeightStore | None) -> FunctionPro
 
 
 def _merge_function_rest(proto: FunctionProto, rest: FunctionProto) -> None:
-    """Default values that were spelled in a way of their own stand in the rest."""
-    odd = {one.name: one for one in rest.attribute_proto}
+    """Merges `rest`, which holds default values in non-canonical encodings."""
+    original = {one.name: one for one in rest.attribute_proto}
     rest.ClearField("attribute_proto")
-    made = [_as_it_was(one, odd.get(one.name)) for one in proto.attribute_proto]
+    made = [_original_encoding(one, original.get(one.name)) for one in proto.attribute_proto]
     proto.ClearField("attribute_proto")
     proto.attribute_proto.extend(made)
     proto.MergeFrom(rest)
 
 
 def write_model(model: Model, store: WeightStore | None) -> ModelProto:
-    """The whole model."""
+    """The model as a message."""
     proto = ModelProto()
     if version := model.ir_version.value.data:
         proto.ir_version = version

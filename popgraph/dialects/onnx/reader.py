@@ -34,9 +34,9 @@ from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
 _GRAPH_KINDS = ("GRAPH", "GRAPHS")
 _TENSOR_KINDS = ("TENSOR", "TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS")
 MOST_OPSETS = 1 << 31
-"""The onnx package counts in 32 bits."""
+"""The onnx package stores versions in 32 bits."""
 MAX_DEPTH = 64
-"""Graphs within graphs: more is no model, and would exhaust Python's stack."""
+"""Nesting limit of graphs: deeper nesting would overflow Python's stack."""
 
 
 def read_nodes(writer: GraphWriter, nodes: Iterable[NodeProto]) -> None:
@@ -45,7 +45,7 @@ def read_nodes(writer: GraphWriter, nodes: Iterable[NodeProto]) -> None:
 
 
 def read_node(writer: GraphWriter, node: NodeProto) -> None:
-    """Writes one node."""
+    """Reads a node into the writer's graph."""
     _check_texts(node)
     where = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
     try:
@@ -63,14 +63,14 @@ def read_node(writer: GraphWriter, node: NodeProto) -> None:
             extra=_extra(writer, node),
         )
     except PopgraphError as error:
-        told = type(error)(error.what, error.where or where, error.hint)
-        if isinstance(told, TypeMismatchError) and isinstance(error, TypeMismatchError):
-            told.node = error.node
-        raise told from error
+        located = type(error)(error.what, error.where or where, error.hint)
+        if isinstance(located, TypeMismatchError) and isinstance(error, TypeMismatchError):
+            located.node = error.node
+        raise located from error
 
 
 def _check_texts(node: NodeProto) -> None:
-    """Protobuf gives bytes for a string that is not UTF-8."""
+    """Protobuf returns bytes for a string that is not UTF-8."""
     texts = (*node.input, *node.output, node.name, node.op_type, node.domain, node.overload)
     names = (attribute.name for attribute in node.attribute)
     for text in (*texts, node.doc_string, *names):
@@ -87,17 +87,17 @@ def not_utf8(where: str) -> ModelError:
 
 
 def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
-    """What only the attribute dictionary of the operation can keep."""
-    told = {"input", "output", "name", "op_type", "attribute", "doc_string"}
+    """Fields of a node that only the attribute dictionary of the operation can store."""
+    stored = {"input", "output", "name", "op_type", "attribute", "doc_string"}
     custom = writer.is_custom(node.op_type, node.domain, node.overload)
     if custom:
-        told.add("overload")
+        stored.add("overload")
     if node.domain != "ai.onnx":
-        told.add("domain")
-    rest = NodeProto.FromString(remainder(node, told))
+        stored.add("domain")
+    rest = NodeProto.FromString(remainder(node, stored))
     notes = [] if custom else _notes(writer, node)
     own = [one for one in node.attribute if one not in notes]
-    rest.attribute.extend(filter(None, map(_oddity, own)))
+    rest.attribute.extend(filter(None, map(_noncanonical, own)))
     rest.attribute.extend(notes)
     extra: dict[str, Attribute] = {}
     if held := rest.SerializeToString():
@@ -110,6 +110,7 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
             extra["trailing"] = IntegerAttr(trailing, i64)
         names = [attribute.name for attribute in own]
         graphs = [a.name for a in own if kind_of(a) in _GRAPH_KINDS]
+        # The order of attributes is stored only if writing would change it.
         canonical = [name for name in names if name not in graphs] + sorted(graphs)
         if names != canonical:
             extra["order"] = NamesAttr.of(names)
@@ -117,7 +118,7 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
 
 
 def _notes(writer: GraphWriter, node: NodeProto) -> list[AttributeProto]:
-    """What of an ONNX operator's attributes is a note, see annotations.py."""
+    """Attributes of an operator that are notes; see annotations.py."""
     kept = kept_names(node)
     if kept and (version := writer.opsets.get(node.domain)) is not None:
         known = op_class(node.op_type, version)
@@ -125,8 +126,8 @@ def _notes(writer: GraphWriter, node: NodeProto) -> list[AttributeProto]:
     return [one for one in node.attribute if one.name.startswith(NOTE) or one.name in kept]
 
 
-def _oddity(proto: AttributeProto) -> AttributeProto | None:
-    """The attribute itself where it is not spelled as the exporter would."""
+def _noncanonical(proto: AttributeProto) -> AttributeProto | None:
+    """The attribute itself if its encoding is not canonical."""
     kind = kind_of(proto)
     if kind in _GRAPH_KINDS and not proto.ref_attr_name:
         if {field.name for field, _ in proto.ListFields()} <= {"name", "type", "g", "graphs"}:
@@ -137,7 +138,7 @@ def _oddity(proto: AttributeProto) -> AttributeProto | None:
         odd.ClearField("graphs")
         return odd
     if kind in _TENSOR_KINDS:
-        # Tensors keep their own spelling.
+        # `TensorAttr` stores the encoding of a tensor.
         expected = {"name", "type", "t", "tensors", "sparse_tensor", "sparse_tensors"}
         fields = {field.name for field, _ in proto.ListFields()}
         if "type" in fields and fields <= expected:
@@ -149,9 +150,9 @@ def _oddity(proto: AttributeProto) -> AttributeProto | None:
 @lru_cache(maxsize=1 << 12)
 def _small(data: bytes) -> tuple[Attribute, bool]:
     """
-    The attribute of a serialized AttributeProto, and whether the exporter would spell it so.
+    The attribute of a serialized AttributeProto, and whether its encoding is canonical.
 
-    No tensor and no graph: most nodes have the attributes of others.
+    For attributes without tensors and graphs. Cached: most nodes repeat the attributes of others.
     """
     proto = AttributeProto.FromString(data)
     attribute = read_attribute(proto)
@@ -167,9 +168,7 @@ def _read_attributes(
     for proto in node.attribute:
         if not proto.name or proto.name in attributes:
             raise ModelError(
-                f"attribute {proto.name!r} stands twice"
-                if proto.name
-                else "an attribute has no name",
+                f"duplicate attribute {proto.name!r}" if proto.name else "an attribute has no name",
                 hint="the file is damaged: export the model again",
             )
         kind = kind_of(proto)
@@ -184,7 +183,7 @@ def _read_attributes(
         elif kind in _GRAPH_KINDS and not writer.is_custom(node.op_type, node.domain):
             raise UnsupportedError(
                 f"attribute {proto.name!r} takes its graph from the caller of the function",
-                hint="inline the function before",
+                hint="inline the function first",
             )
         elif kind in _TENSOR_KINDS:
             attributes[proto.name] = read_attribute(proto, writer.store)
@@ -194,7 +193,7 @@ def _read_attributes(
 
 
 def argument_types(op_type: str, inputs: Sequence[SSAValue | None]) -> list[Attribute]:
-    """What a node's graph receives, where the graph does not say it itself."""
+    """The types of a subgraph's inputs, where the graph does not declare them."""
     types = [UNKNOWN if value is None else value.type for value in inputs]
     if op_type == "Loop":
         return [tensor_type("i64", []), tensor_type("bool", []), *map(erased, types[2:])]
@@ -207,7 +206,7 @@ def read_subgraph(
     arguments: Sequence[Attribute] = (),
     lenient: bool = False,
 ) -> Graph:
-    """A graph that is the value of an attribute."""
+    """Reads a graph that is the value of an attribute."""
     depth, scope = 0, parent.parent
     while scope is not None:
         depth, scope = depth + 1, scope.parent
@@ -217,13 +216,21 @@ def read_subgraph(
     return read_graph(writer, proto, arguments)
 
 
-_TOLD = {"node", "name", "initializer", "sparse_initializer", "input", "output", "value_info"}
+_READ_FIELDS = {
+    "node",
+    "name",
+    "initializer",
+    "sparse_initializer",
+    "input",
+    "output",
+    "value_info",
+}
 
 
 def read_graph(
     writer: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute] = ()
 ) -> Graph:
-    """Writes a whole graph; `arguments` are types for inputs that declare none."""
+    """Reads a whole graph; `arguments` are the types of inputs that declare none."""
     outputs = [read_value_info(info) for info in proto.output]
     infos = [read_value_info(info) for info in proto.value_info]
     writer.declared = {info.text: info.type for info in (*infos, *outputs)}
@@ -239,19 +246,19 @@ def read_graph(
             error.where,
             error.hint,
         ) from error
-    return writer.graph(infos, remainder(proto, _TOLD))
+    return writer.graph(infos, remainder(proto, _READ_FIELDS))
 
 
 class RepeatedInput(ModelError):
-    """A graph has two inputs of one name."""
+    """A graph has two inputs with the same name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the name {name!r} is given to two values", f"input {name!r}")
+        super().__init__(f"two values have the name {name!r}", f"input {name!r}")
         self.name = name
 
 
 def _read_inputs(writer: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute]) -> None:
-    """Inputs, then initializers; an input with an initializer is declared by the initializer."""
+    """Reads inputs, then initializers; an input with an initializer becomes part of the latter."""
     dense = {tensor.name: tensor for tensor in proto.initializer}
     sparse = {tensor.values.name: tensor for tensor in proto.sparse_initializer}
     places: dict[str, tuple[int, ValueInfoAttr]] = {}
@@ -277,7 +284,7 @@ def _read_initializer(
     tensor: TensorProto | SparseTensorProto,
     places: dict[str, tuple[int, ValueInfoAttr]],
 ) -> None:
-    """The name stands on the operation; the tensor keeps the rest."""
+    """Reads an initializer; its name is stored in the operation, the rest in the tensor."""
     place, info = 0, None
     if isinstance(tensor, SparseTensorProto):
         name = tensor.values.name
@@ -292,7 +299,7 @@ def _read_initializer(
 
 
 def check_order(writer: GraphWriter, proto: GraphProto) -> None:
-    """`ModelError` where a node uses a value that comes later: a cycle, or a wrong order."""
+    """Raises ModelError if a node uses a value that is computed later: a cycle or a wrong order."""
     defined = {name for node in proto.node for name in node.output if name}
     seen: set[str] = set()
     for node in proto.node:
@@ -313,12 +320,12 @@ def _out_of_order(proto: GraphProto, node: NodeProto, name: str) -> ModelError:
     return ModelError(
         f"value {name!r} is used before the node that computes it",
         where,
-        "sort the model's nodes: a node comes after those whose outputs it uses",
+        "sort the model's nodes: a node must follow the nodes whose outputs it uses",
     )
 
 
 def _cycle_through(proto: GraphProto, start: str) -> list[str]:
-    """Names of values on a cycle through `start`; empty when there is none."""
+    """Names of values on a cycle through `start`; empty if there is none."""
     makers = {name: node for node in proto.node for name in node.output if name}
     came_from: dict[str, str] = {}
     pending = [start]
@@ -337,14 +344,14 @@ def _cycle_through(proto: GraphProto, start: str) -> list[str]:
     return []
 
 
-_FUNCTION_TOLD = {
+_READ_FUNCTION_FIELDS = {
     "name", "input", "output", "attribute", "attribute_proto", "node", "opset_import",
     "domain", "overload", "value_info",
 }  # fmt: skip
 
 
 def versions_of(opsets: Iterable[OperatorSetIdProto]) -> dict[str, int]:
-    """The imported operator sets by domain; `ModelError` for a version that is no number of one."""
+    """Versions of imported operator sets by domain; ModelError if one is out of range."""
     versions = {opset.domain: opset.version for opset in opsets}
     for domain, version in versions.items():
         if not 0 <= version < MOST_OPSETS:
@@ -370,9 +377,9 @@ def read_function(
     outer: Mapping[str, SSAValue] | None = None,
 ) -> Function:
     """
-    A function whose body may call those of `calls`; its values have no types.
+    Reads a function whose body may call functions in `calls`; its values have no types.
 
-    `outer` are values of the caller that the graphs inside it use by name.
+    `outer` are values of the caller that graphs inside it use by name.
     """
     opsets = versions_of(proto.opset_import)
     writer = GraphWriter(opsets, store, name=proto.name, calls=calls, typed=False)
@@ -383,8 +390,8 @@ def read_function(
     check_order(writer, as_graph)
     read_nodes(writer, proto.node)
     writer.set_outputs(list(proto.output), [ValueInfoAttr.of(name) for name in proto.output])
-    rest = FunctionProto.FromString(remainder(proto, _FUNCTION_TOLD))
-    rest.attribute_proto.extend(filter(None, map(_oddity, proto.attribute_proto)))
+    rest = FunctionProto.FromString(remainder(proto, _READ_FUNCTION_FIELDS))
+    rest.attribute_proto.extend(filter(None, map(_noncanonical, proto.attribute_proto)))
     return writer.function(
         proto.domain,
         proto.name,

@@ -1,4 +1,4 @@
-"""The records of operators: what is known of each beyond its schema, in all its versions."""
+"""Records of operators: everything about an operator beyond its schema, for all versions."""
 
 from __future__ import annotations
 
@@ -24,74 +24,74 @@ Key: TypeAlias = tuple[str, str]
 
 Complaints: TypeAlias = Iterator[TypeConflict]
 Requirement: TypeAlias = Callable[[NodeView], Complaints]
-"""What is wrong with a node that ONNX's own inference does not see."""
+"""Yields errors of a node that ONNX's own inference does not detect."""
 
 HostFunction: TypeAlias = Callable[..., Any]
-"""From a `NodeView` and the operands, as arrays or lists, to the result: a tuple of several."""
+"""Maps a `NodeView` and operands (arrays or lists) to the result, or a tuple of results."""
 
 Definition: TypeAlias = Callable[[Custom, bool], Function | None]
 """
-What a node of an operator stands for; None as long as too little is known of its inputs.
+The function that defines a node; None while too little is known of its inputs.
 
-Asked for an exact meaning, because gradients are to pass it, it rounds nothing that it need not.
+The flag requests an exact definition, for gradients: it must not round beyond the operator.
 """
 
 TypeRule: TypeAlias = Callable[
     [Custom, Mapping[SSAValue, Array], WeightStore], Sequence[Attribute] | None
 ]
-"""The types of what a node gives, from known elements of its inputs; None: not known yet."""
+"""The result types of a node, given known elements of its operands; None if not known yet."""
 
 Structural: TypeAlias = Sequence[int] | Callable[[OnnxOp], Sequence[int]]
-"""Numbers of operands; of a node, where its attributes and outputs decide which."""
+"""Indices of operands; a callable if they depend on a node's attributes and outputs."""
 
 
 @dataclass
 class Operator:
     """
-    All that is known of an operator, in all its versions, beyond its schema.
+    Everything about an operator beyond its schema, for all versions.
 
-    Its page, a module of `popgraph.operators`, fills it in when the operator is first met.
+    Its page, a module of `popgraph.operators`, fills it in when the operator is first used.
     """
 
     domain: str
     name: str
     page: str = ""
-    """The module that says all this, until it is imported."""
+    """The module of the page, until it is imported."""
     require: Requirement | None = None
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The words that its attributes may be, by their names."""
+    """{attribute: its allowed strings}."""
     bounds: Callable[[NodeView], Iterator[Any]] | None = None
-    """The bounds of the indices that a node gets."""
+    """The bounds of the indices that a node receives."""
     lower: Callable[[Any], Any] | None = None
-    """From a node, with graphcore values as its operands, to graphcore values."""
+    """Lowers a node, whose operands are graphcore values, to graphcore values."""
     structural: Structural = ()
-    """The operands whose elements its lowering must know."""
+    """Operands whose elements the lowering must know."""
     follows_data_sizes: bool = False
     """
-    Whether its lowering reads no size that data decide, but by the operations that it makes.
+    Whether its lowering reads data-dependent sizes only through the operations that it builds.
 
-    `EyeLike`, say, is a constant of the size of its input, which no operation takes.
+    Counterexample: `EyeLike` becomes a constant of the size of its input.
     """
     compute: HostFunction | None = None
-    """The NumPy function that computes it, where Python does."""
+    """The NumPy function of the operator, if Python computes it."""
     define: Definition | None = None
-    """The function of ONNX's operators that it stands for, if it is no operator of ONNX."""
+    """The function of ONNX operators that defines it, for operators outside of ONNX."""
     types: TypeRule | None = None
     mend: Callable[[FunctionProto, SchemaOp], None] | None = None
-    """Changes the body in its schema, if that does not fit all types that the schema admits."""
+    """Corrects the body in its schema if that does not support all types of the schema."""
     without_gradient: str = ""
-    """Why it has no gradient, if so."""
+    """The reason for which it has no gradient, if so."""
 
 
 RECORDS: dict[Key, Operator] = {}
-"""Those that pages and extensions have entered so far."""
+"""Records that pages and extensions have entered so far."""
 
 _TABLE = "popgraph.operators.contents"
-"""The module that lists the pages; it is in the room above, so it is imported when it is needed."""
+"""The module that lists all pages; a higher layer, so it is only imported on first use."""
 
 
 def list_pages(package: str, table: str) -> None:
-    """Notes pages of a package, from lines of a module, a domain and the names of operators."""
+    """Registers the pages of a package; each line lists a module, a domain and operators."""
     for line in table.strip().splitlines():
         module, domain, *names = line.split()
         for name in names:
@@ -101,22 +101,22 @@ def list_pages(package: str, table: str) -> None:
 
 
 def enter(domain: str, name: str) -> Operator:
-    """The record of an operator, a new one if there is none, to be filled in."""
+    """The record of an operator, to be filled in; created if there is none."""
     return RECORDS.setdefault((domain, name), Operator(domain, name))
 
 
 def record_of(domain: str, name: str) -> Operator | None:
-    """The record of an operator, with what its page says."""
+    """The record of an operator, after importing its page."""
     import_module(_TABLE)
     found = RECORDS.get((domain, name))
     if found is not None and found.page:
-        import_module(found.page)  # Another thread waits here until it is whole.
+        import_module(found.page)  # Blocks while another thread imports it.
         found.page = ""
     return found
 
 
 def records() -> dict[Key, Operator]:
-    """All records, with what all pages say."""
+    """All records, after importing all pages."""
     import_module(_TABLE)
     for key in list(RECORDS):
         record_of(*key)

@@ -1,4 +1,4 @@
-"""What schemas say of operators without a node: their bodies and their element types."""
+"""Facts about operators from their schemas alone: bodies and element types."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from popgraph.dialects.onnx.typeproto import from_text
 Schema: TypeAlias = OpSchema
 
 NOT_COMPILED = frozenset({"string", "c64", "c128", "map", "sparse_tensor"})
-"""Types with which the host computes, whatever the operator."""
+"""Types that only the host computes, for any operator."""
 
 
 def latest(schema: Schema) -> Schema:
-    """The last version of the same operator."""
+    """The latest version of the same operator."""
     return defs.get_schema(schema.name, schema.domain)
 
 
-AS_LATER = {("", "HardSigmoid", 1): 6}
-"""Versions without a body that compute what a later version has one for."""
+BODY_OF_LATER = {("", "HardSigmoid", 1): 6}
+"""Versions without a body whose meaning equals that of a later version with one."""
 
 
 def body_schema(schema: Schema) -> Schema:
-    """The version of an operator whose body says what this one computes."""
+    """The version of an operator whose body defines this one."""
     key = (schema.domain, schema.name, schema.since_version)
-    if key not in AS_LATER:
+    if key not in BODY_OF_LATER:
         return schema
-    return defs.get_schema(schema.name, AS_LATER[key], schema.domain)
+    return defs.get_schema(schema.name, BODY_OF_LATER[key], schema.domain)
 
 
 def bodies(schema: Schema) -> Iterator[list[Schema]]:
-    """The operators of which ONNX makes one: with all that is optional, and with nothing of it."""
+    """The operators in the body of a schema: with all optional parameters, then with none."""
     for whole in (True, False):
         body = _body(body_schema(schema), whole)
         if body is not None:
@@ -44,7 +44,7 @@ def bodies(schema: Schema) -> Iterator[list[Schema]]:
 
 
 def _schema(node: NodeProto, versions: Mapping[str, int]) -> Schema:
-    """That of a node; bodies of previews do not import what they use."""
+    """The schema of a node; bodies of preview operators lack imports of used domains."""
     if node.domain not in versions:
         return defs.get_schema(node.op_type, node.domain)
     return defs.get_schema(node.op_type, versions[node.domain], node.domain)
@@ -78,7 +78,7 @@ def _body(schema: Schema, whole: bool) -> FunctionProto | None:
 
 
 def _graph(count: int) -> GraphProto:
-    """A graph with this number of inputs; it gives the first."""
+    """A graph with this number of inputs that returns the first."""
     names = [f"x{number}" for number in range(count)]
     inputs = [helper.make_tensor_value_info(name, helper.TensorProto.FLOAT, [2]) for name in names]
     output = helper.make_tensor_value_info("y", helper.TensorProto.FLOAT, [2])
@@ -92,7 +92,7 @@ def _is_needed(formal: OpSchema.FormalParameter) -> bool:
 
 
 def _example(types: set[str]) -> TypeProto:
-    """A type of three dimensions that an input takes."""
+    """A type with three dimensions that an input accepts."""
     if all(one.startswith("seq(") for one in types):
         return helper.make_sequence_type_proto(_example({one[len("seq(") : -1] for one in types}))
     chosen = "tensor(float)" if "tensor(float)" in types else min(types)
@@ -101,11 +101,11 @@ def _example(types: set[str]) -> TypeProto:
 
 
 BETWEEN_WORDS_AND_NUMBERS = {("ai.onnx.ml", "CategoryMapper")}
-"""One side is of strings, whichever the schema lets it be."""
+"""Operators with one side of strings, either of the two by schema."""
 
 
 def is_of_containers(schema: Schema) -> bool:
-    """Whether it cannot be had without a map or strings."""
+    """Whether every form of an operator uses a map or strings."""
     if (schema.domain, schema.name) in BETWEEN_WORDS_AND_NUMBERS:
         return True
     formals = [*schema.inputs, *schema.outputs]
@@ -113,7 +113,7 @@ def is_of_containers(schema: Schema) -> bool:
 
 
 def _is_of_python(text: str) -> bool:
-    """Whether a type is one with which the host computes, or a sequence of such."""
+    """Whether only the host computes a type, or a sequence of it."""
     return _name(text.removeprefix("seq(")) in NOT_COMPILED
 
 

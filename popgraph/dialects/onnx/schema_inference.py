@@ -1,4 +1,8 @@
-"""Type inference of one node by its ONNX schema, with cached answers."""
+"""
+Type inference of one node by its ONNX schema, with cached answers.
+
+Requirements of operators beyond ONNX's own inference checks come first (`unmet`).
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs, infer_shapes
-from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
-from popgraph.dialects.onnx.requirements import unmet
+from popgraph.dialects.onnx.record import Complaints, record_of
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.type_errors import mismatch, refusal, type_conflict
+from popgraph.dialects.onnx.type_errors import TypeConflict, mismatch, refusal, type_conflict
 from popgraph.dialects.onnx.typeproto import read_type, write_type
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
@@ -30,37 +34,75 @@ from popgraph.dialects.onnx.types import (
     static_shape,
     tensor_type,
 )
-from popgraph.dialects.onnx.view import Known
-from popgraph.dialects.program import WeightStore
+from popgraph.dialects.onnx.view import Known, NodeView
+from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.arrays import Array
 
 InferredTypes: TypeAlias = tuple[Attribute, ...]
-"""The type of each result; unknown where the schema does not say it."""
+"""The type of each result; unknown if the schema does not define it."""
 
 Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
-"""A schema to ask about a node, its operands' types, and the elements of those that are known."""
+"""A schema to query, types of operands, and the elements of known ones."""
+
+FLAGS = frozenset(
+    [
+        "align_corners",
+        "allowzero",
+        "antialias",
+        "ceil_mode",
+        "count_include_pad",
+        "detect_negative",
+        "detect_positive",
+        "exclude_outside",
+        "exclusive",
+        "fmod",
+        "input_forget",
+        "interleaved",
+        "inverse",
+        "is_causal",
+        "keepdims",
+        "largest",
+        "layout",
+        "noop_with_empty_axes",
+        "onesided",
+        "periodic",
+        "reverse",
+        "saturate",
+        "select_last_index",
+        "sorted",
+        "storage_order",
+        "training_mode",
+        "transA",
+        "transB",
+        "upper",
+    ]
+)
+"""Attributes that must be 0 or 1, for any operator."""
 
 CORRECTED = frozenset(["AveragePool", "MaxPool"])
-"""Operators of which the latest schema infers what all versions give: earlier ones count windows
-that `ceil_mode` adds behind the data, too."""
+"""
+Operators whose latest schema infers the shape for all versions.
+
+Earlier ones also count windows that `ceil_mode` adds after the data.
+"""
 
 ANSWERS = 1 << 12
-"""How many answers are kept."""
+"""The capacity of the cache of answers."""
 
 
 class InferenceQuery(NamedTuple):
     """
-    All that the answer about a node depends on, unless there are graphs in it.
+    Everything that the result types of a node without graphs depend on.
 
-    Its results, too, if all operands are known and no attribute is a large tensor.
+    Also its results, if all operands are known and no attribute is a large tensor.
     """
 
     operator: type[SchemaOp]
     properties: tuple[tuple[str, Attribute], ...]
-    """Its attributes, and which operands and results are absent where that is not plain."""
+    """Attributes, and the segment sizes that mark absent operands and results."""
     trailing: Attribute | None
     outputs: tuple[int, int]
-    """How many it has, and how many it lists: the rest are absent."""
+    """The numbers of results and of listed outputs: the rest are absent."""
     types: tuple[Attribute, ...]
     elements: tuple[Hashable, ...]
     opsets: tuple[tuple[str, int], ...]
@@ -80,13 +122,13 @@ class InferenceQuery(NamedTuple):
 
 
 _answers: dict[InferenceQuery, InferredTypes] = {}
-"""Most nodes are like another one, and a model is inferred more than once."""
+"""Cached answers: most nodes equal another one, and a model is inferred several times."""
 
 
 def infer_types(
     op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
 ) -> InferredTypes:
-    """What the schema says about a node; raises `TypeMismatchError` where it refuses the node."""
+    """The result types by the schema; TypeMismatchError if it refuses the node."""
     if op.GRAPHS:
         return _ask(op, known, store, opsets)
     question = InferenceQuery.about(op, known, opsets)
@@ -100,7 +142,7 @@ def infer_types(
 
 
 def elements(array: Array) -> Hashable:
-    """What tells the elements of an array from those of all others."""
+    """A key that is equal for arrays with equal elements."""
     held = tuple(array.flat) if array.dtype == np.object_ else array.tobytes()
     return array.dtype, array.shape, held
 
@@ -108,8 +150,8 @@ def elements(array: Array) -> Hashable:
 def _ask(
     op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
 ) -> InferredTypes:
-    """Nothing is said where an operand's type is not known."""
-    # First: on numbers out of range, ONNX's inference reads memory that is not its own.
+    """Queries the schema; unknown where an operand's type is unknown."""
+    # Checked first: ONNX's inference reads out of bounds for values out of range.
     if complaint := unmet(op, known):
         raise refusal(op, type_conflict(op) or complaint)
     names: dict[SSAValue, str] = {}
@@ -119,15 +161,15 @@ def _ask(
 
     node = write_node(op, store, name_of)
     if op.op_type == "Squeeze":
-        for attribute in node.attribute:  # ONNX's inference goes wrong when they are not sorted
+        for attribute in node.attribute:  # ONNX's inference is wrong for unsorted axes
             attribute.ints[:] = sorted(attribute.ints)
     if op.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
-        # ONNX's inference takes it for 0, which its definition says is 1.
+        # ONNX's inference assumes 0; the default is 1.
         node.attribute.append(helper.make_attribute("onesided", 1))
     inside = set(_values_inside(op))
     outer = {value: name for value, name in names.items() if value not in inside}
     error: Exception | None = None
-    letter = _letter(op)
+    standard = _standard_schema(op)
     imported = {**dict.fromkeys(_domains_inside(op), 1), **opsets}
     for schema, types, arrays in _readings(op, outer, known):
         try:
@@ -140,12 +182,12 @@ def _ask(
             )
             break
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
-            error = failure if schema is letter else error
+            error = failure if schema is standard else error
     else:
         if any(isinstance(value.type, UnknownType) for value in outer) or _calls_unknown(op):
             return (UNKNOWN,) * len(op.results)
         narrow = any(array.dtype == np.int32 for array in _known_of(outer, known))
-        about_shapes = narrow and "ShapeInferenceError" in str(error)  # of the wider reading
+        about_shapes = narrow and "ShapeInferenceError" in str(error)  # of the int64 variant
         raise mismatch(op, str(error), elements=not about_shapes) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
     return tuple([read.get(names.get(value, ""), UNKNOWN) for value in op.results])
@@ -154,7 +196,7 @@ def _ask(
 def types_if_admitted(
     op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
 ) -> InferredTypes:
-    """The types that ONNX infers for a node whose element types its schema refuses."""
+    """The types that ONNX infers for a node despite element types that its schema refuses."""
     unknown = (UNKNOWN,) * len(op.results)
     if op.GRAPHS or unmet(op, known):
         return unknown
@@ -176,7 +218,7 @@ def _known_of(operands: Iterable[SSAValue], known: Known) -> list[Array]:
 
 
 def _domains_inside(op: SchemaOp) -> set[str]:
-    """Of the nodes in graphs inside, which may be nobody's that ONNX knows."""
+    """The domains of nodes in graphs inside; ONNX may not know some of them."""
     if not op.GRAPHS:
         return set()
     return {inner.domain for inner in op.walk() if isinstance(inner, OnnxOp) and inner is not op}
@@ -189,12 +231,12 @@ def _type_proto(type_: Attribute) -> TypeProto:
 
 @lru_cache(maxsize=1 << 14)
 def _type_of(data: bytes) -> Attribute:
-    """Of a serialized TypeProto: building a type of the IR anew costs more than the inference."""
+    """The IR type of a serialized TypeProto, cached: building it costs more than the inference."""
     return read_type(TypeProto.FromString(data))
 
 
-def _letter(op: SchemaOp) -> OpSchema:
-    """The schema of a node; where operands of Resize-11 are absent, that of the next version."""
+def _standard_schema(op: SchemaOp) -> OpSchema:
+    """The schema of a node; the next version's if operands of Resize-11 are absent."""
     if (op.op_type, op.since_version) == ("Resize", 11) and None in op.input_values():
         return get_schema("Resize", 13)
     return op.SCHEMA
@@ -202,12 +244,12 @@ def _letter(op: SchemaOp) -> OpSchema:
 
 def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Iterator[Reading]:
     """
-    The ways to read a node, until its schema agrees with one.
+    Variants of a node, to be tried until its schema accepts one.
 
-    After the letter of the standard come what PopART's programs rely on: shapes in 32 bits,
-    scales of Resize in half precision, scalars (and statistics) in single precision beside tensors
-    in half, and element types that only a later version of the operator allows; and tensors of one
-    element that bound a Range, as ONNX's own function for RMSNormalization-23 once had them.
+    The standard comes first, then variants that PopART's programs rely on: shapes in int32; scales
+    of Resize in f16; f32 scalars and statistics next to f16 tensors; element types that only a
+    later version allows; one-element tensors as bounds of Range, which ONNX's own function for
+    RMSNormalization-23 once used.
     """
     types = {value: value.type for value in operands}
     arrays = {value: known[value] for value in types if value in known}
@@ -215,20 +257,20 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     latest = get_schema(op.op_type, op.domain)
     if op.op_type in CORRECTED:
         yield latest, types, tensors
-    letter = _letter(op)
-    yield letter, types, tensors
+    standard = _standard_schema(op)
+    yield standard, types, tensors
     wide = {v: array.astype(np.int64) for v, array in arrays.items() if array.dtype == np.int32}
     if wide:
         yield (
-            letter,
+            standard,
             types | {value: tensor_type(i64, array.shape) for value, array in wide.items()},
             tensors | {value: numpy_helper.from_array(array) for value, array in wide.items()},
         )
     if op.op_type in _NARROW:
-        yield letter, *_widened(op, types, arrays)
+        yield standard, *_widened(op, types, arrays)
     if op.op_type == "Range":
-        yield letter, *_as_scalars(types, arrays)
-    single = [value for value in types if _is_beside_half(op, value)]
+        yield standard, *_as_scalars(types, arrays)
+    single = [value for value in types if _counts_as_half(op, value)]
     if single:
         halves = {value: tensor_type(f16, dims(value.type)) for value in single}
         yield op.SCHEMA, types | halves, {v: t for v, t in tensors.items() if v not in halves}
@@ -239,16 +281,16 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
 
 _NARROW = {"Resize": ((i32, i64), (f16, f32)), "RoiAlign": ((i32, i64),)}
 """
-The types that operands behind the first may have in place of those of the schema.
+Narrower types that operands after the first may have instead of the schema's.
 
-Scales in half precision, sizes and numbers of images in 32 bits.
+f16 scales; int32 sizes and image numbers.
 """
 
 
 def _widened(
     op: SchemaOp, types: Mapping[SSAValue, Attribute], arrays: Mapping[SSAValue, Array]
 ) -> tuple[dict[SSAValue, Attribute], dict[SSAValue, TensorProto]]:
-    """Operands of narrow types as if they had those of the schema."""
+    """Types and elements with narrow operands widened to the schema's types."""
     wide, known = dict(types), dict(arrays)
     for value in set(op.operands[1:]) - {op.operands[0]}:
         for narrow, kind in _NARROW[op.op_type]:
@@ -262,7 +304,7 @@ def _widened(
 def _as_scalars(
     types: Mapping[SSAValue, Attribute], arrays: Mapping[SSAValue, Array]
 ) -> tuple[dict[SSAValue, Attribute], dict[SSAValue, TensorProto]]:
-    """Tensors of one element in one dimension as if they had none."""
+    """Types and elements with 1-D tensors of one element as scalars."""
     alone = {
         value: tensor_type(type_.get_element_type(), ())
         for value, type_ in types.items()
@@ -272,8 +314,8 @@ def _as_scalars(
     return {**types, **alone}, {v: numpy_helper.from_array(one) for v, one in scalars.items()}
 
 
-def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
-    """Whether an operand in single precision counts as one in half, for the sake of others."""
+def _counts_as_half(op: SchemaOp, value: SSAValue) -> bool:
+    """Whether an f32 operand may be treated as f16, like the other operands."""
     halves = any(erased(other.type) == tensor_type(f16, None) for other in op.operands)
     if not halves or erased(value.type) != tensor_type(f32, None):
         return False
@@ -282,7 +324,7 @@ def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
 
 
 def _calls_unknown(op: Operation) -> bool:
-    """Whether there is a call in an operation's graphs that has no types yet."""
+    """Whether a call in an operation's graphs still has unknown types."""
     calls = (inner for inner in op.walk() if inner is not op and not isinstance(inner, SchemaOp))
     return any(isinstance(value.type, UnknownType) for one in calls for value in one.results)
 
@@ -295,3 +337,35 @@ def _values_inside(op: Operation) -> Iterator[SSAValue]:
             yield from block.args
             for inner in block.ops:
                 yield from _values_inside(inner)
+
+
+def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
+    """The first requirement of its operator that a node violates."""
+    for complaint in _unmet_attributes(op):
+        return complaint
+    record = record_of(op.domain, op.op_type)
+    if record is None or record.require is None:
+        return None
+    return next(record.require(NodeView(op, known)), None)
+
+
+def _unmet_attributes(op: SchemaOp) -> Complaints:
+    """Checks attributes whose allowed values are in a table."""
+    for name, held in op.properties.items():
+        if name in FLAGS and isinstance(held, IntegerAttr) and held.value.data not in (0, 1):
+            yield TypeConflict(f"`{name}` is {held.value.data}", f"set `{name}` to 0 or 1")
+        if isinstance(held, BytesAttr) and op.op_type != "Constant":
+            yield from _unmet_strings(op, name, held.data)
+
+
+def _unmet_strings(op: SchemaOp, name: str, data: bytes) -> Complaints:
+    try:
+        word = data.decode()
+    except UnicodeDecodeError:
+        yield TypeConflict(f"`{name}` is not UTF-8", "the file is damaged: export the model again")
+        return
+    record = record_of(op.domain, op.op_type)
+    choices = (word,) if record is None else record.choices.get(name, (word,))
+    if word not in choices:
+        listed = ", ".join(filter(None, choices))
+        yield TypeConflict(f"`{name}` is {word!r}", f"use one of {listed}")

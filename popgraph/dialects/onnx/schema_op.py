@@ -1,4 +1,4 @@
-"""Operators that ONNX's schemas describe: their operands, attributes, syntax and verifier."""
+"""Operators with an ONNX schema: operands, attributes, syntax and verifier."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from popgraph.dialects.onnx.types import NamesAttr
 
 
 class SchemaOp(OnnxOp):
-    """An operator that has a schema; subclasses are made from the schemas."""
+    """An operator with a schema; subclasses are generated from the schemas."""
 
     SCHEMA: ClassVar[OpSchema]
     INPUTS: ClassVar[tuple[syntax.Slot, ...]]
     OUTPUTS: ClassVar[tuple[syntax.Slot, ...]]
     GRAPHS: ClassVar[Mapping[str, bool]]
-    """The GRAPH attributes, and whether each may be absent."""
+    """{GRAPH attribute: whether it may be absent}."""
     KINDS: ClassVar[Mapping[str, str]]
-    """The kind of every other attribute."""
+    """{other attribute: its kind}."""
     DEFAULTS: ClassVar[Mapping[str, Attribute]]
 
     @property
@@ -88,9 +88,9 @@ class SchemaOp(OnnxOp):
         extra: Mapping[str, Attribute],
     ) -> SchemaOp:
         """
-        The operation for a node's lists of inputs and outputs (None and "" where absent).
+        The operation for a node's lists of inputs and outputs (None and "" for absent ones).
 
-        `types` has an entry per output; `extra` goes to the attribute dictionary.
+        `types` has an entry per output; `extra` goes into the attribute dictionary.
         """
         present = syntax.present_outputs(cls.OUTPUTS, outputs)
         return cls.build(
@@ -108,7 +108,7 @@ class SchemaOp(OnnxOp):
 
     def verify_(self) -> None:
         if not all(map(holds_graph, self.regions)):
-            raise VerifyException("a graph attribute is a region with one onnx.Graph")
+            raise VerifyException("a graph attribute must be a region with one onnx.Graph")
         slots = syntax.present_outputs(self.OUTPUTS, self.output_names)
         if sum(slots) != len(self.results):
             raise VerifyException(

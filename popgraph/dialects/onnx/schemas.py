@@ -43,7 +43,7 @@ PREFIXES = {
     "ai.onnx.preview": "onnx_preview",
     "ai.onnx.preview.training": "onnx_training",
 }
-"""The dialect of each standard domain."""
+"""{domain: dialect} of the standard domains."""
 
 _ARITIES = {
     OpSchema.FormalParameterOption.Single: SINGLE,
@@ -61,11 +61,14 @@ _RESULTS: dict[str, Any] = {
     VARIADIC: var_result_def,
 }
 _UNPREDICTABLE = frozenset({"Dropout"})
-"""Operators that are random in some modes though their schemas do not say so."""
+"""Operators that are random in some modes, though their schemas do not say so."""
 
 _LEFT_OUT = frozenset({("Resize", 11, "roi"), ("Resize", 11, "scales")})
-"""Operands that must be there by the letter, and of which PopART's programs and exporters say
-that they are absent, where an empty tensor is meant."""
+"""
+Operands that the schema requires, but that PopART's programs and exporters omit.
+
+An absent operand then means an empty tensor.
+"""
 
 
 @cache
@@ -75,14 +78,15 @@ def _type_variable(name: str | None, types: frozenset[str]) -> TypeVariable:
 
 def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
     """
-    What inference takes as well: see the ways to read a node in `questions.py`.
+    The types that a schema and inference accept for a parameter.
 
-    Those are types of later versions, shapes in 32 bits, scales in half precision, and statistics
-    of another precision.
+    Inference also accepts types of later versions, int32 shapes, f16 scales, and statistics of
+    another precision: see `_readings` in `schema_inference.py`.
     """
     is_variable = parameter.is_homogeneous and not parameter.type_str.endswith(")")
     is_variable = is_variable and schema.name != "BatchNormalization"
     types = frozenset(parameter.types) | _types_of_latest(schema, parameter.name)
+    # Shapes in int32: PopART's programs have them.
     if types == {"tensor(int64)"}:
         types |= {"tensor(int32)"}
     if schema.name == "Resize" and parameter.name == "scales":
@@ -91,7 +95,7 @@ def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
 
 
 def _types_of_latest(schema: OpSchema, name: str) -> frozenset[str]:
-    """The types that the latest version of an operator takes for an operand or a result."""
+    """The types that the latest version of an operator accepts for a parameter."""
     latest = defs.get_schema(schema.name, schema.domain)
     if latest.deprecated:
         return frozenset()
@@ -100,7 +104,7 @@ def _types_of_latest(schema: OpSchema, name: str) -> frozenset[str]:
 
 
 class _ClassMaker:
-    """Makes the class of one schema."""
+    """Builds the class of one schema."""
 
     def __init__(self, schema: OpSchema, parent: type[SchemaOp]) -> None:
         self.schema = schema
@@ -108,7 +112,7 @@ class _ClassMaker:
         self.fields: dict[str, Any] = {}
 
     def field(self, name: str, kind: str, definition: Any) -> str:
-        """Adds a definition under a name that no other member of the class has."""
+        """Adds a field, with a suffix if the name is taken."""
         name = re.sub(r"\W", "", name)
         if name in self.fields or hasattr(SchemaOp, name):
             name = f"{name}_{kind}"
@@ -173,7 +177,7 @@ class _ClassMaker:
         return irdl_op_definition(type(title, (self.parent,), {**namespace, **self.fields}))
 
     def is_pure(self) -> bool:
-        """Whether the results depend on nothing but the operands."""
+        """Whether the results depend only on the operands."""
         random = self.schema.node_determinism == OpSchema.NodeDeterminism.NonDeterministic
         return not random and self.schema.name not in _UNPREDICTABLE
 
@@ -184,7 +188,7 @@ SCHEMAS: tuple[OpSchema, ...] = tuple(
         key=lambda one: (one.domain, one.name, one.since_version),
     )
 )
-"""What ONNX says about every operator in every version."""
+"""ONNX's schemas of all operators in all versions."""
 
 _VERSIONS: dict[tuple[str, str], dict[int, OpSchema]] = {}
 for _schema in SCHEMAS:
@@ -193,10 +197,10 @@ for _schema in SCHEMAS:
 
 def is_removed(schema: OpSchema) -> bool:
     """
-    Whether models of a version may not use an operator any more.
+    Whether models of a version may no longer use an operator.
 
-    GroupNormalization-18, its first version, was called deprecated long after models were made of
-    it: those run.
+    GroupNormalization-18, the first version, was deprecated long after models used it: these must
+    run.
     """
     first = min(_VERSIONS[schema.domain, schema.name])
     return bool(schema.deprecated) and schema.since_version > first
@@ -208,11 +212,11 @@ _LAST_OPSETS: dict[str, int] = {
 _PARENTS: dict[tuple[str, str], type[SchemaOp]] = {}
 _MADE: dict[tuple[str, str, int], type[SchemaOp]] = {}
 MAKING = Lock()
-"""Two threads must not get two classes for one operator."""
+"""Serializes creation: an operator must not get two classes from two threads."""
 
 
 def _parent(key: tuple[str, str]) -> type[SchemaOp]:
-    """The base of all versions, made when it is first asked for."""
+    """The base class of all versions, created on first use."""
     with MAKING:
         if key not in _PARENTS:
             about = {"__doc__": f"Every version of {key[1]}."}
@@ -221,7 +225,7 @@ def _parent(key: tuple[str, str]) -> type[SchemaOp]:
 
 
 def class_of(schema: OpSchema) -> type[SchemaOp]:
-    """The class of one version, made when it is first asked for: 659 take a while."""
+    """The class of one version, created on first use: 659 classes take time."""
     key = (schema.domain, schema.name, schema.since_version)
     with MAKING:
         if key not in _MADE:
@@ -236,7 +240,7 @@ def operators() -> tuple[type[SchemaOp], ...]:
 
 
 def op_base(op_type: str, domain: str = "") -> type[SchemaOp]:
-    """The class that all versions of an operator share: one pattern can serve them all."""
+    """The base class of all versions of an operator, for patterns that match any of them."""
     key = (standard_domain(domain), op_type)
     if key not in _VERSIONS:
         raise _unknown(op_type, domain)
@@ -244,7 +248,7 @@ def op_base(op_type: str, domain: str = "") -> type[SchemaOp]:
 
 
 def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaOp]:
-    """The class that an operator has in a model which imports this operator set version."""
+    """The class of an operator in models that import this operator set version."""
     key = (standard_domain(domain), op_type)
     if key not in _VERSIONS:
         raise _unknown(op_type, domain)
@@ -255,7 +259,7 @@ def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaO
         raise ModelError(
             f"operator {op_type} does not exist in opset {opset_version} "
             f"of domain {domain or 'ai.onnx'!s}",
-            hint=f"it came with opset {first}; import that or a later one",
+            hint=f"import opset {first} or later",
         )
     schema = _VERSIONS[key][since]
     if is_removed(schema):
@@ -267,13 +271,13 @@ def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaO
 
 
 def _check_opset(version: int, domain: str) -> None:
-    """`ModelError` for an operator set that is newer than what the onnx package describes."""
+    """Raises ModelError for an operator set that is newer than the onnx package."""
     last = _LAST_OPSETS.get(standard_domain(domain))
     if last is not None and version > last:
         name = domain or "ai.onnx"
         raise ModelError(
             f"opset {version} of domain {name} is not known; the last is {last}",
-            hint="the import is wrong, or made for a later onnx package than the one installed",
+            hint="correct the import, or install a newer onnx package",
         )
 
 
@@ -282,7 +286,7 @@ def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
     if domain not in PREFIXES:
         return UnsupportedError(
             f"operator {domain}::{op_type} has no schema",
-            hint="operators of other domains travel as onnx.Custom",
+            hint="use onnx.Custom for operators of other domains",
         )
     names = [name for where, name in _VERSIONS if where == domain]
     close = closest(op_type, names, 0.5)
@@ -294,7 +298,7 @@ def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
 
 
 class UnknownOperator(ModelError):
-    """A domain of ONNX has no such operator in any version."""
+    """No version of an ONNX domain has this operator."""
 
     @classmethod
     def of(cls, op_type: str, domain: str, hint: str) -> UnknownOperator:
@@ -302,6 +306,6 @@ class UnknownOperator(ModelError):
 
     @property
     def key(self) -> str:
-        """Domain and operator, `ai.onnx.Foo`: they are words of the message."""
+        """Domain and operator, `ai.onnx.Foo`, parsed from the message."""
         _, domain, *_, op_type = self.what.split()
         return f"{domain}.{op_type.strip(chr(39))}"

@@ -1,4 +1,4 @@
-"""Prints and parses ONNX nodes: `%y = onnx.Conv.v11(%x, %w, -) {group = 1} -> ["y"] : ...`."""
+"""Text form of ONNX nodes: `%y = onnx.Conv.v11(%x, %w, -) {group = 1} -> ["y"] : ...`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ SINGLE, OPTIONAL, VARIADIC = "single", "optional", "variadic"
 
 @dataclass(frozen=True)
 class Slot:
-    """One formal input or output of a schema: its accessor and how many values it takes."""
+    """A formal input or output of a schema: its accessor, and its number of values."""
 
     field: str
     arity: str
 
 
 def spread(op: Operation, slots: Sequence[Slot]) -> list[SSAValue | None]:
-    """The values of the slots in order; None where an optional one is absent."""
+    """The values of all slots, in order; None for absent optional ones."""
     values: list[SSAValue | None] = []
     for slot in slots:
         held: Any = getattr(op, slot.field)
@@ -56,7 +56,7 @@ def spread(op: Operation, slots: Sequence[Slot]) -> list[SSAValue | None]:
 
 
 def gather(slots: Sequence[Slot], values: Sequence[_T | None]) -> list[Any]:
-    """The values as IRDL takes them: one entry per slot, lists where a slot is not single."""
+    """The values grouped for IRDL: one entry per slot, a list if it is not single."""
     rest = iter(values)
     groups: list[Any] = []
     for slot in slots:
@@ -72,7 +72,7 @@ def gather(slots: Sequence[Slot], values: Sequence[_T | None]) -> list[Any]:
 
 
 def present_outputs(slots: Sequence[Slot], names: Sequence[str]) -> list[bool]:
-    """Which entries of a node's output list are values: all but optional ones without a name."""
+    """Marks entries of a node's output list that are values: all but unnamed optional ones."""
     fixed = [slot for slot in slots if slot.arity != VARIADIC]
     return [
         bool(name) or place >= len(fixed) or fixed[place].arity != OPTIONAL
@@ -81,7 +81,7 @@ def present_outputs(slots: Sequence[Slot], names: Sequence[str]) -> list[bool]:
 
 
 def print_operands(printer: Printer, op: Operation, slots: Sequence[Slot]) -> None:
-    """`(%x, -, %z)`, absent ones at the end left out."""
+    """Prints `(%x, -, %z)` without trailing absent operands."""
     values = spread(op, slots)
     while values and values[-1] is None:
         values.pop()
@@ -104,7 +104,7 @@ def parse_operands(parser: Parser, slots: Sequence[Slot]) -> list[SSAValue | Non
     single = sum(slot.arity == SINGLE for slot in slots)
     fixed = [slot for slot in slots if slot.arity != VARIADIC]
     if len(values) < single or (len(values) > len(fixed) and len(fixed) == len(slots)):
-        parser.raise_error(f"{len(values)} operands, the schema has {len(slots)}")
+        parser.raise_error(f"{len(values)} operands, but the schema has {len(slots)}")
     return values
 
 
@@ -113,7 +113,7 @@ def parse_values(parser: Parser) -> list[SSAValue | None]:
 
 
 def _parse_value(parser: Parser) -> SSAValue | None:
-    """A value that is defined already (its type is known from there), or `-`."""
+    """Parses a value that is already defined, with its type from there, or `-`."""
     if parser.parse_optional_punctuation("-"):
         return None
     named = parser.parse_unresolved_operand()
@@ -124,7 +124,7 @@ def _parse_value(parser: Parser) -> SSAValue | None:
 
 
 def print_properties(printer: Printer, properties: Mapping[str, Attribute]) -> None:
-    """` {axis = 1, alpha = 0.5, mode = "linear"}`."""
+    """Prints ` {axis = 1, alpha = 0.5, mode = "linear"}`."""
     if not properties:
         return
 
@@ -158,7 +158,7 @@ def _print_property(printer: Printer, value: Attribute) -> None:
 
 
 def _float_text(value: float) -> str:
-    """The shortest decimal that reads back as the same 32-bit float, as the lexer wants it."""
+    """The shortest decimal that the lexer accepts and that parses back to the same f32."""
     text = floats_text(FloatsAttr.of([value]))
     if not re.fullmatch(r"-?[0-9.]+(e[-+]?[0-9]+)?", text):
         return f'"{text}"'
@@ -174,7 +174,9 @@ def parse_properties(parser: Parser, kinds: Mapping[str, str]) -> dict[str, Attr
     def one() -> None:
         name = parser.parse_identifier()
         if name not in kinds:
-            parser.raise_error(f"no attribute {name}, only {', '.join(kinds) or 'none'}")
+            parser.raise_error(
+                f"unknown attribute {name}; known attributes: {', '.join(kinds) or 'none'}"
+            )
         parser.parse_punctuation("=")
         properties[name] = _parse_property(parser, kinds[name])
 
@@ -213,7 +215,7 @@ def _parse_property(parser: Parser, kind: str) -> Attribute:
 
 
 def print_results(printer: Printer, op: Operation) -> None:
-    """` -> ["y"] named "conv1" : tensor<...> attributes {...}`."""
+    """Prints ` -> ["y"] named "conv1" : tensor<...> attributes {...}`."""
     printer.print_string(" -> ")
     names, label = op.attributes.get("outputs"), op.attributes.get("name")
     assert isinstance(names, NamesAttr), "a node has the list of its output names"
@@ -229,7 +231,7 @@ def print_results(printer: Printer, op: Operation) -> None:
 
 
 def parse_results(parser: Parser) -> tuple[NamesAttr, list[Attribute], dict[str, Attribute]]:
-    """The output names, the result types and the rest of the attribute dictionary."""
+    """Parses output names, result types and the rest of the attribute dictionary."""
     parser.parse_punctuation("->")
     names = parse_names(parser)
     extra: dict[str, Attribute] = {}
@@ -245,7 +247,7 @@ def parse_results(parser: Parser) -> tuple[NamesAttr, list[Attribute], dict[str,
 def type_per_output(
     parser: Parser, types: Sequence[Attribute], present: Sequence[bool]
 ) -> list[Attribute]:
-    """The parsed types of the outputs that are present, NoneAttr for those that are absent."""
+    """The parsed types of present outputs, NoneAttr for absent ones."""
     if len(types) != sum(present):
         parser.raise_error(f"{len(types)} result types for {sum(present)} named outputs")
     rest = iter(types)

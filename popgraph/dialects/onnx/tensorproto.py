@@ -38,25 +38,25 @@ PAYLOAD = (
 )
 """The fields that may hold the elements."""
 
-_TOLD_ELSEWHERE = ("dims", "data_type", "external_data")
+_STORED_ELSEWHERE = ("dims", "data_type", "external_data")
 _NOT_PLAIN = (*PAYLOAD, "external_data", "segment", "data_location")
 _HEADER = tuple(
     field.name
     for field in TensorProto.DESCRIPTOR.fields
-    if field.name not in _TOLD_ELSEWHERE and field.name not in PAYLOAD
+    if field.name not in _STORED_ELSEWHERE and field.name not in PAYLOAD
 )
 IN_STORE = f"popgraph.blob.{secrets.token_hex(8)}"
 """
-Of `external_data`: the key of a tensor whose elements the importer has put in the store.
+The key in `external_data` of a tensor whose elements the importer has put in the store.
 
-No file can know this name.
+It is random, so that no file can contain it.
 """
 PACKED = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2": 6}
-"""Bits per element of the types that protobuf packs closer than a byte."""
+"""Bits per element of types that protobuf packs into bytes."""
 
 
 def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
-    """The attribute; `ModelError` when the tensor is damaged."""
+    """The attribute of a tensor; ModelError if the tensor is damaged."""
     check_tensor(proto)
     header = _header(proto)
     if proto.data_type == TensorProto.STRING:
@@ -65,7 +65,7 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
         elements: Any = StringTensorAttr.of(list(proto.string_data), tuple(proto.dims))
         return TensorAttr.of(elements, "raw", header.SerializeToString())
     if proto.data_location == TensorProto.EXTERNAL:
-        header.data_location = TensorProto.DEFAULT  # as onnx.load says it
+        header.data_location = TensorProto.DEFAULT  # as onnx.load writes it
     if proto.data_location == TensorProto.EXTERNAL or _is_in_store(proto):
         return TensorAttr.of(_from_store(proto), "raw", header.SerializeToString())
     array = read_array(proto)
@@ -76,6 +76,7 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
         return TensorAttr.of(elements, "raw", header.SerializeToString())
     if fields == ["float_data"] and proto.data_type == TensorProto.FLOAT:
         return TensorAttr.of(elements, "typed", header.SerializeToString())
+    # The storage that reproduces the message; packed sub-byte types have both.
     for storage in ("raw", "typed"):
         candidate = TensorAttr.of(elements, storage, header.SerializeToString())
         if write_tensor(candidate, store) == proto:
@@ -84,7 +85,7 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
 
 
 def _header(proto: TensorProto) -> TensorProto:
-    """All but the elements; they are not touched, for protobuf would copy them."""
+    """The message without elements, which are never accessed: protobuf would copy them."""
     header = TensorProto()
     for name in _HEADER:
         if _has(proto, name):
@@ -100,8 +101,8 @@ def _from_store(proto: TensorProto) -> BlobAttr:
     keys = {entry.key: entry.value for entry in proto.external_data}
     if IN_STORE not in keys:
         raise ModelError(
-            f"the elements of tensor {proto.name!r} stand in the file {keys.get('location', '')!r}",
-            hint="give the path of the model, so that files beside it can be found",
+            f"tensor {proto.name!r} is stored in the external file {keys.get('location', '')!r}",
+            hint="pass the path of the model, so that files next to it can be found",
         )
     row = dtypes.BY_ONNX[proto.data_type]
     return BlobAttr(
@@ -111,7 +112,7 @@ def _from_store(proto: TensorProto) -> BlobAttr:
 
 def _has(proto: TensorProto, field: str) -> bool:
     if field == "raw_data":
-        return bool(proto.HasField(field))  # to look at it is to copy it
+        return bool(proto.HasField(field))  # reading the field would copy it
     value = getattr(proto, field)
     return len(value) > 0 if hasattr(value, "extend") else bool(proto.HasField(field))
 
@@ -124,7 +125,7 @@ def _copy_field(target: Any, name: str, value: Any) -> None:
 
 
 def check_tensor(proto: TensorProto) -> None:
-    """`ModelError` unless the tensor holds as many elements as its shape says."""
+    """Raises ModelError for an unknown element type, an impossible shape or a segment."""
     if proto.data_type != TensorProto.STRING and proto.data_type not in dtypes.BY_ONNX:
         raise ModelError(
             f"tensor {proto.name!r} has element type number {proto.data_type}, "
@@ -166,9 +167,7 @@ def _raw_array(proto: TensorProto, row: DType) -> Array:
 
 
 def _packed_floats(proto: TensorProto) -> Array:
-    """
-    The numbers of `float_data`, which end a message of nothing else; one by one they take long.
-    """
+    """The elements of `float_data`, taken from a message with this field alone: a fast copy."""
     alone = TensorProto()
     alone.float_data.MergeFrom(proto.float_data)
     size = 4 * len(alone.float_data)
@@ -178,17 +177,16 @@ def _packed_floats(proto: TensorProto) -> Array:
 
 def _wrong_count(proto: TensorProto) -> ModelError:
     return ModelError(
-        f"tensor {proto.name!r} of shape {list(proto.dims)} does not hold as many elements "
-        f"as its shape says",
+        f"tensor {proto.name!r} has shape {list(proto.dims)}, but another number of elements",
         hint="the file is damaged: export the model again",
     )
 
 
 def set_aside(rest: bytes, elements: memoryview, store: WeightStore) -> bytes | None:
     """
-    Puts the elements of a tensor in the store; what is to stand in their place in its message.
+    Moves the elements of a tensor to the store; returns the bytes that replace them in its message.
 
-    `rest` is the message without them. None when they are not plain elements of its shape.
+    `rest` is the message without them. None if they are not plain elements of its shape.
     """
     try:
         proto = TensorProto.FromString(rest)
@@ -209,7 +207,7 @@ def set_aside(rest: bytes, elements: memoryview, store: WeightStore) -> bytes | 
 
 
 def write_tensor(attribute: TensorAttr, store: WeightStore | None) -> TensorProto:
-    """The TensorProto that `read_tensor` read, or the plainest one."""
+    """The TensorProto as `read_tensor` read it, or the canonical one."""
     if attribute.storage.data == "exact":
         return TensorProto.FromString(attribute.header.data)
     proto = TensorProto()
@@ -228,7 +226,7 @@ def write_tensor(attribute: TensorAttr, store: WeightStore | None) -> TensorProt
 
 
 def _raw_bytes(array: Array) -> bytes:
-    """Little-endian bytes; elements of less than a byte share one, the first lowest."""
+    """Little-endian bytes; sub-byte elements are packed, the first in the lowest bits."""
     name = dtypes.from_numpy(array.dtype).name
     if name in PACKED:
         return bytes(numpy_helper.from_array(array).raw_data)
@@ -236,8 +234,8 @@ def _raw_bytes(array: Array) -> bytes:
 
 
 def _write_typed(proto: TensorProto, array: Array) -> None:
-    """One entry per element in the field that belongs to the element type."""
-    # Buffers have elements at whole words only, and a weight may stand anywhere in its file.
+    """Writes one entry per element into the field of the element type."""
+    # NumPy's buffers require alignment; a weight may start at any byte of its file.
     flat = np.require(array, requirements=["C", "ALIGNED"]).reshape(-1)
     row = dtypes.from_numpy(array.dtype)
     if row.name in ("f32", "c64"):
@@ -258,7 +256,7 @@ def _write_typed(proto: TensorProto, array: Array) -> None:
 
 
 def _pack_floats(proto: TensorProto, array: Array) -> None:
-    """Numbers for `float_data`: a key, a size and bytes, as `raw_data` is, but of another key."""
+    """Writes `float_data` by its wire format: the encoding of `raw_data` with another field key."""
     if array.size:
         raw = TensorProto(raw_data=bytes(memory_of(array))).SerializeToString()
         key = TensorProto(float_data=[0.0]).SerializeToString()[:1]
@@ -266,7 +264,7 @@ def _pack_floats(proto: TensorProto, array: Array) -> None:
 
 
 def read_sparse(proto: SparseTensorProto, store: WeightStore) -> SparseTensorAttr:
-    """The attribute; `ModelError` when values and indices do not fit together."""
+    """The attribute of a sparse tensor; ModelError if values and indices do not fit."""
     values, indices = read_tensor(proto.values, store), read_tensor(proto.indices, store)
     shape = ArrayAttr([IntAttr(dim) for dim in proto.dims])
     attribute = SparseTensorAttr(values, indices, shape)
@@ -275,7 +273,7 @@ def read_sparse(proto: SparseTensorProto, store: WeightStore) -> SparseTensorAtt
 
 
 def check_sparse(attribute: SparseTensorAttr, store: WeightStore, what: str) -> None:
-    """`ModelError` unless values and indices fit together, and into the shape."""
+    """Raises ModelError unless values, indices and shape fit."""
     shape = [dim.data for dim in attribute.shape]
     if cannot_exist(shape):
         raise ModelError(f"{what} of shape {shape} cannot exist")
@@ -283,8 +281,8 @@ def check_sparse(attribute: SparseTensorAttr, store: WeightStore, what: str) -> 
     found = attribute.indices.type.get_shape()
     if len(count) != 1 or found not in {count, (*count, len(shape))}:
         raise ModelError(
-            f"{what} has {count} values, but indices of shape {found}",
-            hint="one index, or one row of indices, per value",
+            f"{what} has values of shape {count}, but indices of shape {found}",
+            hint="write one index, or one row of indices, per value",
         )
     places = array_of(attribute.indices.held, store)
     limits = np.array(shape if places.ndim == 2 else [prod(shape)])
@@ -301,7 +299,7 @@ def write_sparse(attribute: SparseTensorAttr, store: WeightStore | None) -> Spar
 
 
 def from_value(value: object, store: WeightStore) -> TensorAttr:
-    """The attribute of what a person gives for a tensor: an array, a number, a TensorProto."""
+    """The attribute of an array, a number or a TensorProto."""
     if isinstance(value, TensorAttr):
         return value
     if isinstance(value, TensorProto):

@@ -1,4 +1,4 @@
-"""Type errors of nodes: which operands do not fit, and the usual cause."""
+"""Type errors of nodes: the operands that do not fit, and the usual cause."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.support.errors import TypeMismatchError
 
 @dataclass(frozen=True)
 class TypeConflict:
-    """What does not fit, and what to do about it."""
+    """The error of a node, and the way to correct it."""
 
     what: str
     hint: str
@@ -30,7 +30,7 @@ Rule = Callable[[SchemaOp, Operands], TypeConflict | None]
 
 
 def type_conflict(op: SchemaOp, elements: bool = True) -> TypeConflict | None:
-    """What is wrong with a node's operands and their `elements`, if one of the rules knows it."""
+    """The error of a node's operands (and their `elements`), if a rule finds it."""
     operands = op.input_values()
     rules: list[Rule] = [_element_types] if elements else []
     for rule in [*rules, _RULES.get(op.op_type, _broadcast)]:
@@ -41,9 +41,9 @@ def type_conflict(op: SchemaOp, elements: bool = True) -> TypeConflict | None:
 
 def mismatch(op: SchemaOp, message: str, elements: bool = True) -> TypeMismatchError:
     """
-    What is raised about a node that its schema refuses with this message.
+    The error for a node that its schema refuses with this message.
 
-    Without `elements` the types of its elements are none of the reasons.
+    Without `elements`, element types are excluded as causes.
     """
     message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
     known = type_conflict(op, elements) or TypeConflict(
@@ -53,7 +53,7 @@ def mismatch(op: SchemaOp, message: str, elements: bool = True) -> TypeMismatchE
 
 
 def refusal(op: SchemaOp, known: TypeConflict) -> TypeMismatchError:
-    """What is raised about a node of which it is known what does not fit."""
+    """The error for a node whose conflict is known."""
     inputs = ", ".join(
         "-" if value is None else describe(value.type) for value in op.input_values()
     )
@@ -64,9 +64,9 @@ def refusal(op: SchemaOp, known: TypeConflict) -> TypeMismatchError:
     )
 
 
-def overlooked(op: SchemaOp) -> TypeConflict | None:
-    """What is wrong with a node although ONNX's own inference lets it pass."""
-    rule = _OVERLOOKED.get(op.op_type)
+def undetected_conflict(op: SchemaOp) -> TypeConflict | None:
+    """The error of a node that ONNX's own inference accepts."""
+    rule = _UNDETECTED.get(op.op_type)
     return rule(op, op.input_values()) if rule else None
 
 
@@ -97,7 +97,7 @@ def _element_types(op: SchemaOp, operands: Operands) -> TypeConflict | None:
 
 
 def _dtype(type_: Attribute) -> str:
-    """The element type of a tensor; of anything else all that is known."""
+    """The element type of a tensor; the full type of anything else."""
     return describe(type_).removesuffix("[...]")
 
 
@@ -110,8 +110,8 @@ def _differ(first: Dim, second: Dim) -> bool:
 
 
 def _broadcast(op: SchemaOp, operands: Operands) -> TypeConflict | None:
-    """Of elementwise operators; of others it says nothing that is not true."""
-    if op.op_type == "Expand":  # its second operand is a shape and has none that matters
+    """Conflicts of broadcast shapes, for elementwise operators only."""
+    if op.op_type == "Expand":  # its second operand is a shape
         return None
     known = [shape for shape in _shapes(operands) if shape is not None]
     for index, first in enumerate(known):
@@ -120,15 +120,15 @@ def _broadcast(op: SchemaOp, operands: Operands) -> TypeConflict | None:
             for axis, (a, b) in enumerate(pairs, 1):
                 if _differ(a, b) and 1 not in (a, b) and _is_elementwise(op):
                     return TypeConflict(
-                        f"{a} and {b} stand at axis -{axis}",
-                        "sizes at the same place, counted from the last, are equal or 1",
+                        f"sizes {a} and {b} do not broadcast at axis -{axis}",
+                        "sizes aligned from the last axis must be equal or 1",
                     )
     return None
 
 
 def _is_elementwise(op: SchemaOp) -> bool:
-    """Whether every result is as large as all operands together ask for."""
-    if op.op_type == "Einsum" or op.domain:  # which broadcast, too, but each in its own way
+    """Whether the result has the broadcast shape of all operands."""
+    if op.op_type == "Einsum" or op.domain:  # these broadcast by rules of their own
         return False
     return len(op.results) == 1 and "broadcast" in str(op.SCHEMA.doc)
 
@@ -140,13 +140,13 @@ def _matmul(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     inner = second[-2] if len(second) > 1 else second[0]
     if not _differ(first[-1], inner):
         return None
-    hint = "the last size of the first factor is the last but one of the second"
+    hint = "the last size of the first operand must equal the second-to-last of the second"
     if len(second) == 2 and second[1] == first[-1]:
         hint = (
             f"a weight is [inputs, outputs], here [{second[1]}, {second[0]}]; "
             "`Transpose(w, perm=[1, 0])` transposes it"
         )
-    return TypeConflict(f"{first[-1]} and {inner} are added up together", hint)
+    return TypeConflict(f"the inner dimensions are {first[-1]} and {inner}", hint)
 
 
 def _gemm(op: SchemaOp, operands: Operands) -> TypeConflict | None:
@@ -158,10 +158,10 @@ def _gemm(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     if not _differ(inner, other):
         return None
     flipped = second[0 if _number(op, "transB", 0) else 1] == inner
-    hint = "`transB` transposes the second factor, `transA` the first"
+    hint = "`transB` transposes the second operand, `transA` the first"
     if flipped:
         hint = f"`transB={int(not _number(op, 'transB', 0))}` would fit"
-    return TypeConflict(f"{inner} and {other} are added up together", hint)
+    return TypeConflict(f"the inner dimensions are {inner} and {other}", hint)
 
 
 def _conv(op: SchemaOp, operands: Operands) -> TypeConflict | None:
@@ -170,7 +170,7 @@ def _conv(op: SchemaOp, operands: Operands) -> TypeConflict | None:
         return None
     if len(image) != len(weight):
         return TypeConflict(
-            f"an image of {len(image)} axes has a weight of as many",
+            f"an image of {len(image)} axes needs a weight of {len(image)} axes, not {len(weight)}",
             "an image is [N, channels, height, width], a weight [outputs, inputs, 3, 3]",
         )
     group = _number(op, "group", 1)
@@ -201,15 +201,15 @@ def _concat(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     for other in known[1:]:
         if len(other) != len(known[0]):
             return TypeConflict(
-                f"{len(known[0])} and {len(other)} axes do not join",
-                "all parts have the same number of axes; `Unsqueeze` adds one",
+                f"{len(known[0])} and {len(other)} axes cannot be concatenated",
+                "all operands must have the same number of axes; `Unsqueeze` adds one",
             )
         axis = _number(op, "axis", 0) % max(1, len(other))
         for place, (a, b) in enumerate(zip(known[0], other, strict=True)):
             if place != axis and _differ(a, b):
                 return TypeConflict(
-                    f"{a} and {b} stand at axis {place}",
-                    f"only axis {axis}, along which they are joined, may differ",
+                    f"sizes {a} and {b} differ at axis {place}",
+                    f"only sizes along axis {axis} may differ",
                 )
     return None
 
@@ -226,15 +226,15 @@ def _reshape(op: SchemaOp, operands: Operands) -> TypeConflict | None:
 
 
 def _channels(op: SchemaOp, operands: Operands) -> TypeConflict | None:
-    """Of BatchNormalization and InstanceNormalization: one number for every channel."""
+    """BatchNormalization and InstanceNormalization: parameters need one element per channel."""
     image, *rest = _shapes(operands)
     if image is None or len(image) < 2:
         return None
     for formal, shape in zip(op.SCHEMA.inputs[1:], rest, strict=False):
         if shape is not None and len(shape) == 1 and _differ(shape[0], image[1]):
             return TypeConflict(
-                f"`{formal.name}` has {shape[0]} numbers for {image[1]} channels",
-                "axis 1 of the input counts channels",
+                f"`{formal.name}` has {shape[0]} elements for {image[1]} channels",
+                "axis 1 of the input is the channel axis",
             )
     return None
 
@@ -244,7 +244,7 @@ def _number(op: SchemaOp, name: str, default: int) -> int:
     return held.value.data if isinstance(held, IntegerAttr) else default
 
 
-_OVERLOOKED: dict[str, Rule] = {
+_UNDETECTED: dict[str, Rule] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
@@ -252,4 +252,4 @@ _OVERLOOKED: dict[str, Rule] = {
     "BatchNormalization": _channels,
     "InstanceNormalization": _channels,
 }
-_RULES: dict[str, Rule] = {**_OVERLOOKED, "MatMul": _matmul, "Concat": _concat}
+_RULES: dict[str, Rule] = {**_UNDETECTED, "MatMul": _matmul, "Concat": _concat}

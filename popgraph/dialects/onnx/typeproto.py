@@ -33,11 +33,11 @@ from popgraph.support import dtypes
 from popgraph.support.errors import ModelError
 
 MAX_ELEMENTS = 1 << 48
-"""More elements than any memory holds: a model that says so is damaged."""
+"""An upper bound on elements, the address space of x86-64: with more, the model is damaged."""
 
 
 def cannot_exist(shape: Sequence[Dim]) -> bool:
-    """Whether no tensor has this shape; an empty one does not excuse its other dimensions."""
+    """Whether no tensor can have this shape; dimensions of empty tensors are checked too."""
     sizes = [dim for dim in shape if isinstance(dim, int)]
     return min(sizes, default=0) < 0 or prod(filter(None, sizes)) > MAX_ELEMENTS
 
@@ -66,7 +66,7 @@ def number_from_element(element: Attribute) -> int:
 
 
 def read_type(proto: TypeProto) -> Attribute:
-    """The IR type; denotations have no place in it."""
+    """The IR type, without denotations."""
     match proto.WhichOneof("value"):
         case "tensor_type":
             return _read_tensor(proto.tensor_type)
@@ -94,20 +94,20 @@ def _read_tensor(proto: TypeProto.Tensor | TypeProto.SparseTensor) -> Attribute:
     if cannot_exist(shape):
         raise ModelError(
             f"a tensor of shape {shape} cannot exist",
-            hint="the file is damaged: no memory holds so many elements",
+            hint="the file is damaged: no memory holds that many elements",
         )
     return tensor_type(element, shape)
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    """Negative numbers and `?`, as some exporters write them, mean that nothing is known."""
+    """Negative sizes and `?`, which some exporters write, mean unknown sizes."""
     if dim.HasField("dim_value"):
         return int(dim.dim_value) if dim.dim_value >= 0 else None
     return dim.dim_param if dim.dim_param not in ("", "?") else None
 
 
 def write_type(type_: Attribute) -> TypeProto:
-    """The TypeProto of an IR type; empty when nothing is known."""
+    """The TypeProto of an IR type; empty for an unknown one."""
     proto = TypeProto()
     match type_:
         case TensorType() | UnrankedTensorType():
@@ -151,7 +151,7 @@ def read_type_attribute(proto: TypeProto) -> TypeAttr:
 
 
 def type_attribute_of(data: bytes) -> TypeAttr | None:
-    """The attribute of a serialized TypeProto; None when the bytes are none."""
+    """The attribute of a serialized TypeProto; None for other bytes."""
     try:
         return read_type_attribute(TypeProto.FromString(data))
     except DecodeError:
@@ -197,7 +197,7 @@ _ELEMENTS = {
 
 
 def from_text(text: str) -> Attribute:
-    """The shapeless type that a schema writes as `seq(tensor(float))`."""
+    """The shapeless type of a schema's text, such as `seq(tensor(float))`."""
     if match := re.fullmatch(r"tensor\((\w+)\)", text):
         return UnrankedTensorType(element_from_number(_ELEMENTS[match[1]]))
     if match := re.fullmatch(r"(seq|optional|sparse_tensor)\((.*)\)", text):

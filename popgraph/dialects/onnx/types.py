@@ -43,7 +43,7 @@ class NamesAttr(Data[tuple[bytes, ...]]):
 
 
 def print_names(printer: Printer, names: NamesAttr) -> None:
-    """`["x", ""]`."""
+    """Prints `["x", ""]`."""
     printer.print_string("[" + ", ".join(quoted(value) for value in names.data) + "]")
 
 
@@ -57,8 +57,8 @@ class DimsAttr(ParametrizedAttribute):
     """
     The names of a tensor's symbolic dimensions: `tensor<?x3xf32, #onnx.dims<["N", ""]>>`.
 
-    Stands as the encoding of a tensor type; a dimension without a name is empty. Types of static
-    shape never carry it, so patterns below this level do not meet it.
+    The encoding of a tensor type; an unnamed dimension has an empty name. Static types never have
+    it, so patterns below this level do not see it.
     """
 
     name = "onnx.dims"
@@ -83,7 +83,7 @@ class StringType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class UnknownType(ParametrizedAttribute, TypeAttribute):
-    """The type of a value about which nothing is known (inside functions, of custom operators)."""
+    """The type of a value without any known type: in functions, or of custom operators."""
 
     name = "onnx.unknown"
 
@@ -98,7 +98,7 @@ class SeqType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class OptType(ParametrizedAttribute, TypeAttribute):
-    """A value that may be missing when the model runs."""
+    """A value that may be absent at run time."""
 
     name = "onnx.opt"
     element: Attribute
@@ -115,7 +115,7 @@ class MapType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class SparseType(ParametrizedAttribute, TypeAttribute):
-    """A tensor of which few elements are not zero; `dense` is the type it has when filled."""
+    """A sparse tensor; `dense` is the type of the equivalent dense one."""
 
     name = "onnx.sparse"
     dense: Attribute
@@ -123,7 +123,7 @@ class SparseType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class OpaqueType(ParametrizedAttribute, TypeAttribute):
-    """A type that only its domain knows."""
+    """A type that only its domain defines."""
 
     name = "onnx.opaque"
     domain: BytesAttr
@@ -138,10 +138,10 @@ Dim = int | str | None
 
 def tensor_type(dtype: str | dtypes.DType | Attribute, shape: Sequence[Dim] | None) -> Attribute:
     """
-    The tensor type of an element type (a name such as `f32`, a row or an IR type) and a shape.
+    The tensor type of an element type (a name such as `f32`, a `DType` or an IR type) and a shape.
 
-    A dimension is a number, the name of a symbol, or None when nothing is known about it; the
-    shape None means that not even the rank is known. `string` names the type of strings.
+    A dimension is a number, a symbol's name, or None if it is unknown. A shape of None means
+    unknown rank. `string` is the type of strings.
     """
     element = element_type(dtype)
     if shape is None:
@@ -161,13 +161,14 @@ def element_type(dtype: str | dtypes.DType | Attribute) -> Attribute:
         return STRING
     if dtype not in dtypes.BY_NAME:
         raise TypeMismatchError(
-            f"no element type {dtype!r}", hint=f"one of {', '.join(dtypes.BY_NAME)}, string"
+            f"unknown element type {dtype!r}",
+            hint=f"use one of {', '.join(dtypes.BY_NAME)}, string",
         )
     return element_types.BY_NAME[dtype]
 
 
 def dims(type_: Attribute) -> tuple[Dim, ...] | None:
-    """The dimensions as `tensor_type` takes them; None when the rank is not known."""
+    """The dimensions as `tensor_type` accepts them; None for unknown rank."""
     if not isinstance(type_, TensorType):
         return None
     sizes = type_.get_shape()
@@ -181,7 +182,7 @@ def dims(type_: Attribute) -> tuple[Dim, ...] | None:
 
 
 def static_shape(type_: Attribute) -> tuple[int, ...] | None:
-    """The shape, when every dimension is a number."""
+    """The shape if all dimensions are numbers."""
     if not isinstance(type_, TensorType):
         return None
     sizes = type_.get_shape()
@@ -190,7 +191,7 @@ def static_shape(type_: Attribute) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=1 << 16)
 def erased(type_: Attribute) -> Attribute:
-    """The type without its shapes: what ONNX's type variables range over."""
+    """The type without shapes, as compared by ONNX's type variables."""
     match type_:
         case TensorType() | UnrankedTensorType():
             return UnrankedTensorType(type_.element_type)
@@ -206,9 +207,9 @@ def erased(type_: Attribute) -> Attribute:
 
 def refined(first: Attribute, second: Attribute) -> Attribute:
     """
-    The more exact of two types of one value; `first` wins where they contradict each other.
+    The more exact of two types of a value; `first` wins where they conflict.
 
-    Element types are not compared: the caller has done so.
+    Element types are not compared: the caller has checked them.
     """
     if isinstance(first, UnknownType):
         return second
@@ -237,7 +238,7 @@ def _better(first: Dim, second: Dim) -> Dim:
 
 
 def joined(first: Attribute, second: Attribute) -> Attribute:
-    """The most exact type that values of both types have (element types are the same)."""
+    """The most exact type that covers both types, which have equal element types."""
     if first == second:
         return first
     if isinstance(first, SeqType | OptType) and type(second) is type(first):
@@ -251,7 +252,7 @@ def joined(first: Attribute, second: Attribute) -> Attribute:
 
 
 def substituted(type_: Attribute, sizes: Mapping[str, int]) -> Attribute:
-    """The type with numbers for the dimensions that `sizes` names."""
+    """The type with symbolic dimensions replaced by `sizes`."""
     match type_:
         case TensorType(encoding=DimsAttr()):
             given = [sizes.get(d, d) if isinstance(d, str) else d for d in dims(type_) or ()]
@@ -263,7 +264,7 @@ def substituted(type_: Attribute, sizes: Mapping[str, int]) -> Attribute:
 
 
 def describe(type_: Attribute) -> str:
-    """A type as messages spell it: `f32[N, 3]`."""
+    """Formats a type for messages: `f32[N, 3]`."""
     match type_:
         case UnknownType():
             return "unknown"

@@ -1,4 +1,4 @@
-"""One reading of a node: its operands, its attributes, and what is known of both."""
+"""A read-only view of a node: operands, attributes and known elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from popgraph.support.errors import PopgraphError, RunError, TypeMismatchError
 from popgraph.support.shapes import Shape
 
 Known: TypeAlias = Mapping[SSAValue, Array]
-"""The elements of those values of which they are known."""
+"""{value: elements} of values whose elements are known."""
 
 PartialShape: TypeAlias = tuple[Dim, ...]
 
@@ -27,8 +27,8 @@ class NodeView:
     """
     A node as its operator's page reads it.
 
-    Numbers name operands, names name attributes. An attribute that the node does not give has its
-    default, of the operator or of the question; so has one that a function's call will give.
+    Operands are addressed by index, attributes by name. An absent attribute has the operator's
+    default, else the caller's; so has an attribute that a function call will bind.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class NodeView:
         return self._operands[index] if index < len(self._operands) else None
 
     def has(self, key: int | str) -> bool:
-        """Whether an operand is there, or an attribute is given or has a default."""
+        """Whether an operand is present, or an attribute is set or has a default."""
         return self.operand(key) is not None if isinstance(key, int) else key in self.attributes
 
     def type_of(self, index: int) -> Attribute:
@@ -66,11 +66,11 @@ class NodeView:
         return UNKNOWN if value is None else value.type
 
     def shape_of(self, index: int) -> PartialShape | None:
-        """The dimensions of an operand that is there and whose rank is known."""
+        """The dimensions of an operand; None if it is absent or of unknown rank."""
         return dims(self.type_of(index))
 
     def static_shape_of(self, index: int) -> Shape | None:
-        """The shape of an operand, if all of it is known."""
+        """The shape of an operand, if it is fully known."""
         return static_shape(self.type_of(index))
 
     def rank_of(self, index: int) -> int | None:
@@ -83,17 +83,17 @@ class NodeView:
         return None if value is None else self._known.get(value)
 
     def integers_of(self, index: int) -> list[int] | None:
-        """The elements of an operand of integers, if they are known."""
+        """The elements of an integer operand, if they are known."""
         array = self.elements_of(index)
         if array is None or array.dtype.kind not in "iu":
             return None
         return [int(number) for number in array.reshape(-1)]
 
-    # Attributes; each is looked up under its name, whatever version the node has.
+    # Attributes, by name, for all versions
 
     @property
     def attributes(self) -> Mapping[str, Value]:
-        """Their values, defaults included."""
+        """The values of all attributes, including defaults."""
         if self._attributes is None:
             found = self.op.attribute_values(self._store)
             self._attributes = {
@@ -102,48 +102,48 @@ class NodeView:
         return self._attributes
 
     def gives(self, name: str) -> bool:
-        """Whether the node itself gives an attribute."""
+        """Whether the node itself sets an attribute."""
         return name in self.attributes and name in self.op.onnx_attributes()
 
     def attribute(self, name: str, default: object = None) -> Any:
         return self.attributes.get(name, default)
 
     def integer(self, name: str, default: int = 0) -> int:
-        return cast(int, self._of_kind(name, default, "a whole number", int))
+        return cast(int, self._of_kind(name, default, "an integer", int))
 
     def real(self, name: str, default: float = 0.0) -> float:
         return float(cast(float, self._of_kind(name, default, "a number", int, float)))
 
     def text(self, name: str, default: str = "") -> str:
-        value = self._of_kind(name, default, "a text", str, bytes)
+        value = self._of_kind(name, default, "a string", str, bytes)
         return _decoded(value)
 
     def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        return cast(tuple[int, ...], self._all_of_kind(name, default, "whole numbers", int))
+        return cast(tuple[int, ...], self._all_of_kind(name, default, "integers", int))
 
     def reals(self, name: str) -> tuple[float, ...]:
         return cast(tuple[float, ...], self._all_of_kind(name, (), "numbers", int, float))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(map(_decoded, self._all_of_kind(name, (), "texts", str, bytes)))
+        return tuple(map(_decoded, self._all_of_kind(name, (), "strings", str, bytes)))
 
     def given_integers(self, name: str, index: int | None = None) -> list[int] | None:
-        """A list that the node gives; in new versions an operand may have taken its place."""
+        """A list from an attribute, or from operand `index` that replaced it in later versions."""
         if self.gives(name):
             return list(self.integers(name))
         return None if index is None else self.integers_of(index)
 
     def listed(self, name: str) -> list[Any]:
-        """A list of any kind, empty if the node gives none; of a tensor its elements."""
+        """A list of any kind; empty if absent, and the elements of a tensor."""
         found: Any = self.attribute(name, [])
         elements = found.reshape(-1) if isinstance(found, np.ndarray) else found
         return [_decoded(one) if isinstance(one, bytes) else one for one in elements]
 
     def _of_kind(self, name: str, default: object, words: str, *kinds: type) -> object:
-        """An attribute; of operators without a schema nobody else has looked at its kind."""
+        """An attribute, with its kind checked: operators without a schema have no other check."""
         value = self.attribute(name, default)
         if name in self.attributes and not isinstance(value, kinds):
-            raise TypeMismatchError(f"the attribute {name!r} is {value!r}, and not {words}")
+            raise TypeMismatchError(f"the attribute {name!r} must be {words}, not {value!r}")
         return value
 
     def _all_of_kind(
@@ -155,11 +155,13 @@ class NodeView:
         assert isinstance(values, Sequence), "it was looked at"
         for one in values:
             if not isinstance(one, kinds):
-                raise TypeMismatchError(f"the attribute {name!r} has {one!r} among its {words}")
+                raise TypeMismatchError(
+                    f"the attribute {name!r} must be a list of {words}, without {one!r}"
+                )
         return tuple(values)
 
     def first_listed(self, *names: str) -> tuple[str, list[Any]]:
-        """The first of some lists that the node gives, with its name."""
+        """The first of several list attributes that the node sets, with its name."""
         for name in names:
             if found := self.listed(name):
                 return name, found
@@ -168,7 +170,7 @@ class NodeView:
     # Errors
 
     def fail(self, what: str, hint: str) -> PopgraphError:
-        """The error of a run that the elements of the operands do not allow."""
+        """A run-time error about the elements of the operands."""
         return RunError(what, self.op.where(), hint)
 
 

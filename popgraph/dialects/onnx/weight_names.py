@@ -1,4 +1,4 @@
-"""Unique names of weights: graphs inside nodes may each have an initializer of one name."""
+"""Unique names of weights: initializers of different graphs may share a name."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.program import BytesAttr
 
 ATTRIBUTE = "weight"
-"""Holds the unique name of an initializer, where that is another one than its own."""
+"""The attribute with the unique name of an initializer, if that differs from its own."""
 
 
 def weight_name(initializer: Initializer) -> str:
-    """What an initializer is called as a variable, see `weights_by_name`."""
+    """The name of an initializer as a variable, see `weights_by_name`."""
     held = initializer.attributes.get(ATTRIBUTE)
     return held.text if isinstance(held, BytesAttr) else initializer.value_name.text
 
 
 def weights_by_name(graph: Graph) -> dict[str, Initializer]:
     """
-    All initializers of a model's graph and of the graphs inside its nodes, by unique names.
+    All initializers of a model's graph and of graphs inside nodes, by unique names.
 
-    Where several inside have one name, each is called after the node and the graph that hold it:
-    `y/else_branch/w`. They keep that name in every pass, whatever becomes of the others.
+    If several share a name, the path of node and graph is added to those inside nodes:
+    `y/else_branch/w`. An initializer keeps this name in all later passes.
     """
     found = list(graph.all_initializers)
     counts = Counter(map(weight_name, found))
@@ -36,7 +36,7 @@ def weights_by_name(graph: Graph) -> dict[str, Initializer]:
 
 
 def _qualified(initializer: Initializer) -> str:
-    """The name of an initializer behind those of the node and the graph that hold it."""
+    """The name of an initializer with the path of its node and graph as a prefix."""
     holder = initializer.parent_op()
     node = None if holder is None else holder.parent_op()
     assert isinstance(holder, Graph) and isinstance(node, OnnxOp), "the graph is inside a node"
@@ -46,7 +46,7 @@ def _qualified(initializer: Initializer) -> str:
 
 
 def _unique(name: str, taken: Counter[str]) -> str:
-    """The name, with a number behind it if it is taken."""
+    """The name, with a number appended if it is taken."""
     number, found = 1, name
     while found in taken:
         number += 1

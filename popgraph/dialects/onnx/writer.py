@@ -1,4 +1,4 @@
-"""The writer of onnx IR that all frontends use: adds nodes and infers their types."""
+"""The writer of onnx IR for all frontends: adds nodes and infers their types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
 from popgraph.support.names import closest, hint
 
 IR_VERSION = 10
-"""Of models made here: the newest that all common runtimes read."""
+"""The IR version of models created here: the newest that all common runtimes accept."""
 
 Input = SSAValue | str | None
 FunctionKey = tuple[str, str, str]
@@ -43,12 +43,12 @@ class Graphs(list[Graph]):
 
 class GraphWriter:
     """
-    Writes one graph, node by node; the types of results are inferred as they are written.
+    Builds one graph node by node, and infers result types as it goes.
 
-    `opsets` are the imported operator set versions by domain ("" is the standard one). Values can
-    be given as values or by name. `functions` are those of the model, `calls` the keys of those
-    that are still to be read. `subgraph()` gives a writer for a graph that is an attribute of
-    a node; it sees the values written so far.
+    `opsets` are the imported operator set versions by domain ("" is ai.onnx). Operands are values
+    or names. `functions` are the model's functions, `calls` the keys of functions that are not
+    read yet. `subgraph()` returns a writer for a graph attribute of a node, which sees the values
+    defined so far.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class GraphWriter:
         self.functions: dict[FunctionKey, Function] = dict(functions or {})
         self.calls = frozenset(calls)
         self.typed = typed
-        """False inside functions, where values have no types."""
+        """False in functions, where values have no types."""
         self.lenient = lenient
-        """True inside branches: one that is never taken may be ill-typed."""
+        """True in branches, which may be ill-typed if never taken."""
         self.inference: Inference = (
             Inference(self.opsets, store, self.functions) if parent is None else parent.inference
         )
@@ -80,14 +80,14 @@ class GraphWriter:
         self.inputs: list[ValueInfoAttr] = []
         self.outputs: list[ValueInfoAttr] | None = None
         self.declared: dict[str, Attribute] = {}
-        """Types that the model declares for values still to come."""
+        """Types that the model declares for values that are not written yet."""
         self._values: dict[str, SSAValue] = {}
         self._counts: dict[str, int] = {}
 
     # names
 
     def value(self, name: str) -> SSAValue:
-        """The value of this name, in this graph or one around it."""
+        """The value of this name, in this graph or an enclosing one."""
         scope: GraphWriter | None = self
         while scope is not None:
             if name in scope._values:
@@ -96,7 +96,7 @@ class GraphWriter:
         raise self._no_value(name)
 
     def capture(self, values: Mapping[str, SSAValue]) -> None:
-        """Lets nodes use values that are defined elsewhere."""
+        """Registers outer values that nodes may use."""
         self._values.update(values)
 
     def has_value(self, name: str) -> bool:
@@ -127,16 +127,16 @@ class GraphWriter:
     def _define(self, name: str, value: SSAValue, where: str) -> SSAValue:
         if name in self._values:
             raise ModelError(
-                f"the name {name!r} is given to two values",
+                f"two values have the name {name!r}",
                 where,
-                "every value of an ONNX graph has a name of its own",
+                "give every value of the graph a unique name",
             )
         self._values[name] = value
         value.name_hint = hint(name)
         return value
 
     def import_opset(self, domain: str, version: int) -> None:
-        """Makes the operators of a domain known, here and around, unless they are."""
+        """Imports a domain's operator set, here and in enclosing graphs, unless it is imported."""
         writer: GraphWriter | None = self
         while writer is not None:
             writer.opsets.setdefault(domain, version)
@@ -152,7 +152,7 @@ class GraphWriter:
         *,
         info: ValueInfoAttr | None = None,
     ) -> SSAValue:
-        """An input of the graph; see `tensor_type` for its type."""
+        """Adds an input to the graph; see `tensor_type` for its type."""
         if not name:
             raise ModelError("an input of the graph has no name", f"graph {self.name!r}")
         self.inputs.append(info if info is not None else ValueInfoAttr.of(name, type_))
@@ -167,7 +167,7 @@ class GraphWriter:
         input: ValueInfoAttr | None = None,
         place: int = 0,
     ) -> SSAValue:
-        """A tensor of the model: an array, a number, a TensorProto or an attribute of the IR."""
+        """Adds a constant tensor: an array, a number, a TensorProto or an IR attribute."""
         where = f"initializer {name!r}"
         if not isinstance(value, SparseTensorAttr):
             value = from_value(value, self.store)
@@ -194,12 +194,11 @@ class GraphWriter:
         extra: Mapping[str, Attribute] | None = None,
     ) -> list[SSAValue]:
         """
-        A node; the values of its outputs, without those that are absent (named "").
+        Adds a node; returns the values of its outputs, without absent ones (named "").
 
-        `outputs` are their names, or how many there are: then names are made up. The attributes
-        are Python values (or IR attributes, or for GRAPH attributes what `subgraph().graph()`
-        gives). The types of results are inferred; of an operator of another domain that is no
-        function of the model, `result_types` says them.
+        `outputs` are their names, or their number, for generated names. Attributes are Python
+        values, IR attributes, or graphs from `subgraph().graph()`. Result types are inferred; for
+        operators of other domains that are not functions of the model, pass `result_types`.
         """
         domain = standard_domain(domain)
         names = self._output_names(op_type, outputs)
@@ -223,7 +222,7 @@ class GraphWriter:
         return self.add_op(op, result_types)
 
     def add_op(self, op: OnnxOp, result_types: Sequence[Attribute] | None = None) -> list[SSAValue]:
-        """Appends a node that stands alone, infers its types and makes its names known."""
+        """Appends a detached node, infers its types and defines its names."""
         op.locate()
         where = op.where()
         named = zip(op.output_names, op.output_values(), strict=False)
@@ -252,14 +251,14 @@ class GraphWriter:
             if UNKNOWN not in (value.type, declared) and erased(value.type) != erased(declared):
                 raise ModelError(
                     f"value {name!r} is declared as {describe(declared)}, "
-                    f"but the node gives {describe(value.type)}",
+                    f"but the node computes {describe(value.type)}",
                     op.where(),
                     "correct the model's value_info",
                 )
             set_type(value, refined(value.type, declared))
 
     def is_custom(self, op_type: str, domain: str, overload: str = "") -> bool:
-        """Whether a node is no operator of ONNX: another domain's, or a function of the model."""
+        """Whether a node is of another domain or calls a function, rather than an ONNX operator."""
         key = (domain, op_type, overload)
         if domain not in PREFIXES or key in self.functions or key in self.calls:
             return True
@@ -328,7 +327,7 @@ class GraphWriter:
     # the end
 
     def subgraph(self, name: str = "body", *, lenient: bool = False) -> GraphWriter:
-        """A writer for a graph that will be an attribute of a node of this graph."""
+        """A writer for a graph that becomes an attribute of a node of this graph."""
         return GraphWriter(
             self.opsets,
             self.store,
@@ -345,7 +344,7 @@ class GraphWriter:
         values: Sequence[SSAValue | str],
         infos: Sequence[ValueInfoAttr] | None = None,
     ) -> None:
-        """The outputs of the graph; what the model declares of them, if it does."""
+        """Sets the outputs of the graph, with their declarations in the model, if any."""
         found = [self.value(value) if isinstance(value, str) else value for value in values]
         self.outputs = list(
             infos or [ValueInfoAttr.of(self.name_of(value), value.type) for value in found]
@@ -353,7 +352,7 @@ class GraphWriter:
         self.block.add_op(Yield(found))
 
     def name_of(self, value: SSAValue) -> str:
-        """As `value_name`, but for inputs, too, which get their graph at the end only."""
+        """Like `value_name`, but also for inputs, whose graph does not exist yet."""
         writer: GraphWriter | None = self
         while writer is not None:
             if isinstance(value, BlockArgument) and value.block is writer.block:
@@ -381,7 +380,7 @@ class GraphWriter:
         opsets: Sequence[OpsetAttr] | None = None,
         rest: bytes = b"",
     ) -> Function:
-        """The function of which this is the body; see `Function` for what is said of it."""
+        """The function with this body; see `Function` for the arguments."""
         assert self.outputs is not None, "set_outputs comes first"
         return Function(
             properties={
@@ -404,7 +403,7 @@ class GraphWriter:
         return [OpsetAttr.of(*pair) for pair in self.opsets.items()]
 
     def add_function(self, function: Function) -> None:
-        """A function of the model; nodes with its domain and name mean its body."""
+        """Adds a function to the model; nodes with its domain and name call it."""
         self.functions[function.key] = function
         self.inference.functions = self.functions
 
@@ -416,7 +415,7 @@ class GraphWriter:
         opsets: Sequence[OpsetAttr] | None = None,
         graph: Graph | None = None,
     ) -> ModuleOp:
-        """The module that holds the model of which this is the main graph."""
+        """The module with the model whose main graph this is."""
         imports = self._imports() if opsets is None else opsets
         functions = list(self.functions.values())
         return ModuleOp([Model(ir_version, imports, functions, graph or self.graph(), about)])
@@ -425,7 +424,7 @@ class GraphWriter:
 def check_arity(
     cls: type[SchemaOp], operands: Sequence[SSAValue | None], outputs: Sequence[str]
 ) -> None:
-    """`ModelError` unless the schema admits these inputs and outputs."""
+    """Raises ModelError unless the schema accepts these numbers of inputs and outputs."""
     schema = cls.SCHEMA
     for kind, slots, present in (
         ("input", cls.INPUTS, [value is not None for value in operands]),
@@ -435,7 +434,7 @@ def check_arity(
         single = sum(slot.arity == SINGLE for slot in slots)
         if len(present) > len(fixed) and len(fixed) == len(slots):
             raise ModelError(
-                f"{schema.name}-{schema.since_version} has {len(slots)} {kind}s at most, "
+                f"{schema.name}-{schema.since_version} has at most {len(slots)} {kind}s, "
                 f"not {len(present)}"
             )
         missing = [
@@ -446,20 +445,21 @@ def check_arity(
         if missing:
             raise ModelError(
                 f"{schema.name}-{schema.since_version} needs the {kind} {missing[0]!r}",
-                hint=f"it has {single} {kind}s that must be there",
+                hint=f"{single} {kind}s are required",
             )
         least = schema.min_input if kind == "input" else schema.min_output
         if len(present) < least or not all(present[len(fixed) :]):
             raise ModelError(
-                f"{schema.name}-{schema.since_version} needs {least} {kind}s at least, all present"
+                f"{schema.name}-{schema.since_version} needs at least {least} {kind}s, "
+                f"all of them present"
             )
 
 
 def _one_graph(name: str, value: object) -> Graph:
     if not isinstance(value, Graph):
         raise ModelError(
-            f"attribute {name!r} is a graph, which {value!r} is not",
-            hint="give what GraphWriter.subgraph().graph() gives",
+            f"attribute {name!r} must be a graph, not {value!r}",
+            hint="pass a graph from GraphWriter.subgraph().graph()",
         )
     return value
 
@@ -467,7 +467,9 @@ def _one_graph(name: str, value: object) -> Graph:
 def _check_kind(name: str, value: Attribute, cls: type[SchemaOp]) -> None:
     from_schema = cls.KINDS[name]
     if not cls.accepts(name, value):
-        raise ModelError(f"attribute {name!r} of {cls.SCHEMA.name} is {from_schema}, not {value}")
+        raise ModelError(
+            f"attribute {name!r} of {cls.SCHEMA.name} must be {from_schema}, not {value}"
+        )
 
 
 def _no_attribute(cls: type[SchemaOp], name: str) -> ModelError:

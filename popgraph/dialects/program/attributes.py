@@ -23,17 +23,17 @@ _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%'
 
 
 def quoted(data: bytes) -> str:
-    """Any bytes as a string literal of IR text: percent-encoded, so ASCII without escapes."""
+    """A string literal of IR text for any bytes: percent-encoded, so ASCII without escapes."""
     return f'"{quote_from_bytes(data, safe=_PLAIN)}"'
 
 
 def parse_quoted(parser: AttrParser) -> bytes:
-    """The bytes that `quoted` wrote."""
+    """The inverse of `quoted`."""
     return unquote_to_bytes(parser.parse_str_literal())
 
 
 def decoded(data: bytes) -> str:
-    """The text that bytes encode; ModelError if they encode none."""
+    """The UTF-8 text of bytes; ModelError if they are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -45,8 +45,8 @@ class BytesAttr(Data[bytes]):
     """
     Any string or bytes: `#pg.bytes<"caf%C3%A9">`.
 
-    Builtin strings come back from text as another attribute when they are not ASCII; names of
-    ONNX tensors and string attributes can be anything, so they are kept here, percent-encoded.
+    A builtin string that is not ASCII parses back to a different attribute. Names of ONNX tensors
+    and string attributes may hold any bytes, so they are stored here, percent-encoded.
     """
 
     name = "pg.bytes"
@@ -71,7 +71,7 @@ class BytesAttr(Data[bytes]):
 
 @irdl_attr_definition
 class IntsAttr(Data[tuple[int, ...]]):
-    """A list of whole numbers: `#pg.ints[4, 8]`, and just `[4, 8]` in most operations."""
+    """A list of integers: `#pg.ints[4, 8]`, and just `[4, 8]` in most operations."""
 
     name = "pg.ints"
 
@@ -97,7 +97,7 @@ class IntsAttr(Data[tuple[int, ...]]):
 
 @irdl_attr_definition
 class HexAttr(Data[bytes]):
-    """The payload of `DataAttr`; never stands alone."""
+    """The payload of `DataAttr`; never used alone."""
 
     name = "pg.hex"
 
@@ -117,8 +117,8 @@ class DataAttr(ParametrizedAttribute):
     """
     The exact elements of a small tensor: `#pg.data<"0000803f" : tensor<1xf32>>`.
 
-    The payload is the array's bytes, little-endian, C order. Builtin `dense` is not used because
-    its text form changes infinities, NaNs, negative zeros and many whole numbers.
+    The payload is the array's bytes, little-endian, in C order. The text form of builtin `dense`
+    changes infinities, NaNs, negative zeros and many integers.
     """
 
     name = "pg.data"
@@ -127,7 +127,7 @@ class DataAttr(ParametrizedAttribute):
 
     @staticmethod
     def of(array: Array) -> DataAttr:
-        """The attribute for an array (made contiguous, native types only)."""
+        """The attribute of an array; copies it if it is not contiguous or not little-endian."""
         element = element_types.to_ir(dtypes.from_numpy(array.dtype))
         return DataAttr(HexAttr(bytes(memory_of(array))), TensorType(element, array.shape))
 
@@ -152,7 +152,7 @@ class DataAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if not element_types.is_number(self.type.element_type):
-            raise VerifyException(f"no element type {self.type.element_type}")
+            raise VerifyException(f"{self.type.element_type} is not an element type")
         shape, size = self.type.get_shape(), len(self.payload.data)
         itemsize = element_types.from_ir(self.type.element_type).numpy.itemsize
         if min(shape, default=0) < 0 or prod(shape) * itemsize != size:
@@ -164,7 +164,7 @@ class BlobAttr(ParametrizedAttribute):
     """
     A large tensor, by key: `#pg.blob<"3f2a..." : tensor<64x3x7x7xf32>>`.
 
-    The elements live in the `WeightStore` that belongs to the compilation.
+    The elements are held by the `WeightStore` of the compilation.
     """
 
     name = "pg.blob"

@@ -30,7 +30,7 @@ from popgraph.dialects.program.ops import GraphOp
 
 @irdl_op_definition
 class CallCondOp(Branching):
-    """Runs one of two graphs of the module: `graphcore.cond`, its bodies outlined."""
+    """Runs one of two graphs of the module: `graphcore.cond` with outlined bodies."""
 
     name = "pg.call_cond"
     then_graph = prop_def(SymbolRefAttr)
@@ -53,16 +53,16 @@ class CallCondOp(Branching):
 
     @property
     def argument_names(self) -> list[str]:
-        """The names of what a body takes."""
+        """The names of the inputs of both bodies."""
         return self.input_names(len(self.captured))
 
     @property
     def graphs(self) -> tuple[str, ...]:
-        """The names of its bodies."""
+        """The names of both bodies: then, else."""
         return self.then_graph.string_value(), self.else_graph.string_value()
 
     def capturing(self, more: Sequence[SSAValue]) -> CallCondOp:
-        """The same branch, with bodies that take `more` behind what they take."""
+        """The same branch, with bodies that take `more` as additional last arguments."""
         captured = [*self.captured, *more]
         then, otherwise = self.graphs
         return CallCondOp(then, otherwise, self.predicate, captured, self.outputs.types)
@@ -89,7 +89,7 @@ class CallCondOp(Branching):
 
 @irdl_op_definition
 class CallLoopOp(Looping):
-    """Runs a graph of the module again and again: `graphcore.loop`, its body outlined."""
+    """Runs a graph of the module repeatedly: `graphcore.loop` with an outlined body."""
 
     name = "pg.call_loop"
     graph = prop_def(SymbolRefAttr)
@@ -116,15 +116,15 @@ class CallLoopOp(Looping):
 
     @property
     def graphs(self) -> tuple[str, ...]:
-        """The name of its body."""
+        """The name of the body."""
         return (self.graph.string_value(),)
 
     def capturing(self, more: Sequence[SSAValue]) -> CallLoopOp:
-        """The same loop, with a body that takes `more` behind what it takes."""
+        """The same loop, with a body that takes `more` as additional last arguments."""
         return self._with(more, self.limit)
 
     def limited(self, limit: SSAValue) -> CallLoopOp:
-        """The same loop, with no more iterations than `limit`."""
+        """The same loop, limited to `limit` iterations."""
         return self._with((), limit)
 
     def _with(self, more: Sequence[SSAValue], limit: SSAValue | None) -> CallLoopOp:
@@ -142,11 +142,11 @@ class CallLoopOp(Looping):
 
     @property
     def argument_names(self) -> list[str]:
-        """The names of what the body takes."""
+        """The names of the inputs of the body."""
         return self.input_names(len(self.carried), len(self.scanned), len(self.captured))
 
     def verify_(self) -> None:
-        self.check_turns()
+        self.check_loop()
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" @{self.graph.string_value()}")
@@ -164,22 +164,22 @@ class CallLoopOp(Looping):
 
 def _row(parser: Parser, type_: Attribute) -> Attribute:
     if not isinstance(type_, TensorType) or not type_.get_shape():
-        parser.raise_error("rows of all turns are a tensor with a row for each turn")
+        parser.raise_error("stacked rows must be a tensor with one row per iteration")
     return tensor_type(type_.element_type, type_.get_shape()[1:])
 
 
 CALLS: tuple[type[CallCondOp | CallLoopOp], ...] = (CallCondOp, CallLoopOp)
-"""What runs other graphs of the module."""
+"""Operations that run other graphs of the module."""
 
 
 def called_graphs(op: Operation) -> Iterator[str]:
-    """The names of the graphs that an operation runs."""
+    """The names of the graphs that an operation calls."""
     if isinstance(op, CallCondOp | CallLoopOp):
         yield from op.graphs
 
 
 def callees_first(graphs: Sequence[GraphOp]) -> list[GraphOp]:
-    """The graphs of a module, each behind those that it calls."""
+    """The graphs of a module in topological order: each follows the graphs that it calls."""
     known = {graph.sym_name.data: graph for graph in graphs}
     ordered: dict[str, GraphOp] = {}
 

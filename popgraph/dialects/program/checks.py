@@ -16,9 +16,10 @@ from popgraph.support.index_checks import IndexCheck
 @irdl_attr_definition
 class IndexCheckAttr(ParametrizedAttribute):
     """
-    An output that tells whether indices were in range; see `IndexCheck`.
+    An output that reports the range of indices; see `IndexCheck`.
 
-    `#pg.index_check<output, what, place, low, last>`: it holds the largest `index - low`, unsigned.
+    `#pg.index_check<output, what, place, low, last>`: the output holds the largest `index - low`,
+    as unsigned integers, so one comparison with `last - low` covers both ends.
     """
 
     name = "pg.index_check"
@@ -45,7 +46,7 @@ class IndexCheckAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if len(self.low) != len(self.last):
-            raise VerifyException("as many lowest indices as last ones")
+            raise VerifyException(f"{len(self.low)} lowest indices, but {len(self.last)} last ones")
 
 
 IndexChecksAttr = ArrayAttr[IndexCheckAttr]
@@ -56,5 +57,5 @@ def checks_attribute(checks: Iterable[IndexCheck]) -> IndexChecksAttr:
 
 
 def checks_of(attribute: IndexChecksAttr | None) -> tuple[IndexCheck, ...]:
-    """The checks that a property holds, if it is there."""
+    """The checks in a property; none if it is absent."""
     return () if attribute is None else tuple(one.check for one in attribute)

@@ -1,4 +1,4 @@
-"""Control flow: the signatures and the meaning of branches and loops, whatever their bodies are."""
+"""Control flow: signature and meaning of branches and loops, for any kind of body."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from popgraph.dialects.program.interned import tensor_type
 from popgraph.support.arrays import Array
 
 Body: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
-"""From the arrays that a body gets to those that it gives."""
+"""Maps the arguments of a body to its results."""
 
 Item = TypeVar("Item")
 
 UNBOUNDED = 2**63 - 1
-"""The trips of a loop that only its condition, or a limit known at run time, ends."""
+"""The trip count of a loop that only a condition or a run-time limit ends."""
 
 TRUTH = tensor_type(i1, ())
 """The type of conditions."""
 
 NUMBER = tensor_type(i64, ())
-"""The type of the number of a turn, and of limits."""
+"""The type of iteration numbers and limits."""
 
 GROUPS = ("carried", "scanned", "captured")
-"""What a loop takes beside what steers it; its body has an argument for each of them."""
+"""Groups of loop operands that the body receives; `go` and `limit` only steer the loop."""
 
 
 def _tensor(value: SSAValue) -> TensorType[Attribute]:
@@ -49,7 +49,7 @@ def _tensor(value: SSAValue) -> TensorType[Attribute]:
 
 
 def stacked_type(trips: int, row: Attribute) -> TensorType[Attribute]:
-    """The type of the rows of all turns."""
+    """The type of the stacked rows of all iterations."""
     assert isinstance(row, TensorType)
     return tensor_type(row.element_type, (trips, *row.get_shape()))
 
@@ -61,19 +61,19 @@ def row_type(stacked: SSAValue) -> TensorType[Attribute]:
 
 
 def listed(types: Sequence[Attribute]) -> str:
-    """Types as messages list them."""
+    """Formats types for messages."""
     return f"({', '.join(map(str, types))})"
 
 
 class Branching(IRDLOperation):
-    """What a branch takes and gives: one of two bodies gets all that is captured."""
+    """The interface of a branch: one of two bodies receives all captured values."""
 
     predicate = operand_def(TensorType)
     captured = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
 
     def branch(self, then: Body, otherwise: Body, *arrays: Array) -> tuple[Array, ...]:
-        """The meaning, given what the bodies do."""
+        """The meaning of the branch, given the meanings of its bodies."""
         predicate, *captured = arrays
         return tuple((then if predicate else otherwise)(captured))
 
@@ -85,12 +85,12 @@ class Branching(IRDLOperation):
 
     @property
     def argument_types(self) -> list[Attribute]:
-        """What a body takes."""
+        """The types of the arguments of a body."""
         return [value.type for value in self.captured]
 
     @property
     def yielded_types(self) -> list[Attribute]:
-        """What a body gives."""
+        """The types of the results of a body."""
         return list(self.outputs.types)
 
     @staticmethod
@@ -100,12 +100,12 @@ class Branching(IRDLOperation):
 
     @staticmethod
     def output_names(count: int) -> list[str]:
-        """The names of its outputs."""
+        """The names of the outputs of a graph that is a body."""
         return [f"output{number}" for number in range(count)]
 
 
 class LoopArguments(TypedDict):
-    """What the constructors of all loops take by name."""
+    """Keyword arguments that the constructors of all loops share."""
 
     trips: int
     reverse: bool
@@ -117,27 +117,27 @@ class LoopArguments(TypedDict):
 
 
 def loop_properties(trips: int, reverse: bool) -> dict[str, Attribute | None]:
-    """The properties of all loops."""
+    """The properties that all loops share."""
     return {"trips": IntegerAttr(trips, i64), "reverse": UnitAttr() if reverse else None}
 
 
 def loop_results(
     carried: Sequence[SSAValue | Operation], trips: int, rows: Sequence[Attribute]
 ) -> list[list[Attribute]]:
-    """The types of what a loop gives: finals, and the rows of all turns."""
+    """The result types of a loop: final carried values, then the stacked rows of all iterations."""
     finals = [SSAValue.get(value).type for value in carried]
     return [finals, [stacked_type(trips, row) for row in rows]]
 
 
 class Looping(IRDLOperation):
     """
-    What a loop takes and gives: its body runs for the turns 0 to `trips`.
+    The interface of a loop: its body runs for iterations 0 to `trips - 1`.
 
-    If `reverse`, the last turn comes first. The body takes the number of the turn, the carried
-    values, row `turn` of each of `scanned`, and `captured` as they are. It yields the carried
-    values of the next turn and rows of the stacked results. With `limit` there are no more turns
-    than that; with `go`, whose next value the body yields first, none from the turn on before
-    which it is false: rows of these turns are zero.
+    `reverse` starts with the last iteration. The body takes the iteration number i, the
+    carried values, row i of each scanned tensor, and the captured values. It yields the carried
+    values of the next iteration and one row for each stacked result. `limit` bounds the number of
+    iterations. With `go`, the body first yields the next condition: the loop ends before the
+    first iteration whose condition is false. Rows of iterations that do not run are zero.
     """
 
     trips = prop_def(IntegerAttr)
@@ -156,23 +156,23 @@ class Looping(IRDLOperation):
 
     @property
     def turns(self) -> int:
-        """The number of turns; the largest that there may be, if the loop can end before."""
+        """The trip count; an upper bound if the loop can end early."""
         return self.trips.value.data
 
     @property
     def ends_early(self) -> bool:
-        """Whether something at run time decides how many turns there are."""
+        """Whether a run-time value decides the number of iterations."""
         return self.go is not None or self.limit is not None
 
     @property
     def argument_types(self) -> list[Attribute]:
-        """What the body takes."""
+        """The types of the arguments of the body."""
         rows = map(row_type, self.scanned)
         return [NUMBER, *self.carried.types, *rows, *self.captured.types]
 
     @property
     def yielded_types(self) -> list[Attribute]:
-        """What the body gives."""
+        """The types of the results of the body."""
         steering = [] if self.go is None else [TRUTH]
         return [*steering, *self.carried.types, *map(row_type, self.stacked)]
 
@@ -185,12 +185,12 @@ class Looping(IRDLOperation):
 
     @staticmethod
     def output_names(go: bool, carried: int, rows: int) -> list[str]:
-        """The names of its outputs."""
+        """The names of the outputs of a graph that is a body."""
         finals = [f"carried{number}" for number in range(carried)]
         return [*(["go"] if go else []), *finals, *(f"row{number}" for number in range(rows))]
 
     def split(self, items: Sequence[Item]) -> tuple[list[Item], ...]:
-        """What belongs to the operands, by group: go, limit, carried, scanned, captured."""
+        """Splits one item per operand into the groups go, limit, carried, scanned, captured."""
         sizes = (
             self.go is not None,
             self.limit is not None,
@@ -200,7 +200,7 @@ class Looping(IRDLOperation):
         return tuple([next(rest) for _ in range(size)] for size in sizes)
 
     def repeat(self, body: Body, *arrays: Array) -> tuple[Array, ...]:
-        """The meaning, given what the body does."""
+        """The meaning of the loop, given the meaning of its body."""
         steering, limit, carried, scanned, captured = self.split(arrays)
         go = all(map(bool, steering))
         turns = min(self.turns, *(int(array) for array in limit)) if limit else self.turns
@@ -220,20 +220,29 @@ class Looping(IRDLOperation):
             turn += 1
         return (*carried, *stacked)
 
-    def check_turns(self) -> None:
-        """VerifyException unless what steers the loop and the numbers of rows fit."""
+    def check_loop(self) -> None:
+        """Raises VerifyException unless steering types, row counts and carried types fit."""
         trips = self.turns
         if trips < 0:
             raise VerifyException(f"a loop has at least 0 trips, not {trips}")
         for value, type_ in ((self.go, TRUTH), (self.limit, NUMBER)):
             if value is not None and value.type != type_:
                 raise VerifyException(f"a loop is steered by {type_}, not {value.type}")
+        # Stacked rows have the trip count as their first dimension: memory must be bounded.
         if trips == UNBOUNDED and (self.scanned or self.stacked or not self.ends_early):
-            raise VerifyException("a loop that has rows, or no end, needs a number of trips")
+            raise VerifyException(
+                "a loop with rows, or without a condition or limit, needs a trip count"
+            )
+        # Reverse starts with the last iteration, which only the run of such a loop determines.
         if self.reverse and self.ends_early:
-            raise VerifyException("a loop that something ends early begins with turn 0")
+            raise VerifyException("a loop that can end early cannot run in reverse")
         for value in (*self.scanned, *self.stacked):
             if _tensor(value).get_shape()[:1] != (trips,):
-                raise VerifyException(f"{value.type} has no row for each of {trips} turns")
+                raise VerifyException(
+                    f"{value.type} must have one row for each of {trips} iterations"
+                )
         if list(self.finals.types) != list(self.carried.types):
-            raise VerifyException("the carried values have one type before and after")
+            raise VerifyException(
+                f"carried values must keep their types: {listed(self.carried.types)} enter, "
+                f"{listed(self.finals.types)} leave"
+            )

@@ -1,4 +1,4 @@
-"""The textual form of branches and loops, all but their bodies: printed, and parsed back."""
+"""The text form of branches and loops without their bodies: printed, and parsed back."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from xdsl.printer import Printer
 from popgraph.dialects.program.control import GROUPS, UNBOUNDED, Branching, LoopArguments, Looping
 
 STEERING = ("while", "limit")
-"""The words before what may end a loop early, in the order of its operands."""
+"""Keywords of operands that may end a loop early, in operand order."""
 
 
 def print_branch(printer: Printer, op: Branching) -> None:
-    """All but the bodies."""
+    """Prints a branch without its bodies."""
     printer.print_operand(op.predicate)
     _print_group(printer, "captured", op.captured)
     _print_end(printer, op)
 
 
 def print_loop(printer: Printer, op: Looping) -> None:
-    """All but the body."""
+    """Prints a loop without its body."""
     printer.print_string(f" trips {op.turns}" if op.turns != UNBOUNDED else "")
     printer.print_string(" reverse" if op.reverse else "")
     for word, value in zip(STEERING, (op.go, op.limit), strict=True):
@@ -54,13 +54,13 @@ ParsedTypes: TypeAlias = tuple[list[SSAValue], list[Attribute], dict[str, Attrib
 
 
 def parse_branch(parser: Parser) -> ParsedTypes:
-    """What `print_branch` wrote."""
+    """Parses the text of `print_branch`."""
     predicate = parser.parse_unresolved_operand()
     return _parse_end(parser, [predicate, *_parse_group(parser, "captured")])
 
 
 def parse_loop(parser: Parser) -> tuple[LoopArguments, list[Attribute], dict[str, Attribute]]:
-    """What `print_loop` wrote: the arguments of a constructor, result types and attributes."""
+    """Parses the text of `print_loop` into constructor arguments, result types and attributes."""
     trips = parser.parse_integer() if parser.parse_optional_keyword("trips") else UNBOUNDED
     reverse = parser.parse_optional_keyword("reverse") is not None
     single = [

@@ -64,7 +64,7 @@ class ReturnOp(IRDLOperation):
     """
     Ends a graph: its outputs and their names.
 
-    Those that `checks` names are for whoever runs it: they tell whether indices were in range.
+    Outputs that `checks` names are for the runtime: they report whether indices were in range.
     """
 
     name = "pg.return"
@@ -92,11 +92,11 @@ class ReturnOp(IRDLOperation):
 
     def verify_(self) -> None:
         if len(self.names) != len(self.values):
-            raise VerifyException("as many names as outputs")
+            raise VerifyException(f"{len(self.names)} names, but {len(self.values)} outputs")
         if len(set(self.output_names)) != len(self.names):
-            raise VerifyException("an output name stands twice")
+            raise VerifyException("duplicate output name")
         if not {check.output for check in checks_of(self.checks)} <= set(self.output_names):
-            raise VerifyException("a check names no output")
+            raise VerifyException("an index check must name an output")
 
     @property
     def index_checks(self) -> tuple[IndexCheck, ...]:
@@ -108,8 +108,8 @@ class GraphOp(IRDLOperation):
     """
     One computation: block arguments are the inputs, `pg.return` holds the outputs.
 
-    All variables are read as they were when the step began, and updated together when it ends, so
-    the order of operations carries no meaning beyond the data flow.
+    A step reads the values that variables had at its start and updates them together at its end.
+    So the order of operations has no meaning beyond the data flow.
     """
 
     name = "pg.graph"
@@ -155,19 +155,19 @@ class GraphOp(IRDLOperation):
     def verify_(self) -> None:
         names = [name.text for name in self.input_names]
         if len(names) != len(self.block.args):
-            raise VerifyException("as many names as inputs")
+            raise VerifyException(f"{len(names)} names, but {len(self.block.args)} inputs")
         if len(set(names)) != len(names):
-            raise VerifyException("an input name stands twice")
+            raise VerifyException("duplicate input name")
         if not isinstance(self.block.last_op, ReturnOp):
             raise VerifyException("a graph ends with pg.return")
         for kind in (VariableOp, UpdateOp):
             held = [op.variable.text for op in self.block.ops if isinstance(op, kind)]
             if len(set(held)) != len(held):
-                raise VerifyException(f"two {kind.name} of one variable")
+                raise VerifyException(f"a variable has more than one {kind.name}")
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """The sizes of the module are axes of this graph, unless another graph runs it."""
+        """Checks that module sizes are axes of this graph, unless another graph calls it."""
         module = self.parent_op()
         if isinstance(module, ModuleOp) and sizes_of(module) and not self._is_run_in(module):
             check_places(sizes_of(module), self.inputs, self.outputs)
@@ -183,7 +183,7 @@ class GraphOp(IRDLOperation):
 
 
 def graphs_of(module: ModuleOp) -> list[GraphOp]:
-    """The graphs of a module, as a list: whoever walks it may replace them."""
+    """The graphs of a module, as a list, so that a caller may replace them while iterating."""
     return [op for op in module.body.block.ops if isinstance(op, GraphOp)]
 
 
@@ -195,7 +195,9 @@ class _FromLiteral(IRDLOperation):
 
     def verify_(self) -> None:
         if self.results[0].type != self.literal_type():
-            raise VerifyException(f"the result's type must be {self.literal_type()}")
+            raise VerifyException(
+                f"the result must have type {self.literal_type()}, not {self.results[0].type}"
+            )
 
 
 @irdl_op_definition
@@ -227,7 +229,7 @@ class ConstantOp(_FromLiteral):
 
 @irdl_op_definition
 class VariableOp(_FromLiteral):
-    """The value that a named variable had when the step began; `literal` is its first value."""
+    """The value of a named variable at the start of the step; `literal` is its initial value."""
 
     name = "pg.variable"
     variable = prop_def(BytesAttr)
@@ -262,7 +264,7 @@ class VariableOp(_FromLiteral):
 
 @irdl_op_definition
 class UpdateOp(IRDLOperation):
-    """Gives a variable its value for the next step."""
+    """Sets the value of a variable for the next step."""
 
     name = "pg.update"
     variable = prop_def(BytesAttr)
@@ -276,9 +278,9 @@ class UpdateOp(IRDLOperation):
 @irdl_op_definition
 class PrepareOp(IRDLOperation):
     """
-    Work that depends on constants only: done once when the program is loaded, not in every step.
+    Work that depends on constants only: runs once when the program is loaded, not in every step.
 
-    The region uses outer constants directly. Its meaning is that of its body in place.
+    The region uses outer constants directly. Its meaning is that of its body inlined.
     """
 
     name = "pg.prepare"
@@ -292,7 +294,7 @@ class PrepareOp(IRDLOperation):
 
 
 def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
-    """The elements of a literal; None when the value is computed."""
+    """The elements of a literal; None for a computed value."""
     if isinstance(value.owner, ConstantOp):
         return weights.array(value.owner.literal)
     return None

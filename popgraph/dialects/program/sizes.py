@@ -1,4 +1,4 @@
-"""The attribute of modules whose programs leave sizes open."""
+"""The module attribute that lists the dynamic sizes of a program."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ NAME = "sizes"
 @irdl_attr_definition
 class SizeAttr(Data[Size]):
     """
-    A size of a program: `#pg.size<"N" 1 to 64 inputs ("x" axis 0 times 1) outputs ()>`.
+    A dynamic size: `#pg.size<"N" 1 to 64 inputs ("x" axis 0 times 1) outputs ()>`.
 
-    All types hold the bound in its place.
+    Tensor types hold its upper bound.
     """
 
     name = "pg.size"
@@ -55,11 +55,15 @@ class SizeAttr(Data[Size]):
     def verify(self) -> None:
         size = self.data
         if not 1 <= size.least <= size.bound:
-            raise VerifyException(f"size {size.name!r} goes from {size.least} to {size.bound}")
+            raise VerifyException(
+                f"size {size.name!r} cannot range from {size.least} to {size.bound}"
+            )
         if not size.inputs:
-            raise VerifyException(f"no input brings size {size.name!r}")
+            raise VerifyException(f"size {size.name!r} must be an axis of an input")
         if any(place.factor < 1 or place.axis < 0 for place in (*size.inputs, *size.outputs)):
-            raise VerifyException(f"size {size.name!r} is an axis of a tensor, or a part of one")
+            raise VerifyException(
+                f"size {size.name!r} needs a factor of at least 1 and an axis of at least 0"
+            )
 
 
 def _listed(places: Sequence[Place]) -> str:
@@ -78,17 +82,17 @@ def _place(parser: AttrParser) -> Place:
 
 
 def sizes_of(module: ModuleOp) -> tuple[Size, ...]:
-    """The sizes that calls of a module bring."""
+    """The dynamic sizes of a module: each call determines them from its inputs."""
     found: Attribute | None = module.attributes.get(NAME)
     if found is None:
         return ()
     if not isinstance(found, ArrayAttr) or not all(isinstance(one, SizeAttr) for one in found):
-        raise VerifyException(f"{NAME} of a module are an array of #{SizeAttr.name}")
+        raise VerifyException(f"{NAME} of a module must be an array of #{SizeAttr.name}")
     return tuple(one.data for one in found if isinstance(one, SizeAttr))
 
 
 def has_sizes(op: Operation) -> bool:
-    """Whether the module of an operation leaves sizes open."""
+    """Whether the module of an operation has dynamic sizes."""
     while (outer := op.parent_op()) is not None:
         op = outer
     return NAME in op.attributes
@@ -97,9 +101,9 @@ def has_sizes(op: Operation) -> bool:
 def check_places(
     sizes: Sequence[Size], inputs: Mapping[str, SSAValue], outputs: Mapping[str, SSAValue]
 ) -> None:
-    """Sizes have one name each, and are axes of these inputs and outputs at their bounds."""
+    """Checks that size names are unique, and that listed axes exist and have their bounds."""
     if len({size.name for size in sizes}) != len(sizes):
-        raise VerifyException("two sizes have one name")
+        raise VerifyException("duplicate size name")
     taken = set[tuple[str, int]]()
     for size in sizes:
         for kind, tensors, places in (
@@ -117,13 +121,16 @@ def check_places(
                 bound = place.factor * size.bound
                 if shape[place.axis : place.axis + 1] != (bound,):
                     raise VerifyException(
-                        f"size {size.name!r} is {bound} at its bound, {where} is not: {value.type}"
+                        f"size {size.name!r} is {bound} at its bound, "
+                        f"but {where} is not: {value.type}"
                     )
                 if (f"{kind} {place.tensor}", place.axis) in taken:
-                    raise VerifyException(f"{where} is two sizes, or one twice")
+                    raise VerifyException(
+                        f"{where} is listed for more than one size, or twice for one"
+                    )
                 taken.add((f"{kind} {place.tensor}", place.axis))
 
 
 def set_sizes(module: ModuleOp, sizes: Sequence[Size]) -> None:
-    """Notes which sizes calls bring."""
+    """Sets the dynamic sizes of a module."""
     module.attributes[NAME] = ArrayAttr([SizeAttr(size) for size in sizes])

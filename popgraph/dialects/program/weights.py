@@ -14,22 +14,23 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
 
 INLINE_BYTES = 1024
-"""Tensors up to this size stand in the IR itself."""
+"""Bytes of tensors that are stored in the IR itself, where each byte prints as 2 hex digits."""
 
 
 class WeightStore(ArrayStore):
-    """The elements that literals of the IR stand for, where these do not hold them themselves."""
+    """The elements of blob literals, by content hash."""
 
     def attribute(self, array: Array) -> DataAttr | BlobAttr:
-        """The attribute that stands for `array`: inline when small, else kept here by content."""
+        """The literal of an array: inline when small, else stored here by content hash."""
         if array.nbytes <= INLINE_BYTES:
             return DataAttr.of(array)
         return self.keep(array)
 
     def keep(self, array: Array) -> BlobAttr:
-        """The attribute of an array that is kept here, by content."""
+        """Stores an array under its content hash."""
         array = np.asarray(array, order="C")  # `ascontiguousarray` makes vectors of scalars.
         digest = hashlib.sha256(array.view(np.uint8).data if array.ndim else array.tobytes())
+        # Equal bytes of another type or shape are another array.
         digest.update(str((array.dtype, array.shape)).encode())
         return self.defer(digest.hexdigest(), array.shape, array.dtype, array)
 
@@ -40,19 +41,19 @@ class WeightStore(ArrayStore):
         dtype: np.dtype[np.generic],
         source: Array | Callable[[], Array],
     ) -> BlobAttr:
-        """The attribute of an array that `source` is, or brings when asked (a file's mapping)."""
+        """Registers an array, or a callable that loads it on first use, such as a mapped file."""
         self.hold(key, source)
         return self.reference(key, shape, dtype)
 
     @staticmethod
     def reference(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> BlobAttr:
-        """The attribute of an array whose key is known."""
+        """The literal of an array whose key is known."""
         return BlobAttr(
             BytesAttr.of(key), tensor_type(element_types.to_ir(dtypes.from_numpy(dtype)), shape)
         )
 
     def array(self, attribute: DataAttr | BlobAttr) -> Array:
-        """The elements; read-only by convention."""
+        """The elements of a literal; read-only by convention."""
         if isinstance(attribute, DataAttr):
             return attribute.array
         return self.held(attribute.key.text, attribute.type)

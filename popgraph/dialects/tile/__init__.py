@@ -1,4 +1,4 @@
-"""The tile dialect: how things are computed, from index maps to kernels in one arena."""
+"""The tile dialect: from operations with index maps to kernels in one arena."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.running import RunningAttr
 from popgraph.dialects.tile.structured.exchange import FinishExchangeOp, StartExchangeOp
 from popgraph.dialects.tile.structured.fused import FusedOp, Member
-from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
+from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     ElementOp,
     IndexOp,
@@ -64,15 +64,14 @@ STRUCTURED = (
     SuppressOp,
     TopKOp,
     TransformTilesOp,
-    UnpackOp,
     ViewOp,
     WinogradOp,
     YieldOp,
 )
-"""Operations on tensors, with index maps for what they read."""
+"""Operations on tensors, with index maps for their reads."""
 
 LOOPS = (LaunchOp,)
-"""Kernels whose loops are written out, and launches of functions, on tensors."""
+"""Launches of kernels with explicit loops, on tensors."""
 
 PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
@@ -88,10 +87,10 @@ LANES = (
     SelectOp,
     ThreefryOp,
 )
-"""What bodies and loops need beside the stock dialects, for vectors."""
+"""Scalar and vector operations that the stock dialects lack, for bodies and loops."""
 
 MESSAGES = (ReceiveOp, SendOp)
-"""What kernels tell other ranks."""
+"""Communication with other ranks from kernels."""
 
 TILE = Dialect(
     "tile",
@@ -156,7 +155,6 @@ __all__ = [
     "SuppressOp",
     "TopKOp",
     "TransformTilesOp",
-    "UnpackOp",
     "ViewOp",
     "WinogradOp",
     "YieldOp",

@@ -22,7 +22,7 @@ from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, p
 from popgraph.support.shapes import Shape
 
 remembered = lru_cache(maxsize=1 << 12)
-"""Maps and types never change, and most operations of a program have those of others."""
+"""Cache for pure functions: maps and types are immutable and repeat across operations."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Linear:
     """
     `constant + sum of coefficient * atom`.
 
-    An atom is a dimension, or a `floordiv` or `mod` by a constant that could not be resolved.
-    Made by `linear`; equal expressions over one domain have equal forms in nearly all cases.
+    An atom is a dimension, or a `floordiv` or `mod` by a constant that does not simplify.
+    `linear` builds it; expressions that are equal over a domain nearly always get equal forms.
     """
 
     constant: int = 0
@@ -53,12 +53,12 @@ class Linear:
         )
 
     def stride(self, dim: int) -> int | None:
-        """What one step along `dim` adds; None when that differs from step to step."""
+        """The change per step along `dim`; None if steps differ."""
         return None if dim in self._uneven else self._strides.get(dim, 0)
 
     @cached_property
     def _strides(self) -> dict[int, int]:
-        """By dimension that is an atom."""
+        """Coefficients of atoms that are dimensions."""
         return {
             atom.position: factor
             for atom, factor in self.terms.items()
@@ -67,12 +67,12 @@ class Linear:
 
     @cached_property
     def _uneven(self) -> frozenset[int]:
-        """The dimensions in all other atoms."""
+        """The dimensions within all other atoms."""
         others = [atom.used_dims() for atom in self.terms if not isinstance(atom, AffineDimExpr)]
         return frozenset().union(*others)
 
     def pace(self, dim: int, sizes: Sequence[int]) -> float:
-        """How far steps along `dim` go on average, all together."""
+        """The average distance of steps along `dim`."""
         stride, steps = self.stride(dim), sizes[dim] - 1
         if stride is not None or steps < 1:
             return abs(stride or 0)
@@ -84,7 +84,7 @@ class Linear:
         return dim in self._strides or dim in self._uneven
 
     def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """The smallest and the largest value over the domain (a safe estimate)."""
+        """Conservative bounds of the value over the domain."""
         low = high = self.constant
         for atom, factor in self.terms.items():
             least, most = _atom_bounds(atom, sizes)
@@ -93,7 +93,7 @@ class Linear:
         return low, high
 
     def expression(self) -> AffineExpr:
-        """As an affine expression, dimensions first; equal sums give equal expressions."""
+        """The affine expression, dimensions first; equal forms give equal expressions."""
         result = AffineExpr.constant(0)
         for atom, factor in sorted(self.terms.items(), key=lambda item: _order(item[0])):
             term = (
@@ -123,7 +123,7 @@ def _atom_bounds(atom: AffineExpr, sizes: Sequence[int]) -> tuple[int, int]:
 
 
 def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
-    """The sum that `expression` is, over a domain of these sizes."""
+    """The linear form of an expression over a domain of these sizes."""
     match expression:
         case AffineConstantExpr():
             return Linear(expression.value)
@@ -132,7 +132,7 @@ def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
                 return Linear()
             return Linear(0, {expression: 1})
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
-            return _joined(linear(expression.lhs, sizes) + linear(expression.rhs, sizes))
+            return _merged_digits(linear(expression.lhs, sizes) + linear(expression.rhs, sizes))
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul):
             left, right = linear(expression.lhs, sizes), linear(expression.rhs, sizes)
             if right.terms:
@@ -151,9 +151,9 @@ def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
 
 def _divided(kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[int]) -> Linear:
     """
-    `value floordiv by` or `value mod by`: multiples of `by` come out of the division.
+    `value floordiv by` or `value mod by`; multiples of `by` leave the division.
 
-    What is left is gone when it is surely between 0 and `by`.
+    The rest vanishes from the quotient if its bounds prove that it is in [0, by).
     """
     whole = Linear(
         value.constant // by,
@@ -178,7 +178,7 @@ def _divided(kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[i
 
 
 def _scaled_atom(rest: Linear, by: int) -> Linear | None:
-    """`(c * atom) floordiv (c * b)` is `atom floordiv b`."""
+    """`(c * atom) floordiv (c * b) -> atom floordiv b`."""
     if len(rest.terms) != 1 or rest.constant:
         return None
     ((atom, factor),) = rest.terms.items()
@@ -194,10 +194,11 @@ def _without_low_digits(
     kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[int]
 ) -> Linear | None:
     """
-    `(c * x + low) floordiv (c * b)` is `x floordiv b`, and its `mod` is `c * (x mod b) + low`.
+    `(c * x + low) floordiv (c * b) -> x floordiv b`, and `mod -> c * (x mod b) + low`.
 
-    Only when `low` is surely between 0 and `c`.
+    Only when the bounds prove 0 <= low < c.
     """
+    # The largest divisor simplifies most.
     for common in sorted({gcd(by, factor) for factor in value.terms.values()}, reverse=True):
         low = Linear(
             value.constant % common,
@@ -220,7 +221,7 @@ def _without_low_digits(
 
 
 def _remainder(rest: Linear, quotient: Linear, by: int) -> Linear:
-    """`rest mod by`, given `rest floordiv by` of the form that `_scaled_atom` gives."""
+    """`rest mod by`, given `rest floordiv by` as simplified by `_scaled_atom`."""
     ((atom, factor),) = rest.terms.items()
     ((division, _),) = quotient.terms.items()
     assert isinstance(division, AffineBinaryOpExpr)
@@ -228,8 +229,8 @@ def _remainder(rest: Linear, quotient: Linear, by: int) -> Linear:
     return Linear(0, {smaller: factor})
 
 
-def _joined(value: Linear) -> Linear:
-    """`c*b*(x floordiv b) + c*(x mod b)` is `c*x`: two digits of a number make the number."""
+def _merged_digits(value: Linear) -> Linear:
+    """`c*b*(x floordiv b) + c*(x mod b) -> c*x`: quotient and remainder make up x."""
     for atom, factor in value.terms.items():
         if not (isinstance(atom, AffineBinaryOpExpr) and atom.kind == AffineBinaryOpKind.Mod):
             continue
@@ -237,48 +238,48 @@ def _joined(value: Linear) -> Linear:
         upper = AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, atom.lhs, atom.rhs)
         if value.terms.get(upper) == factor * atom.rhs.value:
             rest = {key: old for key, old in value.terms.items() if key not in (atom, upper)}
-            digits = _plain(atom.lhs).scaled(factor)
-            return _joined(Linear(value.constant, rest) + digits)
+            digits = _as_linear(atom.lhs).scaled(factor)
+            return _merged_digits(Linear(value.constant, rest) + digits)
     return value
 
 
-def _plain(expression: AffineExpr) -> Linear:
-    """The sum behind an expression that `Linear.expression` wrote."""
+def _as_linear(expression: AffineExpr) -> Linear:
+    """The linear form of an expression that `Linear.expression` built, without simplification."""
     match expression:
         case AffineConstantExpr():
             return Linear(expression.value)
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
-            return _plain(expression.lhs) + _plain(expression.rhs)
+            return _as_linear(expression.lhs) + _as_linear(expression.rhs)
         case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr()):
             assert isinstance(expression.rhs, AffineConstantExpr)
-            return _plain(expression.lhs).scaled(expression.rhs.value)
+            return _as_linear(expression.lhs).scaled(expression.rhs.value)
     return Linear(0, {expression: 1})
 
 
 def with_dims(map_: AffineMap, dims: Sequence[AffineExpr], rank: int) -> AffineMap:
-    """`map_(dims)`: an expression of `rank` new dimensions in place of each dimension."""
+    """`map_(dims)`: replaces each dimension by an expression of `rank` new dimensions."""
     return map_.replace_dims_and_symbols(dims, (), rank, 0)
 
 
 def selection(dims: Sequence[int], rank: int | None = None) -> AffineMap:
-    """`(d0, d1, ...) -> (d[dims[0]], ...)`, of as many dimensions as results unless `rank` says."""
+    """`(d0, d1, ...) -> (d[dims[0]], ...)`, with `rank` dimensions (default: one per result)."""
     places = tuple(AffineExpr.dimension(dim) for dim in dims)
     return AffineMap(len(places) if rank is None else rank, 0, places)
 
 
 def permutation(order: Sequence[int]) -> AffineMap:
-    """Where in a tensor the element of a loop index is, when loop i goes along axis `order[i]`."""
+    """The map from loop indices to tensor indices when loop i runs along axis `order[i]`."""
     return selection([order.index(axis) for axis in range(len(order))])
 
 
 def composed(outer: AffineMap, inner: AffineMap, sizes: Shape) -> AffineMap:
-    """`outer(inner(d))` for a domain of these sizes, in its simplest form."""
+    """`outer(inner(d))`, simplified for a domain of these sizes."""
     return simplified(with_dims(outer, inner.results, inner.num_dims), sizes)
 
 
 @remembered
 def simplified(map_: AffineMap, sizes: Shape) -> AffineMap:
-    """The same map for a domain of these sizes, in its simplest form."""
+    """The map, simplified for a domain of these sizes."""
     results = tuple(linear(result, sizes).expression() for result in map_.results)
     return AffineMap(map_.num_dims, 0, results)
 
@@ -286,9 +287,9 @@ def simplified(map_: AffineMap, sizes: Shape) -> AffineMap:
 @remembered
 def reads_whole(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> bool:
     """
-    Whether each index of the domain reads the element of that index, and all elements are read.
+    Whether the map is the identity over the domain, and the domain covers the tensor.
 
-    Over a domain of one row, `(d0, d1) -> (0, d1)` is an identity, but of a larger tensor it reads
+    Over a domain of one row, `(d0, d1) -> (0, d1)` is the identity, but in a larger tensor it reads
     only the first row.
     """
     return type_.get_shape() == sizes and all(
@@ -299,7 +300,7 @@ def reads_whole(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> 
 
 @remembered
 def leaves(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> bool:
-    """Whether a map surely reads what a tensor has neither among its elements nor in its halo."""
+    """Whether a map provably reads outside both a tensor and its halo."""
     if 0 in sizes:
         return False
     halo = halo_of(type_)
@@ -316,7 +317,7 @@ def leaves(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> bool:
 
 
 def row_major(shape: Sequence[int]) -> Shape:
-    """The distance in memory of neighbours along each dimension."""
+    """The strides of a dense row-major array."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -327,11 +328,11 @@ def row_major(shape: Sequence[int]) -> Shape:
 
 @remembered
 def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> Linear:
-    """Where in the memory that loops get for a tensor the element at `map_(d)` stands."""
+    """The linear offset of element `map_(d)` in the memory that loops see of a tensor."""
     layout = layout_of(type_)
     if layout is not None:
         map_ = with_dims(layout.map.data, map_.results, map_.num_dims)
     total = Linear(-memory_span(type_)[0])
     for result, step in zip(map_.results, row_major(physical_shape(type_)), strict=True):
-        total = _joined(total + linear(result, sizes).scaled(step))
+        total = _merged_digits(total + linear(result, sizes).scaled(step))
     return total

@@ -1,4 +1,4 @@
-"""Layout and schedule attributes, and the halos and memory spans that follow from layouts."""
+"""Layout and schedule attributes, and the halos and memory spans that layouts define."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from popgraph.support.shapes import Shape, prod
 @irdl_attr_definition
 class LayoutAttr(ParametrizedAttribute):
     """
-    Where the elements of a tensor stand in memory; the `encoding` of its type.
+    The position of a tensor's elements in memory; the `encoding` of its type.
 
     `map` takes a logical index to a physical one in a dense row-major array of shape `physical`.
     Channels in blocks of 16 with a halo of one pixel is
@@ -33,11 +33,11 @@ class LayoutAttr(ParametrizedAttribute):
     Physical elements that no logical index reaches hold zero. A type without encoding is dense
     row-major.
 
-    A layout that only moves indices by constants gives the tensor a halo: there, an index outside
-    the shape may be read, and finds zero. With a `part`, the memory is that of a larger tensor,
-    and this one is a part of it along that dimension: what stands beside it is not its own. What
-    computes or reads a part gets the memory from the part's first index on, so that loops do not
-    depend on where in the larger tensor it stands.
+    A layout that only adds constants to indices gives the tensor a halo: reads outside the shape
+    may fall there, and give zero. With a `part`, the memory belongs to a larger tensor, and this
+    one is a slice of it along that dimension; it does not own the elements next to the slice.
+    Operations that compute or read a slice get the memory from its first index on, so their loops
+    do not depend on its position in the larger tensor.
     """
 
     name = "tile.layout"
@@ -51,7 +51,7 @@ class LayoutAttr(ParametrizedAttribute):
 
     @staticmethod
     def moved(low: Sequence[int], physical: Sequence[int], part: int = -1) -> LayoutAttr:
-        """The layout with index 0 at `low` of a memory of shape `physical`."""
+        """The layout that puts index 0 at `low` in memory of shape `physical`."""
         results = tuple(AffineExpr.dimension(dim) + by for dim, by in enumerate(low))
         return LayoutAttr.of(AffineMap(len(low), 0, results), physical, part)
 
@@ -77,17 +77,17 @@ class LayoutAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if len(self.map.data.results) != len(self.physical):
-            raise VerifyException("a layout's map has one result per physical dimension")
+            raise VerifyException("a layout's map must have one result per physical dimension")
         if self.part.data >= len(self.physical):
-            raise VerifyException("a part is along one of the dimensions")
+            raise VerifyException("a part must be along one of the physical dimensions")
 
 
 class NamedNumbers(ParametrizedAttribute):
     """
-    Whole numbers with names, written `name number, name number`.
+    Named integers, written `name number, name number`.
 
-    A class lists its fields as parameters of type `IntAttr`, and again by name: those that are
-    always written, and the rare ones that are written only where they are not as usual.
+    A class declares its fields as parameters of type `IntAttr` and lists their names: `FIELDS` are
+    always printed, `RARE` ones only if they differ from their defaults.
     """
 
     FIELDS: ClassVar[tuple[str, ...]]
@@ -95,13 +95,13 @@ class NamedNumbers(ParametrizedAttribute):
 
     @classmethod
     def of(cls, **numbers: int) -> Self:
-        """The attribute with these fields; the rare ones may be left out."""
+        """The attribute with these fields; rare fields have defaults."""
         numbers = {**cls.RARE, **numbers}
         return cls.new([integer(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)])
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The fields by name."""
+        """The fields, by name."""
         return {name: getattr(self, name).data for name in (*self.FIELDS, *self.RARE)}
 
     def print_parameters(self, printer: Printer) -> None:
@@ -126,7 +126,7 @@ class NamedNumbers(ParametrizedAttribute):
                 rare = next((name for name in cls.RARE if parser.parse_optional_keyword(name)), "")
                 if not rare:
                     others = ", ".join(cls.RARE) or "none"
-                    parser.raise_error(f"there is no such field here; what may follow: {others}")
+                    parser.raise_error(f"unknown field; optional fields: {others}")
                 numbers[rare] = parser.parse_integer()
         return list(cls.of(**numbers).parameters)
 
@@ -134,19 +134,19 @@ class NamedNumbers(ParametrizedAttribute):
 @irdl_attr_definition
 class ScheduleAttr(NamedNumbers):
     """
-    How a contraction is blocked in registers.
+    The register blocking of a contraction.
 
-    `n_dim` is the parallel dimension that runs along vector lanes, `n_vectors` how many vectors of
-    it a micro-kernel holds, `m_dim` the parallel dimension that is blocked beside it (-1: none),
-    `mr` how many of its indices a micro-kernel holds, `kc` how many reduction terms are
-    summed before the sum joins the total (0: all of them), `lanes` the lanes of one vector. With
-    `k_outer` 1, every result takes in one chunk before any takes in the next: results are totals in
-    memory, and the epilogue does nothing. Where rows are shorter than a block, `m_outer_dim` is the
-    dimension of which a micro-kernel holds several (-1: none). With `n_inner` 1, all panels are
-    done for one block of rows before the next block: when rows come from afar, and panels do not.
-    With `window_panels` (0: none; both factors run along vectors then), the innermost reduction is
-    written out, and what its steps have in common stays in registers; so many panels at a time go
-    along the loop next to rows, inside of a block of rows: what its steps share stays near.
+    `n_dim` is the vectorized parallel dimension; a micro-kernel holds `n_vectors` vectors of it, of
+    `lanes` lanes each. `m_dim` is the other blocked parallel dimension (-1: none); a micro-kernel
+    holds `mr` indices of it. `kc` reduction terms are accumulated in registers before they are
+    added to the total (0: all terms). With `k_outer` 1, all results accumulate one chunk of `kc`
+    terms before the next chunk: totals are in memory, and the epilogue is empty. If rows of `m_dim`
+    are shorter than a block, a micro-kernel also holds several indices of `m_outer_dim` (-1: none).
+    With `n_inner` 1, all panels are computed for one block of rows before the next block: for rows
+    that stream from memory while panels stay in cache. `window_panels` (0: none; vectors then
+    run along both operands) unrolls the innermost reduction, so that values shared by its steps
+    stay in registers. Groups of this many panels run along the loop next to the rows, within a
+    block of rows: as many as fit in L1.
     In text: `#tile.schedule<n_dim 1, n_vectors 2, m_dim 3, mr 14, kc 256, lanes 16>`.
     """
 
@@ -176,35 +176,37 @@ class ScheduleAttr(NamedNumbers):
         "inside": "n_inner",
         "window": "window_panels",
     }
-    """Names that fields had before: files of schedules are understood for one version."""
+    """Former names of fields: files of schedules with them are readable for one more version."""
 
     @classmethod
     def of_text(cls, text: str) -> ScheduleAttr:
-        """The schedule that is printed like this, its fields in any order; else ValueError."""
+        """Parses a printed schedule, with fields in any order; ValueError if it is malformed."""
         pairs = re.findall(r"(\w+) (-?\d+)", text)
         numbers = {cls.EARLIER.get(name, name): int(number) for name, number in pairs}
         missing = [name for name in cls.FIELDS if name not in numbers]
         unknown = numbers.keys() - {*cls.FIELDS, *cls.RARE}
         if missing or unknown:
-            fault = f"has no {missing[0]}" if missing else f"cannot have {min(unknown)}"
-            raise ValueError(f"a schedule of this form {fault}")
+            fault = (
+                f"has no field {missing[0]}" if missing else f"has the unknown field {min(unknown)}"
+            )
+            raise ValueError(f"the schedule {fault}")
         try:
             made = cls.of(**numbers)
         except VerifyException as error:
             raise ValueError(str(error)) from error
         if any(name in cls.EARLIER for name, _ in pairs):
-            message = f"the fields of a schedule have new names: this one is {made}"
+            message = f"fields of schedules have been renamed; write {made}"
             warnings.warn(message, FutureWarning, stacklevel=2)
         return made
 
     @property
     def nr(self) -> int:
-        """The lanes of all vectors together: one panel of the vector dimension."""
+        """The width of a panel: the lanes of all vectors of a micro-kernel."""
         return self.n_vectors.data * self.lanes.data
 
     def verify(self) -> None:
         if self.n_vectors.data < 1 or self.mr.data < 1 or self.lanes.data < 1:
-            raise VerifyException("a micro-kernel holds at least one vector")
+            raise VerifyException("a micro-kernel needs at least one vector")
         if self.k_outer.data and not self.kc.data:
             raise VerifyException("k_outer needs a kc")
         if self.window_panels.data and (self.m_dim.data < 0 or not self.n_inner.data):
@@ -212,34 +214,34 @@ class ScheduleAttr(NamedNumbers):
 
 
 def with_layout(type_: TensorType[Attribute], layout: LayoutAttr) -> TensorType[Attribute]:
-    """The same tensor, elsewhere in memory."""
+    """The tensor type with another layout."""
     return tensor_type(type_.element_type, type_.get_shape(), layout)
 
 
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:
-    """The layout of a tensor type; None is dense row-major."""
+    """The layout of a tensor type; None for dense row-major."""
     return type_.encoding if isinstance(type_.encoding, LayoutAttr) else None
 
 
 @dataclass(frozen=True)
 class Halo:
-    """How much memory a tensor has around its elements, along each dimension."""
+    """The memory around the elements of a tensor, along each dimension."""
 
     low: Shape
     high: Shape
     part: int = -1
-    """The dimension along which the memory beside the elements belongs to other tensors."""
+    """The dimension along which the adjacent memory belongs to other tensors; -1 for none."""
 
     @property
     def own(self) -> Iterator[tuple[int, int, int]]:
-        """(dimension, low, high) of what this tensor has to keep zero."""
+        """(dimension, low, high) of halos that this tensor must keep zero."""
         for dim, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
             if dim != self.part and (low or high):
                 yield dim, low, high
 
 
 def halo_of(type_: TensorType[Attribute]) -> Halo | None:
-    """The halo of a tensor type; None when its layout does more than move indices."""
+    """The halo of a tensor type; None if its layout does more than add constants to indices."""
     layout = layout_of(type_)
     shape = type_.get_shape()
     if layout is None:
@@ -254,9 +256,9 @@ def halo_of(type_: TensorType[Attribute]) -> Halo | None:
 @lru_cache(maxsize=1 << 12)
 def _origin(map_: AffineMap) -> Shape | None:
     """
-    Where a map that only moves indices by constants has the first; None for another map.
+    The image of index 0 under a map that only adds constants; None for other maps.
 
-    Remembered: few maps are those of many tensors, and each is asked about in many places.
+    Cached: a program has few different maps, and many passes query each of them.
     """
     origin = tuple(map_.eval((0,) * map_.num_dims, ()))
     moved = [AffineExpr.dimension(dim) + by for dim, by in enumerate(origin)]
@@ -264,22 +266,22 @@ def _origin(map_: AffineMap) -> Shape | None:
 
 
 def _halo_of_part(type_: TensorType[Attribute]) -> Halo | None:
-    """The halo of a tensor that is a part of a larger one; None for others."""
+    """The halo of a tensor that is a slice of a larger one; None for others."""
     layout = layout_of(type_)
     return None if layout is None or layout.part.data < 0 else halo_of(type_)
 
 
 def physical_shape(type_: TensorType[Attribute]) -> Shape:
-    """The shape of the memory behind a tensor."""
+    """The shape of a tensor's memory."""
     layout = layout_of(type_)
     return layout.physical.data if layout else type_.get_shape()
 
 
 def memory_span(type_: TensorType[Attribute]) -> tuple[int, int]:
     """
-    The first physical element of the memory that loops get for a tensor, and how many there are.
+    The first physical element of the loops' view of a tensor, and the number of elements.
 
-    All of them, but for a part: those from its first index along that dimension to its last.
+    The whole memory, or for a part the span from its first index along that dimension to its last.
     """
     physical, halo = physical_shape(type_), _halo_of_part(type_)
     if halo is None:
@@ -287,12 +289,12 @@ def memory_span(type_: TensorType[Attribute]) -> tuple[int, int]:
     step = prod(physical[halo.part + 1 :])
     low, high = halo.low[halo.part], halo.high[halo.part]
     if not prod(physical):
-        return 0, 0  # Of nothing, there is no part at an offset.
+        return 0, 0  # An empty memory has no offsets.
     return low * step, prod(physical) - (low + high) * step
 
 
 def moved_to_start(type_: Attribute) -> Attribute:
-    """The type of the first part of the larger tensor that this is a part of, as large as this."""
+    """The type of the first slice of the larger tensor with the size of this one."""
     if not isinstance(type_, TensorType):
         return type_
     halo = _halo_of_part(type_)

@@ -1,4 +1,4 @@
-"""The attribute of parallel loops: how a kernel is cut into chunks for threads."""
+"""The attribute of parallel loops: the division of a kernel into chunks for threads."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ NAME = "cut"
 
 @dataclass(frozen=True)
 class Part:
-    """Loop number `loop` falls into `count` parts of `size` steps; the last may be shorter."""
+    """Loop number `loop` in `count` parts of `size` iterations; the last may be shorter."""
 
     loop: int
     count: int
     size: int
 
     def share(self, number: int, extent: int) -> float:
-        """How much of the loop is in one of the parts."""
+        """The fraction of the loop in one of its parts."""
         return (min(extent, (number + 1) * self.size) - number * self.size) / extent
 
 
 @irdl_attr_definition
 class CutAttr(ParametrizedAttribute):
     """
-    How threads share a kernel: there is a chunk for every combination of parts of these loops.
+    Divides a kernel into chunks for threads: one for each combination of parts of these loops.
 
-    Loops are counted as the kernel has them, outermost first. Chunks next to each other differ in
-    the last loop. In text: `#tile.cut<loop 0 in 3 of 1, loop 1 in 2 of 7>`, six chunks. Those of an
-    `alternating` cut run backwards in every other turn of the loop that the kernel is in.
+    Loops are numbered outermost first. Consecutive chunks differ in the last loop. In text:
+    `#tile.cut<loop 0 in 3 of 1, loop 1 in 2 of 7>`, six chunks. Chunks of an `alternating` cut run
+    in reverse order in every other iteration of the loop around the kernel (boustrophedon order).
     """
 
     name = "tile.cut"
     numbers: IntsAttr
-    """The loop, the count and the size of every part, one after the other."""
+    """Loop, count and size of each part, flattened."""
     alternates: BoolAttr
 
     @staticmethod
@@ -62,17 +62,17 @@ class CutAttr(ParametrizedAttribute):
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return prod(part.count for part in self.parts)
 
     @property
     def only(self) -> Part:
-        """What is cut, where that is one loop."""
+        """The parts of a cut that divides a single loop."""
         (part,) = self.parts
         return part
 
     def of_loop(self, loop: int) -> Part | None:
-        """The parts of one loop."""
+        """The parts of one loop, if it is cut."""
         return next((part for part in self.parts if part.loop == loop), None)
 
     def print_parameters(self, printer: Printer) -> None:
@@ -100,18 +100,18 @@ class CutAttr(ParametrizedAttribute):
     def verify(self) -> None:
         parts = self.parts
         if not parts or len({part.loop for part in parts}) != len(parts):
-            raise VerifyException("a cut has parts of one loop or of several different ones")
+            raise VerifyException("a cut needs at least one loop, and each loop at most once")
         if any(part.loop < 0 or part.count < 2 or part.size < 1 for part in parts):
-            raise VerifyException("a loop is cut into two parts or more, of a step or more")
+            raise VerifyException("a cut needs at least two parts of at least one iteration each")
 
 
 def chunks_of(cut: CutAttr | None) -> int:
-    """How many chunks there are; one where nothing is cut."""
+    """The number of chunks; 1 without a cut."""
     return 1 if cut is None else cut.count
 
 
 def cut_of(op: Operation) -> CutAttr | None:
-    """How threads share what becomes of an operation."""
+    """The cut of an operation, if it has one."""
     found = op.attributes.get(NAME)
     if found is None:
         return None

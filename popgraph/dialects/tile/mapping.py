@@ -1,8 +1,8 @@
 """
-The tile mapping of an index space: on which tile of an IPU each element is.
+The tile mapping of an index space: the IPU tile of each element.
 
-The attribute belongs to the dialect, so that IR that names tiles parses and verifies in every
-process. All else about mappings is in `popgraph/ipu`, which no compilation for a CPU imports.
+The attribute is in the dialect so that IR with mappings parses and verifies in every process.
+All other code for mappings is in `popgraph/ipu`, which CPU compilation never imports.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from popgraph.support.shapes import Shape, prod
 
 @dataclass(frozen=True)
 class Digit:
-    """One of the numbers that tell the runs of a block apart: of so many, so many tiles apart."""
+    """A digit of the run number in a block: `count` values, `stride` tiles between neighbours."""
 
     count: int
     stride: int
@@ -32,12 +32,12 @@ class Digit:
 @irdl_attr_definition
 class MappingAttr(ParametrizedAttribute):
     """
-    On which tile each index of a space is: every one is on exactly one.
+    The tile of each index of a space; each index is on exactly one tile.
 
-    The space `shape` falls into blocks of `block` indices along each dimension; neighbours along
-    dimension d are `strides[d]` tiles apart. The indices of a block, in row-major order, fall into
-    runs of `run`. Where there are several, `digits` (a count and a stride each) tell them apart as
-    the digits of a number do, the last one counting fastest. The first run of the first block is on
+    The space `shape` is divided into blocks of `block` indices along each dimension; neighbouring
+    blocks along dimension d have a distance of `strides[d]` tiles. The indices of a block, in
+    row-major order, are divided into runs of `run`. The number of a run in its block is written in
+    `digits` (count and stride each, the last one fastest). The first run of the first block is on
     tile `first`. In text:
     `#tile.mapping<[64, 512] in [16, 128] at [4, 1], runs of 1024 at [2, 16], from 8>`, 32 tiles.
     """
@@ -59,7 +59,7 @@ class MappingAttr(ParametrizedAttribute):
         digits: Iterable[Digit] = (),
         first: int = 0,
     ) -> MappingAttr:
-        """The mapping with these fields; without digits, a block is one run."""
+        """The mapping with these fields; a block without digits is a single run."""
         numbers = [number for digit in digits for number in (digit.count, digit.stride)]
         of = IntsAttr.of
         return MappingAttr(
@@ -73,7 +73,7 @@ class MappingAttr(ParametrizedAttribute):
 
     @property
     def parts(self) -> Shape:
-        """How many blocks there are along each dimension."""
+        """The number of blocks along each dimension."""
         pairs = zip(self.shape.data, self.block.data, strict=True)
         return tuple(max(1, -(-size // each)) for size, each in pairs)
 
@@ -117,17 +117,17 @@ class MappingAttr(ParametrizedAttribute):
 
     def verify(self) -> None:
         if not len(self.shape) == len(self.block) == len(self.strides):
-            raise VerifyException("a block and a stride for each dimension")
+            raise VerifyException("a mapping needs one block size and one stride per dimension")
         if len(self.digit_numbers) % 2 or min(self.block.data, default=1) < 1:
-            raise VerifyException("blocks have indices, and digits a count and a stride")
+            raise VerifyException("blocks need at least one index, and digits a count and a stride")
         if self.digits and self.run.data * prod(d.count for d in self.digits) < prod(
             min(size, each) for size, each in zip(self.shape, self.block, strict=True)
         ):
-            raise VerifyException("the runs of a block are all of it")
+            raise VerifyException("the runs must cover the block")
         apart = [*zip(self.parts, self.strides.data, strict=True)]
         apart += [(digit.count, digit.stride) for digit in self.digits]
         reached = 1
         for count, stride in sorted((pair for pair in apart if pair[0] > 1), key=lambda p: p[1]):
             if stride < reached:
-                raise VerifyException("two blocks would be on one tile")
+                raise VerifyException("two blocks or runs are on the same tile")
             reached = stride * count

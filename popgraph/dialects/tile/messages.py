@@ -1,4 +1,4 @@
-"""Messages between ranks in kernels: an exchange begins, and it has come."""
+"""Messages between ranks in kernels: the start and the end of an exchange."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from popgraph.dialects.program.interned import whole
 from popgraph.support.ranks.communicator import Exchange
 
 
-class Telling(IRDLOperation):
-    """An operation that says what ranks tell each other."""
+class Exchanging(IRDLOperation):
+    """An operation with the properties of an exchange between ranks."""
 
     kind = prop_def(StringAttr)
     combine = prop_def(StringAttr)
@@ -21,7 +21,7 @@ class Telling(IRDLOperation):
 
     @property
     def exchange(self) -> Exchange:
-        """What they tell, as plain data."""
+        """The exchange as plain data."""
         numbers = self.stride.value.data, self.size.value.data
         return Exchange(self.kind.data, *numbers, self.combine.data)
 
@@ -32,8 +32,8 @@ class Telling(IRDLOperation):
             raise VerifyException(str(error)) from error
 
 
-def told(exchange: Exchange) -> dict[str, Attribute]:
-    """The properties of an operation that tells this."""
+def exchange_properties(exchange: Exchange) -> dict[str, Attribute]:
+    """The properties of an operation for this exchange."""
     return {
         "kind": StringAttr(exchange.kind),
         "combine": StringAttr(exchange.combine),
@@ -43,11 +43,11 @@ def told(exchange: Exchange) -> dict[str, Attribute]:
 
 
 @irdl_op_definition
-class SendOp(Telling):
+class SendOp(Exchanging):
     """
-    Begins an exchange of the elements in a memory, whose result comes to `target`.
+    Starts an exchange of the elements in a memory; the result arrives in `target`.
 
-    Where `when` is false nothing is told: `graphcore.exchange` says what stands there then.
+    Where `when` is false, nothing is sent; `graphcore.exchange` defines the result for that case.
     """
 
     name = "tile.send"
@@ -63,12 +63,12 @@ class SendOp(Telling):
         self, source: SSAValue, target: SSAValue, when: SSAValue | None, exchange: Exchange
     ) -> None:
         operands = [source, target] if when is None else [source, target, when]
-        Operation.__init__(self, operands=operands, properties=told(exchange))
+        Operation.__init__(self, operands=operands, properties=exchange_properties(exchange))
 
 
 @irdl_op_definition
 class ReceiveOp(IRDLOperation):
-    """Waits until the exchange into `source` is finished, and copies what has come."""
+    """Waits until the exchange into `source` is finished, then copies the result."""
 
     name = "tile.receive"
     source = operand_def(MemRefType)

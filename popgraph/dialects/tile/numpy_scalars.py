@@ -1,4 +1,4 @@
-"""The scalar arithmetic that NumPy lacks: truncating division, fused products, erf."""
+"""Scalar arithmetic that NumPy lacks: truncating division, fused multiply-add, erf."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _UNSIGNED = {"bool": np.dtype(np.uint8)} | {
 
 
 def unsigned(value: Any) -> Any:
-    """The same bits, read without a sign."""
+    """The bits reinterpreted as unsigned."""
     value = value if hasattr(value, "dtype") else np.int64(value)
     dtype = dtypes.from_numpy(value.dtype)
     return value if dtype.name.startswith("u") else value.view(_UNSIGNED[dtype.name])
 
 
 def on_unsigned(function: Function) -> Function:
-    """`function` of the same bits, read without a sign; the result has the operands' type."""
+    """`function` on bits reinterpreted as unsigned; the result has the operands' type."""
 
     def computed(lhs: Any, rhs: Any) -> Any:
         dtype = lhs.dtype if hasattr(lhs, "dtype") else np.int64
@@ -43,10 +43,10 @@ def select(condition: Any, lhs: Any, rhs: Any) -> Any:
 
 def divide(lhs: Any, rhs: Any) -> Any:
     """
-    Integer division that rounds toward zero.
+    Integer division that truncates toward zero.
 
-    By zero it gives zero, and the least number by -1 itself: as in the C that is generated, what
-    the model should not have asked never ends the process.
+    x / 0 is 0, and the least integer divided by -1 is itself, as in the generated C: a faulty model
+    must not end the process with a signal.
     """
     by_zero = rhs == 0
     divisor = select(by_zero, rhs + 1, rhs)
@@ -57,7 +57,7 @@ def divide(lhs: Any, rhs: Any) -> Any:
 
 
 def remainder(lhs: Any, rhs: Any) -> Any:
-    """What `divide` leaves; it has the sign of `lhs`, and is zero where it divides by zero."""
+    """lhs - divide(lhs, rhs) * rhs: has the sign of `lhs`; 0 where `rhs` is 0."""
     return select(rhs == 0, rhs - rhs, lhs - divide(lhs, rhs) * rhs)
 
 
@@ -65,8 +65,8 @@ def fused(lhs: Any, rhs: Any, addend: Any) -> Any:
     """
     lhs * rhs + addend, rounded once.
 
-    Products of f32 are exact in f64, so only the last of the two roundings shows (it can err where
-    the f64 sum is itself a tie). There is nothing wider for f64: there it is rounded twice.
+    Products of f32 are exact in f64, so of two roundings only the last is visible. It can err where
+    the f64 sum is itself a tie. NumPy has nothing wider than f64: f64 rounds twice.
     """
     if addend.dtype == np.float64:
         return lhs * rhs + addend
@@ -78,11 +78,15 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def erf(value: Any) -> Any:
-    """The error function, computed in f64, then rounded."""
+    """The error function, computed in f64 and rounded once."""
     return cast(np.asarray(_erf(value.astype(np.float64)), np.float64)[()], value.dtype)
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """NumPy takes the square root where one exponent of 1/2 is for all, which has no value here."""
+    """
+    base ** exponent, with (-inf) ** 0.5 = inf as in C.
+
+    NumPy computes a square root if a single exponent of 1/2 applies to all: NaN for -inf.
+    """
     is_lowest_root = (base == -np.inf) & (exponent == 0.5)
     return select(is_lowest_root, -base, np.power(base, exponent))

@@ -1,4 +1,4 @@
-"""The attribute of loops that end where a size of the call says, not at their own extent."""
+"""The attribute of loops that end at a dynamic size instead of their static extent."""
 
 from __future__ import annotations
 
@@ -25,36 +25,37 @@ NAME = "running"
 
 @dataclass(frozen=True)
 class Extent:
-    """`factor` times a size of the call, which is known by its number in the program."""
+    """`factor` times a dynamic size, given by its index in the module's sizes."""
 
     size: int
     factor: int
 
     def scaled(self, by: int) -> Extent:
-        """So many times as much."""
+        """The extent times `by`."""
         return Extent(self.size, self.factor * by)
 
     def divided(self, by: int) -> Extent | None:
-        """The part of it that is left where `by` steps become one; None if that is no multiple."""
+        """The extent after `by` iterations are merged into one; None if it is not a multiple."""
         return None if self.factor % by else Extent(self.size, self.factor // by)
 
     def at(self, sizes: Mapping[int, int]) -> int:
-        """What it is for these sizes."""
+        """The value of the extent for these sizes."""
         return self.factor * sizes[self.size]
 
 
 @irdl_attr_definition
 class RunningAttr(ParametrizedAttribute):
     """
-    Which loops of an operation end where a size of the call says.
+    Loops of an operation that end at dynamic sizes.
 
-    The domain holds their extents at the bounds of the sizes, for which there is memory. What lies
-    behind the end is neither read nor written. In text: `#tile.running<loop 0 to 4 of size 1>`.
+    The domain holds their extents at the upper bounds of the sizes, and memory is allocated for
+    these. Elements past the end are neither read nor written. In text:
+    `#tile.running<loop 0 to 4 of size 1>`.
     """
 
     name = "tile.running"
     numbers: IntsAttr
-    """The loop, the factor and the size of each."""
+    """Loop, factor and size of each, flattened."""
 
     @staticmethod
     def of(extents: Mapping[int, Extent]) -> RunningAttr:
@@ -65,7 +66,7 @@ class RunningAttr(ParametrizedAttribute):
 
     @property
     def extents(self) -> dict[int, Extent]:
-        """The extent of each of these loops."""
+        """{loop: its extent}."""
         numbers = iter(self.numbers)
         return {
             loop: Extent(size, factor)
@@ -98,17 +99,19 @@ class RunningAttr(ParametrizedAttribute):
     def verify(self) -> None:
         extents = self.extents
         if 3 * len(extents) != len(self.numbers.data) or not extents:
-            raise VerifyException("each running loop is given once, and there is one at least")
+            raise VerifyException(
+                "each running loop must be listed once, and at least one must be listed"
+            )
         if any(loop < 0 or one.size < 0 or one.factor < 1 for loop, one in extents.items()):
-            raise VerifyException("a running loop ends at a size or at a multiple of one")
+            raise VerifyException("a running loop must end at a size or at a multiple of one")
 
 
 @dataclass(frozen=True)
 class EndsAtSizes(OpTrait):
     """
-    Loops of the operation may end at sizes: those are its own, and end at the bounds there.
+    Verifies loops that end at dynamic sizes: sizes exist, and the domain holds their bounds.
 
-    The loops are those of its `sizes`, or along the axes of its result where `by_result`.
+    Loops are numbered as in `sizes`, or with `by_result` as the axes of the result.
     """
 
     by_result: bool = False
@@ -117,11 +120,15 @@ class EndsAtSizes(OpTrait):
         if NAME not in op.attributes:
             return
         if not isinstance(op.attributes[NAME], RunningAttr):
-            raise VerifyException(f"{NAME} is a #{RunningAttr.name}, not {op.attributes[NAME]}")
+            raise VerifyException(
+                f"{NAME} must be a #{RunningAttr.name}, not {op.attributes[NAME]}"
+            )
         sizes, loops = _sizes_around(op), self._loops(op)
         for loop, end in running_of(op).items():
             if loop >= len(loops):
-                raise VerifyException(f"loop {loop} ends at a size, but there are {len(loops)}")
+                raise VerifyException(
+                    f"loop {loop} ends at a size, but the operation has {len(loops)} loops"
+                )
             if end.size >= len(sizes):
                 raise VerifyException(
                     f"loop {loop} ends at size {end.size}, but the module has {len(sizes)}"
@@ -135,7 +142,9 @@ class EndsAtSizes(OpTrait):
         graph = _graph_around(op)
         held = graph.block.args[-len(sizes) :] if graph is not None else ()
         if len(held) < len(sizes) or any(argument.type != NUMBER for argument in held):
-            raise VerifyException("the last inputs of the graph are its sizes, each one i64")
+            raise VerifyException(
+                "the last inputs of the graph must be its sizes, each a scalar i64"
+            )
 
     def _loops(self, op: Operation) -> Shape:
         if self.by_result:
@@ -151,14 +160,14 @@ def _graph_around(op: Operation) -> GraphOp | None:
 
 
 def _sizes_around(op: Operation) -> tuple[Size, ...]:
-    """The sizes of the module that an operation is in."""
+    """The dynamic sizes of an operation's module."""
     graph = _graph_around(op)
     module = None if graph is None else graph.parent_op()
     return sizes_of(module) if isinstance(module, ModuleOp) else ()
 
 
 def running_of(op: Operation) -> dict[int, Extent]:
-    """The loops of an operation that end where a size of the call says."""
+    """{loop: extent} of the loops of an operation that end at dynamic sizes."""
     found = op.attributes.get(NAME)
     if found is None:
         return {}
@@ -167,19 +176,19 @@ def running_of(op: Operation) -> dict[int, Extent]:
 
 
 def set_running(op: Operation, loops: Mapping[int, Extent]) -> None:
-    """Lets these loops of an operation, and no others, end at sizes of the call."""
+    """Sets the loops of an operation that end at dynamic sizes."""
     op.attributes.pop(NAME, None)
     if loops:
         op.attributes[NAME] = RunningAttr.of(loops)
 
 
 def ends_of(op: Operation) -> list[int]:
-    """The numbers of the sizes at which loops of an operation end, or those in its body."""
+    """The indices of sizes at which loops of an operation, or of its body, end."""
     return sorted({one.size for inner in op.walk() for one in running_of(inner).values()})
 
 
 def sizes_for(op: Operation) -> list[SSAValue]:
-    """The inputs of the graph, its last ones, that hold the sizes at which loops of `op` end."""
+    """The graph inputs that hold the sizes at which loops of `op` end."""
     numbers = ends_of(op)
     if not numbers:
         return []

@@ -1,4 +1,4 @@
-"""Scalar functions: one record per operation of bodies, which all passes and backends read."""
+"""Scalar functions: one record per operation, shared by all passes and backends."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from popgraph.dialects.tile.numpy_scalars import (
 )
 
 OnLanes: TypeAlias = Callable[[Operation, Sequence[SSAValue], int], Operation]
-"""Makes the operation that does the same to all of so many lanes."""
+"""Builds the vector form of a scalar operation for a number of lanes."""
 
 
 def _same(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operation:
-    """The stock operation has a form for vectors."""
+    """Stock operations that accept vectors."""
     return type(op).create(
         operands=operands,
         result_types=[vector_of(result.type, lanes) for result in op.results],
@@ -78,18 +78,18 @@ def _convert(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operati
 
 
 class Kind(Enum):
-    """What arithmetic means for an element type."""
+    """The arithmetic of an element type."""
 
     FLOAT = "float"
     SIGNED = "signed"
     UNSIGNED = "unsigned"
     BOOL = "bool"
     COMPLEX = "complex"
-    """There is none: such elements are only moved."""
+    """Complex numbers have none: such elements are only moved."""
 
 
 class Ulps(NamedTuple):
-    """The largest error in each float type, in units in the last place; f16 stands for bf16 too."""
+    """The largest error in each float type, in units in the last place; `f16` covers bf16 too."""
 
     f16: float
     f32: float
@@ -97,38 +97,38 @@ class Ulps(NamedTuple):
 
 
 EXACT, ROUNDED = Ulps(0, 0, 0), Ulps(0.5, 0.5, 0.5)
-"""The errors of results that are numbers of the type by nature, and of those rounded once."""
+"""Errors of results that are exact in the type, and of correctly rounded results."""
 
 
 @dataclass(frozen=True)
 class Scalar:
     """
-    What one operation on scalars means, what it costs, and how it runs on lanes.
+    The meaning, cost and vector form of an operation on scalars.
 
-    Its C is in the C backend, by its name: `popgraph_NAME` of the headers, which is the one place
-    for a function, or a row of `print/rows.py` for an operator of C.
+    Its C is in the C backend under its name: `popgraph_NAME` in the headers for functions, a row of
+    `print/rows.py` for operators of C.
     """
 
     name: str
-    """The word for the function, which graphcore's `SCALAR` and the C headers use."""
+    """The name in graphcore's `SCALAR` and in the C headers."""
     ir: type[Operation]
     numpy: Function | None = None
-    """On NumPy's scalars and arrays alike; None where it depends on the attributes or types."""
+    """The NumPy function of scalars and arrays; None if it depends on attributes or types."""
     kinds: frozenset[Kind] = field(default=frozenset({Kind.FLOAT}))
-    """For which elements the function of that name is this operation, and nothing else."""
+    """Element types for which this operation alone implements the function of that name."""
     lanes: OnLanes = _same
     flops: int = 0
-    """Floating-point operations that it counts as, per element."""
+    """Floating-point operations per element."""
     costly: bool = False
-    """It must not be computed twice."""
+    """Whether it is too expensive to recompute."""
     trapping: bool = False
-    """It may not run where the program would not have run it."""
+    """Whether it may fail on arguments that the program never computes: no speculation."""
     ulps: Ulps = ROUNDED
-    """The largest error that C is allowed, of results that are floats."""
+    """The largest error allowed in C, for float results."""
 
 
 _function = partial(Scalar, flops=1, costly=True)
-"""A function of the headers: its errors are stated, for they are none of the hardware's."""
+"""Functions of the headers: their accuracy is ours to state, hardware does not define it."""
 
 _SIGNED, _UNSIGNED = frozenset({Kind.SIGNED}), frozenset({Kind.UNSIGNED})
 _integer = partial(Scalar, kinds=_SIGNED | _UNSIGNED)
@@ -137,7 +137,7 @@ _unsigned = partial(Scalar, kinds=_UNSIGNED)
 _bits = partial(Scalar, kinds=frozenset({Kind.SIGNED, Kind.UNSIGNED, Kind.BOOL}))
 _division = partial(Scalar, costly=True, trapping=True)
 _typed = partial(Scalar, kinds=frozenset[Kind]())
-"""What depends on the types of operand and result, so that no function of a network is it alone."""
+"""Operations that depend on operand and result types: no network function names them alone."""
 _conversion = partial(_typed, lanes=_convert)
 
 RECORDS: Sequence[Scalar] = (
@@ -201,9 +201,9 @@ RECORDS: Sequence[Scalar] = (
     _typed("select", arith.SelectOp, select, lanes=_select),
     # Random words
     _typed("threefry", ThreefryOp, lanes=_threefry, costly=True),
-    # Sums of products of small numbers
+    # Dot products of packed words
     _typed("dot", DotOp),
-    # One of a few numbers
+    # Table lookup
     _typed("pick", PickOp),
     # Conversions
     _typed("extf", arith.ExtFOp),
@@ -218,18 +218,18 @@ RECORDS: Sequence[Scalar] = (
     _conversion("extui", arith.ExtUIOp),
     _conversion("trunci", arith.TruncIOp),
 )
-"""Every operation of scalar bodies but constants and what asks for an index or an element."""
+"""All operations of scalar bodies except constants, `tile.index` and `tile.element`."""
 
 SCALARS: Mapping[type[Operation], Scalar] = {record.ir: record for record in RECORDS}
 
 
 def named(kind: Kind) -> dict[str, type[Operation]]:
-    """The functions of elements of a kind that are one operation, by their names."""
+    """{name: operation} of functions that a single operation implements for elements of a kind."""
     return {record.name: record.ir for record in RECORDS if kind in record.kinds}
 
 
 def is_costly(op: Operation) -> bool:
-    """Whether an operation must not be computed twice."""
+    """Whether an operation is too expensive to recompute."""
     return type(op) in SCALARS and SCALARS[type(op)].costly
 
 
@@ -238,31 +238,31 @@ def is_trapping(op: Operation) -> bool:
 
 
 def on_lanes(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operation:
-    """What does to vectors (all operands are) what `op` does to scalars."""
+    """The vector form of `op`, for vector operands."""
     return SCALARS[type(op)].lanes(op, operands, lanes)
 
 
 NARROW: tuple[Attribute, ...] = (BFloat16Type(), Float16Type(), i8)
-"""Types of factors that are stored in fewer bits than they are multiplied in, which is as f32."""
+"""Storage types of operands that contractions multiply and accumulate in f32."""
 
 
 def widens(kind: Attribute, into: Attribute) -> bool:
-    """Whether numbers of a type may be read as those of another one, which holds all of them."""
+    """Whether elements of type `kind` may be read as `into`, which represents all of them."""
     return kind == into or (kind in NARROW and into == Float32Type())
 
 
 def widening(value: SSAValue, into: Attribute) -> Operation:
-    """What reads a scalar as a number of such a type."""
+    """The operation that converts a scalar to the wider type."""
     assert isinstance(into, AnyFloat), "see widens"
     return (arith.SIToFPOp if isinstance(value.type, IntegerType) else arith.ExtFOp)(value, into)
 
 
 MASK_BYTES = 1
-"""A boolean in a vector takes a byte, or as much as whatever stands beside it takes."""
+"""The bytes of a mask lane on its own; next to other elements it takes their width."""
 
 
 def lane_bytes(kind: Attribute) -> int:
-    """The size of an element in a vector; 0 for what no vector holds."""
+    """The bytes of a vector lane; 0 for types that no vector holds."""
     match kind:
         case Float16Type() | BFloat16Type():
             return 2

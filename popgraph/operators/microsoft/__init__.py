@@ -1,1 +1,1 @@
-"""The operators of onnxruntime that exporters and its optimizer write, each by ONNX's own."""
+"""The com.microsoft operators of onnxruntime, each defined by ONNX's own operators."""

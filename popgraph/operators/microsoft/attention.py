@@ -1,4 +1,4 @@
-"""Attention of onnxruntime: with keys for every head, for one new token, for groups of heads."""
+"""Attention of onnxruntime: multi-head, decoding with a cache, grouped-query, sparse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def heads_of(value: Value, heads: int) -> Value:
 
 
 def scores_of(call: Call, queries: Value, keys: Value) -> Value:
-    """Products of queries and keys, scaled."""
+    """queries @ keys^T * scale; the default scale is 1 / sqrt(head size)."""
     products, given = queries @ keys.permuted(0, 1, 3, 2), call.real("scale")
     if given:
         return products.scaled(given)
@@ -29,7 +29,7 @@ def scores_of(call: Call, queries: Value, keys: Value) -> Value:
 def attended(
     scores: Value, values: Value, masks: Sequence[Value | None], sink: Value | None = None
 ) -> Value:
-    """What is added to the scores decides, too; a `sink` is a score without a value."""
+    """softmax(scores + masks) @ values, heads merged; `sink` is a score without a value."""
     scores = total(scores, *masks)
     if sink is None:
         shares = scores.Softmax(axis=-1)
@@ -39,7 +39,7 @@ def attended(
 
 
 def hidden_unless(seen: Value, hidden: float, scores: Value) -> Value:
-    """What is added to scores: nothing where a pair is seen."""
+    """An additive mask: 0 where `seen`, else `hidden`."""
     nothing, little = (np.array(one, np.float32) for one in (0, hidden))
     return seen.Where(nothing, little).CastLike(scores)
 
@@ -48,9 +48,9 @@ def causal(
     call: Call, like: str, keys: Value, places: Value, scores: Value, window: int = -1
 ) -> Value:
     """
-    Hides what comes behind a query, as far as the element type of an input can.
+    The additive causal mask, with the lowest value of the element type of input `like`.
 
-    With a window, it also hides keys that are so many places or more before the query.
+    With a window, keys at a distance of `window` or more before the query are hidden, too.
     """
     at = call.body.counted(keys.length(2))
     seen = at <= places
@@ -61,14 +61,14 @@ def causal(
 
 
 def _padding(call: Call, mask: str, batched: str, keys: Value, scores: Value) -> Value | None:
-    """Hides keys: from a length on, outside of a range, or where a mask has zeros."""
+    """The additive mask of padding: keys beyond a length, outside a range, or masked by 0."""
     hidden = call.real("mask_filter_value", -10000.0)
     if not call.has(mask):
         return None
     rank = call.rank(mask)
     if rank > 3:
         raise call.refuse(
-            f"a mask of {rank} dimensions", "one of up to three is, or attention_bias"
+            f"a mask of {rank} dimensions", "use up to three dimensions, or attention_bias"
         )
     if rank == 1:
         seen = _within(call, mask, batched, keys)
@@ -79,13 +79,14 @@ def _padding(call: Call, mask: str, batched: str, keys: Value, scores: Value) ->
 
 def _within(call: Call, mask: str, batched: str, keys: Value) -> Value:
     """
-    The keys before an end, of each entry of the batch; starts may follow all the ends.
+    The mask of keys before the end of each batch entry.
 
-    So may the sums of lengths that packed batches need, which say nothing here.
+    The input holds all ends, then optionally all starts; or ends followed by cumulative lengths
+    of packed batches, which are not needed here.
     """
     entries, given = call.size(batched, 0), call.size(mask, 0)
     if given not in (entries, 2 * entries, 3 * entries + 2):
-        raise call.refuse(f"a mask of {given} numbers for {entries} entries")
+        raise call.refuse(f"a mask of {given} elements for {entries} entries")
     at, limits = call.body.counted(keys.length(2)), call[mask].typed("i64")
     ahead = at < limits.part(0, entries, 0).reshaped(-1, 1, 1, 1)
     if given != 2 * entries:
@@ -95,7 +96,7 @@ def _within(call: Call, mask: str, batched: str, keys: Value) -> Value:
 
 @dataclass(frozen=True)
 class State:
-    """Keys and values, old and new; with buffers that are longer, how many of them are in use."""
+    """Keys and values, old and new; for a longer buffer, the number of rows in `used`."""
 
     keys: Value
     values: Value
@@ -103,17 +104,17 @@ class State:
 
 
 def _masked(call: Call, mask: str, batched: str, queries: Value, state: State) -> Value:
-    """Attention under whatever hides something."""
+    """Attention under all masks of the node."""
     return attended(masked_scores(call, mask, batched, queries, state), state.values, [])
 
 
 def masked_scores(call: Call, mask: str, batched: str, queries: Value, state: State) -> Value:
-    """Scores, with what is added to those that something hides."""
+    """Scores plus all additive masks of the node."""
     keys = state.keys
     scores = scores_of(call, queries, keys)
     padding = _padding(call, mask, batched, keys, scores)
     masks = [padding, call.get("attention_bias")]
-    if state.used is not None:  # A buffer: whatever hides keys, it hides those that are not in use.
+    if state.used is not None:  # Unused rows of a buffer are hidden.
         is_used = keys.body.counted(keys.length(2)) < state.used
         lowest = hidden_unless(is_used, -float("inf"), scores)
         masks = [*(one and _widened(one, keys) for one in masks), lowest]
@@ -122,14 +123,14 @@ def masked_scores(call: Call, mask: str, batched: str, queries: Value, state: St
 
 
 def _widened(mask: Value, keys: Value) -> Value:
-    """A mask of the keys in use, with zeros for the rest of the buffer."""
-    behind = keys.Shape(start=2, end=3) - mask.Shape(start=3, end=4)
-    pads = mask.body.constant([0, 0, 0, 0, 0, 0, 0]).Concat(behind, axis=0)
+    """A mask of the used keys, padded with zeros to the length of the buffer."""
+    missing = keys.Shape(start=2, end=3) - mask.Shape(start=3, end=4)
+    pads = mask.body.constant([0, 0, 0, 0, 0, 0, 0]).Concat(missing, axis=0)
     return mask.Pad(pads)
 
 
 def _directed(call: Call, like: str, queries: Value, state: State, scores: Value) -> Value | None:
-    """The queries are the last of all the places that keys have."""
+    """The causal mask, if `unidirectional`; the queries are at the last positions of the keys."""
     if not call.integer("unidirectional"):
         return None
     own = queries.length(2)
@@ -138,8 +139,8 @@ def _directed(call: Call, like: str, queries: Value, state: State, scores: Value
     return causal(call, like, state.keys, places.Unsqueeze([1]), scores)
 
 
-def behind(past: Value | None, new: Value) -> Value:
-    """The state of before with what is new."""
+def appended(past: Value | None, new: Value) -> Value:
+    """The past state with new rows appended."""
     return new if past is None else past.Concat(new, axis=2)
 
 
@@ -151,12 +152,12 @@ def attention(call: Call) -> Sequence[Value]:
 
 
 def attended_together(call: Call, together: Value, sizes: Sequence[int]) -> Sequence[Value]:
-    """Attention of queries, keys and values that stand side by side; and the state."""
+    """Attention of concatenated queries, keys and values; returns the result and the state."""
     heads, past = call.needs("num_heads"), call.get("past")
     split = together.several("Split", 3, sizes, axis=2)
     queries, *new = (heads_of(one, heads) for one in split)
     before = [past and past.part(at, at + 1, 0).Squeeze([0]) for at in (0, 1)]
-    keys, values = (behind(one, other) for one, other in zip(before, new, strict=True))
+    keys, values = (appended(one, other) for one, other in zip(before, new, strict=True))
     present = keys.Unsqueeze([0]).Concat(values.Unsqueeze([0]), axis=0)
     return _masked(call, "mask_index", "input", queries, State(keys, values)), present
 
@@ -165,7 +166,7 @@ def attended_together(call: Call, together: Value, sizes: Sequence[int]) -> Sequ
          "query key value bias key_padding_mask attention_bias past_key past_value "
          "past_sequence_length cache_indirection")  # fmt: skip
 def multi_head_attention(call: Call) -> Sequence[Value]:
-    """Queries, keys and values, apart or together, or keys that have been split into heads."""
+    """Attention of separate or packed queries, keys and values, or of keys split into heads."""
     queries, *new = separate(call, call.needs("num_heads"))
     state = state_of(call, new[0], new[1])
     made = _masked(call, "key_padding_mask", "query", queries, state)
@@ -173,10 +174,10 @@ def multi_head_attention(call: Call) -> Sequence[Value]:
 
 
 def state_of(call: Call, keys: Value, values: Value) -> State:
-    """The past with what is new behind it, or in a buffer, at a place that an input tells."""
+    """The past with new rows appended, or stored in a buffer at `past_sequence_length`."""
     past, other = call.get("past_key"), call.get("past_value")
     if past is None or other is None or not call.has("past_sequence_length"):
-        return State(behind(past, keys), behind(other, values))
+        return State(appended(past, keys), appended(other, values))
     begins = call["past_sequence_length"].typed("i64").reshaped()
     return State(
         _stored(past, keys, begins), _stored(other, values, begins), begins + keys.length(2)
@@ -184,7 +185,7 @@ def state_of(call: Call, keys: Value, values: Value) -> State:
 
 
 def _stored(buffer: Value, new: Value, begins: Value) -> Value:
-    """A buffer in which new rows stand from a place on."""
+    """A buffer with new rows stored from index `begins` on."""
     ahead = buffer.body.counted(buffer.length(2)) - begins
     places = ahead.Max(0).Min(new.length(2) - 1)
     is_new = ((ahead >= 0) & (ahead < new.length(2))).Unsqueeze([1])
@@ -192,7 +193,7 @@ def _stored(buffer: Value, new: Value, begins: Value) -> Value:
 
 
 def separate(call: Call, heads: int) -> list[Value]:
-    """Queries, keys and values, with their biases, by heads."""
+    """Queries, keys and values plus biases, split into heads."""
     query = call["query"]
     if call.rank("query") == 5:
         rows, width = [_of_packed(query, at) for at in range(3)], call.size("query", 2)
@@ -223,12 +224,12 @@ def _of_packed(value: Value, at: int) -> Value:
          "beam_width cache_indirection bias",
          ignored="past_present_share_buffer output_qk beam_width")  # fmt: skip
 def decoding_attention(call: Call) -> Sequence[Value]:
-    """A query sees the keys of before and its own, or those of an encoder by heads."""
+    """Attention of one query to past keys and its own, or to an encoder's keys."""
     _check(call)
     queries, *new = separate(call, call.needs("num_heads"))
     if call.rank("key") == 4:
         if call.has("past_key"):
-            raise call.unfit("keys of an encoder together with past keys")
+            raise call.unfit("an encoder's keys together with past keys")
         state = State(*new)
     else:
         state = state_of(call, new[0], new[1])
@@ -240,16 +241,16 @@ def decoding_attention(call: Call) -> Sequence[Value]:
 
 def _check(call: Call) -> None:
     if call.rank("query") != 3 or call.size("query", 1) != 1:
-        raise call.unfit("several queries of a sequence", "MultiHeadAttention does")
+        raise call.unfit("several queries of a sequence", "use MultiHeadAttention")
     if call.has("mask_index") and call.rank("mask_index") != 2:
-        raise call.unfit(f"a mask of rank {call.rank('mask_index')}", "[batch, keys] is one")
+        raise call.unfit(f"a mask of rank {call.rank('mask_index')}", "use [batch, keys]")
 
 
 def _of_beams(call: Call, state: State, new: Value) -> State:
     """
-    The state as every beam sees it: token t of a beam is that of the beam which a table names.
+    The state of each beam: token t comes from beam `cache_indirection[beam, t]`.
 
-    New tokens are those of the beam itself.
+    New tokens come from the beam itself.
     """
     table = call.get("cache_indirection")
     if table is None:
@@ -257,7 +258,7 @@ def _of_beams(call: Call, state: State, new: Value) -> State:
     if state.used is None:
         raise call.refuse("cache_indirection without past_sequence_length")
     if call.has("attention_bias") and call.size("attention_bias", 0) != 1:
-        raise call.refuse("attention_bias of each beam", "one that all entries share is")
+        raise call.refuse("attention_bias of each beam", "use one that all entries share")
     count, width = call.size("query", 0), call.size("cache_indirection", 1)
     beams = call.body.counted(count).Unsqueeze([1])
     is_old = call.body.counted(table.length(2)) < (state.used - new.length(2))
@@ -267,7 +268,7 @@ def _of_beams(call: Call, state: State, new: Value) -> State:
 
 
 def _picked(held: Value, rows: Value) -> Value:
-    """Token t of each beam, from the beam that a row names for it."""
+    """Token t of each beam, from beam `rows[beam, t]`."""
     by_token = held.permuted(2, 0, 1, 3)
     picked = by_token.GatherND(rows.permuted(1, 0).Unsqueeze([2]), batch_dims=1)
     return picked.permuted(1, 2, 0, 3)
@@ -276,7 +277,7 @@ def _picked(held: Value, rows: Value) -> Value:
 @defines("RotaryEmbedding", "input position_ids cos_cache sin_cache",
          ignored="scale is_packed_batching")  # fmt: skip
 def rotary_embedding(call: Call) -> Value:
-    """The scale, and whether a batch is packed, change nothing in onnxruntime either."""
+    """ONNX's RotaryEmbedding. onnxruntime ignores `scale` and `is_packed_batching`, too."""
     value, places, rank = call["input"], call["position_ids"], call.rank("input")
     given = _rotation(call)
     if call.rank("position_ids") != 2:
@@ -287,7 +288,7 @@ def rotary_embedding(call: Call) -> Value:
 
 
 def _rotation(call: Call) -> dict[str, Any]:
-    """Attributes of a rotation; heads that have no axis of their own are counted."""
+    """The attributes of a rotation; the number of heads is inferred if it is absent."""
     given = call.copied("interleaved rotary_embedding_dim num_heads")
     if call.rank("input") != 3:
         given.pop("num_heads", None)
@@ -299,7 +300,7 @@ def _rotation(call: Call) -> dict[str, Any]:
 @defines("MRotaryEmbedding", "input position_ids cos_cache sin_cache",
          ignored="scale is_packed_batching")  # fmt: skip
 def multimodal_rotary_embedding(call: Call) -> Value:
-    """Each angle has a place of its own: in time, in a column or in a row."""
+    """Rotates each angle by one of three positions: time, column or row."""
     value, places = call["input"], call["position_ids"]
     given, streams = _rotation(call), _streams(call, call.size("cos_cache", 1))
     tables = []
@@ -313,10 +314,13 @@ def multimodal_rotary_embedding(call: Call) -> Value:
 
 
 def _streams(call: Call, width: int) -> list[int]:
-    """Which of the three places each angle has."""
+    """The index of each angle's position: 0, 1 or 2."""
     sections, layout = call.listed("mrope_section"), call.integer("mrope_layout")
     if len(sections) != 3 or sum(sections) != width:
-        raise call.refuse(f"mrope_section = {sections} for {width} angles", "three parts are")
+        raise call.refuse(
+            f"mrope_section = {sections} for {width} angles",
+            "use three sizes that add up to the number of angles",
+        )
     if not layout:
         return [at for at, count in enumerate(sections) for _ in range(count)]
     found = [0] * width
@@ -327,13 +331,13 @@ def _streams(call: Call, width: int) -> list[int]:
 
 
 def _ones(like: Value, streams: Sequence[int], stream: int) -> Value:
-    """1 for the angles of one of the places."""
+    """The 0/1 mask of the angles of one position."""
     return like.body.constant(np.array(streams) == stream).CastLike(like)
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Queries, keys and values by heads; the places of the queries, and the first of them."""
+    """Queries, keys and values split into heads; the queries' positions and first position."""
 
     queries: Value
     keys: Value
@@ -349,10 +353,10 @@ class Heads:
                  "rotary_interleaved")  # fmt: skip
 def group_query_attention(call: Call) -> Sequence[Value]:
     """
-    A head of keys and values serves several heads of queries.
+    Attention in which several query heads share one head of keys and values.
 
-    Entry b of the batch has `seqlens_k[b] + 1` keys; the new ones are the last of these. The
-    state is as long as before, or as `total_sequence_length` says.
+    Batch entry b has `seqlens_k[b] + 1` keys; the new ones are the last of these. The state has
+    max(past length, `total_sequence_length`) rows.
     """
     heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
     new = _placed(call["seqlens_k"].typed("i64") + 1, *_grouped(call, heads, kept))
@@ -375,7 +379,7 @@ def _of_every_head(state: Sequence[Value], heads: int, kept: int) -> list[Value]
 
 
 def _grouped(call: Call, heads: int, kept: int) -> tuple[Value, Value, Value]:
-    """Queries, keys and values by heads; without keys, the queries hold all three."""
+    """Queries, keys and values split into heads; without `key`, `query` packs all three."""
     query, every = call["query"], heads + 2 * kept
     if call.has("key"):
         return heads_of(query, heads), heads_of(call["key"], kept), heads_of(call["value"], kept)
@@ -385,14 +389,14 @@ def _grouped(call: Call, heads: int, kept: int) -> tuple[Value, Value, Value]:
 
 
 def _placed(ends: Value, queries: Value, keys: Value, values: Value) -> Heads:
-    """The new keys end where those of each entry do."""
+    """The heads with positions: new keys are the last before each batch entry's end."""
     length = queries.length(2)
     begins = (ends - length).Max(0).reshaped(-1, 1)
     return Heads(queries, keys, values, begins + queries.body.counted(length), begins)
 
 
 def _rotated(call: Call, new: Heads) -> Heads:
-    """Queries and keys are turned by their places."""
+    """Rotates queries and keys by their positions."""
     places = call.get("position_ids") or new.places
     given = {
         "interleaved": call.integer("rotary_interleaved"),
@@ -406,7 +410,7 @@ def _rotated(call: Call, new: Heads) -> Heads:
 
 
 def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
-    """The state, with the new keys and values where they belong."""
+    """The state, with new keys and values stored at their positions."""
     if not call.has("past_key"):
         return new.keys, new.values
     wanted = call["total_sequence_length"].typed("i64").Squeeze()
@@ -414,24 +418,24 @@ def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
 
 
 def _filled(call: Call, new: Heads, size: Value) -> tuple[Value, Value]:
-    """Buffers of so many rows."""
+    """Buffers of `size` rows: new rows at their positions, past rows elsewhere."""
     past, length = call["past_key"], new.queries.length(2)
     before, slots = past.length(2), call.body.counted(size)
     ahead = slots - new.begins
     untouched = (ahead < 0) | (ahead >= length)
-    as_it_was = slots.Min(before + length - 1)
-    rows = untouched.Where(as_it_was, ahead + before).Unsqueeze([-1])
+    unchanged = slots.Min(before + length - 1)
+    rows = untouched.Where(unchanged, ahead + before).Unsqueeze([-1])
     return _taken(past, new.keys, rows), _taken(call["past_value"], new.values, rows)
 
 
 def _taken(past: Value, new: Value, rows: Value) -> Value:
-    """Of what was before and what is new, each entry of the batch takes other rows."""
+    """Gathers rows from past and new ones, with separate indices per batch entry."""
     both = past.Concat(new, axis=2).permuted(0, 2, 1, 3)
     return both.GatherND(rows, batch_dims=1).permuted(0, 2, 1, 3)
 
 
 def _sink(call: Call, scores: Value) -> Value | None:
-    """A score for each row, of a key without a value."""
+    """The score of an attention sink (a key without a value) for each row; None without."""
     sinks = call.get("head_sink")
     if sinks is None and not call.integer("smooth_softmax"):
         return None
@@ -445,7 +449,7 @@ def _sink(call: Call, scores: Value) -> Value | None:
          "total_sequence_length key_total_sequence_lengths cos_cache sin_cache",
          ignored="total_sequence_length cos_cache sin_cache rotary_interleaved")  # fmt: skip
 def sparse_attention(call: Call) -> Sequence[Value]:
-    """As attention of groups; blocks of queries see the blocks of keys that a table lists."""
+    """GroupQueryAttention restricted to the pairs of query and key blocks in a CSR table."""
     heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
     ends = call["key_total_sequence_lengths"].typed("i64")
     new = _placed(ends, *_grouped(call, heads, kept))
@@ -463,7 +467,7 @@ def sparse_attention(call: Call) -> Sequence[Value]:
 
 
 def _listed(call: Call, places: Value, keys: Value, heads: int) -> Value:
-    """Whether a query's block sees a key's: [batch, heads, queries, keys]."""
+    """The mask of listed block pairs, [batch, heads, queries, keys]."""
     block, layouts = call.needs("sparse_block_size"), call.size("block_row_indices", 0)
     count, pairs = call.size("block_row_indices", 1) - 1, call.size("block_col_indices", 1)
     ends, columns = call["block_row_indices"].typed("i64"), call["block_col_indices"].typed("i64")

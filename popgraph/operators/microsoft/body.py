@@ -1,8 +1,8 @@
 """
-Functions of ONNX's operators, written as formulas of their values.
+A builder of ONNX functions from formulas of values.
 
-They are made of ONNX's operators, not of graphcore's, because the onnx level reads them: type
-inference with unknown sizes, type checks, printing.
+Functions consist of ONNX operators, not graphcore operations, because the onnx level uses them:
+type inference with unknown sizes, type checks, printing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from popgraph.support.dtypes import BY_NAME
 
 
 class _Inline(WeightStore):
-    """Keeps nothing: all literals are in the function, which every compilation may use."""
+    """A store that inlines all literals, so that every compilation can share a function."""
 
     def attribute(self, array: Array) -> DataAttr:
         return DataAttr.of(array)
@@ -37,9 +37,9 @@ class _Inline(WeightStore):
 
 class Body:
     """
-    The operations of a function, or of a loop in it, in the order in which they are computed.
+    The operations of a function or of a loop body in it, in order of execution.
 
-    Their results have no types: inference gives them those of each call.
+    Results have no types until inference runs for a call.
     """
 
     def __init__(self, outer: Body | None = None) -> None:
@@ -57,7 +57,7 @@ class Body:
     def add(
         self, op: str, inputs: Sequence[Operand], outputs: int = 1, domain: str = "", **given: Any
     ) -> list[Value]:
-        """Another node; an attribute that is None is left away, as is an input."""
+        """Appends a node; inputs and attributes that are None are absent."""
         operands = [self._operand(one) for one in inputs]
         attributes = {name: value for name, value in given.items() if value is not None}
         names = [self._fresh(op) for _ in range(outputs)]
@@ -65,7 +65,7 @@ class Body:
         return [Value(self, one) for one in made]
 
     def constant(self, value: Constant) -> Value:
-        """A whole number, a number of single precision, a list of whole numbers, or a tensor."""
+        """A Constant: an integer, an f32 number, a list of integers, or a tensor."""
         match value:
             case int():
                 return self.add("Constant", (), value_int=value)[0]
@@ -77,26 +77,26 @@ class Body:
                 return self.add("Constant", (), value=np.array(value, np.int64))[0]
 
     def counted(self, limit: Operand) -> Value:
-        """0, 1, ... below a whole number."""
+        """The integers 0, 1, ..., limit - 1."""
         return self.add("Range", [0, limit, 1])[0]
 
     def scanned(
         self,
         carried: Sequence[Value],
         rows: Value | Sequence[Value],
-        turn: Turn,
+        step: ScanStep,
         backwards: bool = False,
     ) -> list[Value]:
         """
-        What is carried from row to row, and what the turns give, stacked.
+        A Scan over the rows of tensors: the final states, then the stacked results.
 
-        `turn` is told the body of the loop, what is carried and a row of each of `rows`; it gives
-        what is carried further, and then what is stacked.
+        `step` gets the loop's body, the states and a row of each of `rows`; it returns the next
+        states, then the values to stack.
         """
         inner, scanned = Body(self), [rows] if isinstance(rows, Value) else rows
         inputs = [inner.input(inner._fresh("carried")) for _ in carried]
         inputs += [inner.input(inner._fresh("row")) for _ in scanned]
-        made = turn(inner, *inputs)
+        made = step(inner, *inputs)
         stacked, way = len(made) - len(carried), int(backwards)
         return self.add(
             "Scan",
@@ -108,27 +108,27 @@ class Body:
             scan_output_directions=[way] * stacked or None,
         )
 
-    def looped(self, limit: Value, carried: Sequence[Value], turn: Step) -> list[Value]:
+    def looped(self, limit: Value, carried: Sequence[Value], step: LoopStep) -> list[Value]:
         """
-        What is carried from turn to turn, at most so many.
+        A Loop of at most `limit` iterations: the final states.
 
-        `turn` is told the body of the loop, the number of the turn and what is carried; it gives
-        whether there is another one, and what is carried further.
+        `step` gets the loop's body, the iteration number and the states; it returns whether another
+        iteration follows, and the next states.
         """
         inner = Body(self)
         at = inner.input(inner._fresh("turn"), tensor_type("i64", []))
         inner.input(inner._fresh("goes_on"), tensor_type("bool", []))
         held = [inner.input(inner._fresh("carried")) for _ in carried]
-        goes_on, made = turn(inner, at, *held)
-        graph = inner._graph([goes_on, *made])
+        continues, made = step(inner, at, *held)
+        graph = inner._graph([continues, *made])
         return self.add("Loop", [limit, None, *carried], len(carried), body=graph)
 
     def called(self, graph: Graph, inputs: Sequence[Operand], outputs: int) -> list[Value]:
-        """What a graph of the node gives."""
+        """The outputs of a graph attribute of the node, applied to inputs."""
         return self.add(CALL[1], inputs, outputs, CALL[0], callee=graph.clone())
 
     def function(self, name: str, results: Sequence[Value]) -> Function:
-        """The function with these results, of the nodes that they depend on."""
+        """The function with these results; nodes that they do not need are dropped."""
         self._end(results)
         made = self._writer.function(MICROSOFT, name)
         for op in reversed(tuple(made.nodes)):
@@ -141,7 +141,7 @@ class Body:
         return self._writer.graph()
 
     def _end(self, results: Sequence[Value]) -> None:
-        """An input, or a value twice, is no result of its own: each is copied."""
+        """Sets the results, as copies: they may be inputs, or list a value twice."""
         self._writer.set_outputs([self.add("Identity", [one])[0].ssa for one in results])
 
     def _operand(self, operand: Operand) -> SSAValue | None:
@@ -161,9 +161,9 @@ class Value:
     """
     A value of a function.
 
-    Each operator of ONNX is a method, whose first input the value is: `x.Softmax(axis=-1)`. Other
-    inputs may be constants. In a formula, a Python number has the element type of the value, and a
-    NumPy number keeps its own.
+    Each ONNX operator is a method with the value as first input: `x.Softmax(axis=-1)`. Other
+    inputs may be constants. In formulas, Python numbers take the element type of the value, and
+    NumPy numbers keep their own.
     """
 
     def __init__(self, body: Body, ssa: SSAValue) -> None:
@@ -179,13 +179,13 @@ class Value:
         return self.several(op, 1, *more, **attributes)[0]
 
     def several(self, op: str, outputs: int, *more: Operand, **attributes: Any) -> list[Value]:
-        """All the outputs of an operator that has so many, in the innermost body."""
+        """The outputs of an operator with several, added to the innermost body of its inputs."""
         bodies = [one.body for one in (self, *more) if isinstance(one, Value)]
         innermost = max(bodies, key=lambda body: body.depth)
         return innermost.add(op, [self, *more], outputs, **attributes)
 
     def number(self, value: float) -> Value:
-        """A scalar of the element type of this value."""
+        """A scalar in the element type of this value."""
         return self.body.constant(value).CastLike(self)
 
     def _with(self, op: str, other: Value | float | np.generic) -> Value:
@@ -201,14 +201,14 @@ class Value:
         return self.number(other).applied("Sub", self)
 
     def same(self, other: Value | float | np.generic) -> Value:
-        """Where both are equal."""
+        """The mask of equal elements."""
         return self._with("Equal", other)
 
     def scaled(self, factor: float) -> Value:
         return self if factor == 1 else self * float(factor)
 
     def reshaped(self, *shape: int) -> Value:
-        """0 is the size of before, -1 what is left."""
+        """Reshapes; a size of 0 is unchanged, -1 is inferred."""
         return self.Reshape(shape)
 
     def permuted(self, *order: int) -> Value:
@@ -218,26 +218,26 @@ class Value:
         return self.Slice([start], [end], [axis])
 
     def length(self, axis: int) -> Value:
-        """The size of an axis, a scalar."""
+        """The size of an axis, as a scalar."""
         return self.Shape(start=axis, end=axis + 1 or None).Squeeze()
 
     def typed(self, kind: str) -> Value:
-        """In another element type, by our name of it."""
+        """The value cast to an element type by name, such as "f32"."""
         return self.Cast(to=BY_NAME[kind].onnx)
 
 
 Constant: TypeAlias = int | float | Sequence[int] | Array | np.generic
 Operand: TypeAlias = Value | Constant | None
 
-Turn: TypeAlias = Callable[..., Sequence[Value]]
-Step: TypeAlias = Callable[..., tuple[Value, Sequence[Value]]]
+ScanStep: TypeAlias = Callable[..., Sequence[Value]]
+LoopStep: TypeAlias = Callable[..., tuple[Value, Sequence[Value]]]
 
 LAST = 2**63 - 1
 """The end of an axis, whatever its size."""
 
 
 def total(*values: Value | None) -> Value:
-    """The sum of those that are there, of which the first is."""
+    """The sum of the values that are not None; at least one must be given."""
     first, *more = [one for one in values if one is not None]
     for one in more:
         first = first + one

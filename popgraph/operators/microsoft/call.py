@@ -1,4 +1,4 @@
-"""A node of onnxruntime's operators, as the definition of its operator sees it."""
+"""Definitions of onnxruntime's operators: the view of a node that they get, and their registry."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from popgraph.operators.record import MICROSOFT
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 
 _COMPARE = "compare with the operator's definition in onnxruntime"
-_LISTED = "`popgraph ops` lists the operators that compile; write the node with those of ONNX"
+_LISTED = "use ONNX's own operators; `popgraph ops` lists those that compile"
 
 
 class NotYet(Exception):
-    """A definition depends on a type or an attribute that is not known yet."""
+    """Raised if a definition depends on a type or an attribute that is not known yet."""
 
 
 class Call(NodeView):
     """
-    A node, whose inputs have names, and the body that its definition writes.
+    A node with named inputs, and the function body that its definition builds.
 
-    A definition supports only the inputs and attributes that it reads: `refuse_unread` names the
-    others. If it is `exact`, because gradients are to pass it, it rounds only where it must.
+    A definition supports only the inputs and attributes that it reads: `refuse_unread` rejects the
+    others. With `exact`, for training, it avoids optional rounding that has no gradient.
     """
 
     def __init__(self, op: Custom, inputs: str, *, exact: bool = False) -> None:
@@ -41,7 +41,7 @@ class Call(NodeView):
         self.inputs = _formal(inputs, len(self))
         if len(self) > len(self.inputs):
             raise TypeMismatchError(
-                f"{op.op_type} takes at most {len(self.inputs)} inputs, and gets {len(self)}",
+                f"{op.op_type} takes at most {len(self.inputs)} inputs, not {len(self)}",
                 op.where(),
                 _COMPARE,
             )
@@ -54,7 +54,7 @@ class Call(NodeView):
     # Inputs
 
     def has(self, key: int | str) -> bool:
-        """Whether an input is there; those of related operators are not."""
+        """Whether an input is given; False for names that only related operators have."""
         return super().has(self._places.get(key, len(self)) if isinstance(key, str) else key)
 
     def get(self, name: str) -> Value | None:
@@ -89,17 +89,17 @@ class Call(NodeView):
         return len(self.shape(name))
 
     def size(self, name: str, axis: int) -> int:
-        """A dimension that the definition depends on."""
+        """A static dimension; raises `NotYet` while it is unknown."""
         found = self.shape(name)[axis]
         if not isinstance(found, int):
             raise NotYet
         return found
 
     def wide(self, name: str, value: Value | None = None) -> Value:
-        """An input, or a value like it, in the precision in which onnxruntime sums its floats."""
+        """A float input, or a value of its type, in onnxruntime's accumulation type (f32, f64)."""
         element = self.element(name)
         if not isinstance(element, AnyFloat):
-            what = f"{self.op.op_type} takes floats as its input {name!r}, not"
+            what = f"input {name!r} of {self.op.op_type} must be floats, not"
             raise self._wrong(f"{what} {describe(self.type(name))}")
         return (value or self[name]).typed("f64" if element == Float64Type() else "f32")
 
@@ -115,33 +115,33 @@ class Call(NodeView):
         """An attribute that is a graph, which the body can call."""
         found = self.attribute(name)
         if not isinstance(found, Graph):
-            raise self._wrong(f"{self.op.op_type} needs the graph {name!r}")
+            raise self._wrong(f"the graph {name!r} of {self.op.op_type} is missing")
         return found
 
     def copied(self, names: str) -> dict[str, Any]:
-        """Those of these attributes that the node has, to be handed on."""
+        """The given attributes among these names, to be passed on."""
         found = {name: self.attribute(name) for name in names.split()}
         return {name: value for name, value in found.items() if value is not None}
 
     def needs(self, name: str) -> int:
-        """An attribute without a default."""
+        """A required positive attribute."""
         found = self.integer(name)
         if found <= 0:
             raise self._wrong(f"{self.op.op_type} needs the attribute {name!r}")
         return found
 
     def one_of(self, name: str, *admitted: str) -> str:
-        """An attribute that is one of these words, the first of which is its default."""
+        """An attribute that must be one of these words; the first is the default."""
         found = self.text(name, admitted[0])
         if found not in admitted:
-            raise self.refuse(f"{name} = {found!r}", f"{', '.join(admitted)} are")
+            raise self.refuse(f"{name} = {found!r}", f"use one of {', '.join(admitted)}")
         return found
 
     # Refusals
 
     def unfit(self, what: str = "", hint: str = _COMPARE) -> TypeMismatchError:
-        """The error of a node whose inputs or attributes do not belong together."""
-        given = what or f"{len(self)} inputs as they stand here"
+        """The error for a node whose inputs or attributes do not fit together."""
+        given = what or f"these {len(self)} inputs"
         return self._wrong(f"{self.op.op_type} does not take {given}", hint)
 
     def _wrong(self, what: str, hint: str = _COMPARE) -> TypeMismatchError:
@@ -153,11 +153,11 @@ class Call(NodeView):
         )
 
     def ignore(self, names: str) -> None:
-        """Inputs and attributes without which the node means the same."""
+        """Marks inputs and attributes as read that do not change the result."""
         self._read |= set(names.split())
 
     def refuse_unread(self) -> None:
-        """Refuses inputs and attributes that the definition took no notice of."""
+        """Rejects inputs and attributes that the definition has not read."""
         for name, at in self._places.items():
             if self.has(at) and name not in self._read:
                 raise self.refuse(f"the input {name!r} ({describe(self.type_of(at))})")
@@ -166,7 +166,7 @@ class Call(NodeView):
                 raise self.refuse(f"the attribute {name} = {given!r}")
 
     def function(self, made: Sequence[Value | None]) -> Function:
-        """The function with these results; what the node does not want of them is any value."""
+        """The function with these results; outputs that the node does not use are arbitrary."""
         anything = next(one for one in made if one is not None)
         results = []
         for at, wanted in enumerate(self.op.output_names):
@@ -178,7 +178,7 @@ class Call(NodeView):
 
 
 def _formal(inputs: str, count: int) -> Sequence[str]:
-    """The names of the inputs; where the last ends in `...`, as many as the node has."""
+    """The names of the inputs; a last name with `...` is repeated to the node's number."""
     names = inputs.split()
     if not names[-1].endswith("..."):
         return names
@@ -187,7 +187,7 @@ def _formal(inputs: str, count: int) -> Sequence[str]:
 
 
 Written: TypeAlias = Callable[[Call], Value | Sequence[Value | None]]
-"""What a node stands for: its results. None is one that is not known."""
+"""A definition: builds the results of a node; None is an unsupported output."""
 
 
 def defines(
@@ -200,8 +200,8 @@ def defines(
     """
     Registers the definition of operators, with the names of their inputs.
 
-    `ignored` are inputs and attributes without which a node means the same, `without_gradient` is
-    the reason why there is no gradient.
+    `ignored` are inputs and attributes that do not change the result; `without_gradient` is the
+    reason for a missing gradient.
     """
 
     def register(written: Written) -> Written:
@@ -230,12 +230,12 @@ def defines(
 
 
 _FUNCTIONS: dict[Hashable, Function] = {}
-"""Functions of recent nodes: a network has many equal ones, and each is visited several times."""
+"""A cache of functions: networks have many equal nodes, and passes visit each several times."""
 _MOST = 256
 
 
 def _key(op: Custom, exact: bool) -> Hashable:
-    """Everything that a definition can see of a node; None for a node that has graphs."""
+    """The cache key: all that a definition can read of a node; None for a node with graphs."""
     if op.regions:
         return None
     types = tuple(value.type for value in op.operands)

@@ -1,4 +1,4 @@
-"""Mixtures of experts of onnxruntime, and the routers in front of them."""
+"""Mixtures of experts of onnxruntime, and their routers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from popgraph.operators.microsoft.packed_weights import unpacked
 
 
 def chosen(scores: Value, count: int, experts: int) -> Value:
-    """1 where a row has one of its largest scores, of the first ones among equals, else 0."""
+    """The 0/1 mask of each row's `count` largest scores; ties go to the first."""
     _, places = scores.several("TopK", 2, [count], axis=-1)
     among = places.Unsqueeze([-1]).same(scores.body.counted(experts))
     return among.CastLike(scores).ReduceSum([-2], keepdims=0)
@@ -23,15 +23,15 @@ def chosen(scores: Value, count: int, experts: int) -> Value:
          "fc2_experts_bias fc3_experts_weights fc3_experts_bias")  # fmt: skip
 def mixture(call: Call) -> Value:
     """
-    Every expert sees all rows, and those that the router did not choose count for nothing.
+    Every expert computes all rows; the gates of experts that the router did not choose are 0.
 
-    This takes more arithmetic than sorting rows by experts, and no more memory for weights.
+    More arithmetic than sorting rows by expert, but no more memory for weights.
     """
     return _mixed(call, call["fc1_experts_weights"], call["fc2_experts_weights"])
 
 
 def _mixed(call: Call, first: Value, second: Value, always: bool = False) -> Value:
-    """Weights are [experts, results, arguments]; `always` says that shares have the sum 1."""
+    """Weights are [experts, outputs, inputs]; `always` normalizes the gates to a sum of 1."""
     tokens = call["input"].reshaped(-1, call.size("input", -1))
     hidden = _layer(call, tokens.Unsqueeze([0]), first, 1)
     made = _layer(call, _activated(call, hidden), second, 2)
@@ -45,7 +45,7 @@ def _layer(call: Call, rows: Value, weights: Value, place: int) -> Value:
 
 
 def _gates(call: Call, always: bool) -> Value:
-    """Shares of the chosen experts, [rows, experts]."""
+    """The gates of the chosen experts, [rows, experts]; 0 for others."""
     if call.integer("use_sparse_mixer"):
         raise call.refuse("use_sparse_mixer")
     logits, count = call.wide("router_probs"), call.integer("k", 1)
@@ -75,9 +75,9 @@ def _activated(call: Call, value: Value) -> Value:
 
 
 def _gated(call: Call, value: Value, fused: int) -> Value:
-    """Half of the numbers are gates of the others."""
+    """SwiGLU: one half of the elements gates the other, interleaved (1) or in halves (2)."""
     if fused not in (1, 2):
-        raise call.refuse(f"swiglu_fusion = {fused}", "1 and 2 are")
+        raise call.refuse(f"swiglu_fusion = {fused}", "use 1 or 2")
     if fused == 1:
         pairs = value.reshaped(0, 0, -1, 2)
         gate, linear = (pairs.part(at, at + 1, 3).Squeeze([3]) for at in (0, 1))
@@ -93,7 +93,7 @@ def _gated(call: Call, value: Value, fused: int) -> Value:
 
 @defines("MoEGroupRouter", "logits expert_bias projection_weight")
 def group_router(call: Call) -> Sequence[Value | None]:
-    """Experts of the best groups, by the logarithms of their scores, or the scores of all."""
+    """Logits that route to the best experts of the best groups, and the scores of all experts."""
     logits = call.wide("logits").reshaped(-1, call.size("logits", -1))
     bias, experts = call["expert_bias"], call.size("expert_bias", 0)
     if call.has("projection_weight"):
@@ -127,24 +127,24 @@ def group_router(call: Call) -> Sequence[Value | None]:
          ignored="accuracy_level")  # fmt: skip
 def quantized_mixture(call: Call) -> Value:
     """
-    Weights are whole numbers of few bits, with a scale for each row or block.
+    MoE with weights of 2, 4 or 8 bits, and a scale for each row or block.
 
-    The shares of a router have the sum 1, whatever the node says, as in onnxruntime.
+    Gates from a router are always normalized to a sum of 1, as in onnxruntime.
     """
     if call.text("quant_type", "int") != "int":
-        raise call.refuse(f"quant_type = {call.text('quant_type')!r}", "int is")
+        raise call.refuse(f"quant_type = {call.text('quant_type')!r}", "use int")
     if call.integer("weights_prepacked", 0) > 0:
-        raise call.refuse("weights_prepacked = 1", "0 and -1 are")
+        raise call.refuse("weights_prepacked = 1", "use 0 or -1")
     always = not call.has("router_weights")
     call.ignore("normalize_routing_weights")
     return _mixed(call, _weights(call, 1), _weights(call, 2), always)
 
 
 def _weights(call: Call, place: int) -> Value:
-    """The weights of a layer as numbers of the type of the input."""
+    """The dequantized weights of a layer, in the type of the input."""
     bits = call.integer(f"fc{place}_expert_weight_bits") or call.integer("expert_weight_bits", 4)
     if bits not in (2, 4, 8):
-        raise call.refuse(f"weights of {bits} bits", "2, 4 and 8 are")
+        raise call.refuse(f"weights of {bits} bits", "use 2, 4 or 8")
     name, block = f"fc{place}_experts_weights", call.integer("block_size")
     experts, rows, width = (call.size(name, axis) for axis in range(3))
     columns = width * (8 // bits)
@@ -157,7 +157,7 @@ def _weights(call: Call, place: int) -> Value:
 
 
 def _points(call: Call, place: int, bits: int, sizes: tuple[int, int, int], blocked: bool) -> Value:
-    """The zero points, packed along rows, or along blocks where there are any."""
+    """The zero points, packed along blocks if there are any, else along rows."""
     experts, rows, parts = sizes
     given = call.get(f"fc{place}_zero_points")
     if given is None:

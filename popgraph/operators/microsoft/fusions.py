@@ -1,4 +1,4 @@
-"""Activations of onnxruntime, products and convolutions, and what is fused to them."""
+"""onnxruntime's activations, and matmuls and convolutions with fused bias and activation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BY_ALPHA = ("LeakyRelu", "Elu", "ThresholdedRelu", "Celu")
 
 
 def activated(call: Call, value: Value, given: Sequence[float]) -> Value:
-    """The activation that the node names, with its numbers."""
+    """The activation that the node names, with its parameters."""
     name = call.text("activation")
     alpha, beta, gamma = (float(one) for one in (*given, 0.0, 0.0, 0.0)[:3])
     if name in _PLAIN:
@@ -62,7 +62,7 @@ def activated(call: Call, value: Value, given: Sequence[float]) -> Value:
         case "HardSigmoid":
             return value.HardSigmoid(alpha=alpha, beta=beta)
         case "HardSwish":
-            return value.HardSwish()  # Of other numbers onnxruntime takes no notice.
+            return value.HardSwish()  # onnxruntime ignores the parameters, too.
         case "Clip":
             return value.Clip(value.number(alpha), value.number(beta))
         case "Selu":
@@ -72,15 +72,15 @@ def activated(call: Call, value: Value, given: Sequence[float]) -> Value:
         case "ParametricSoftplus":
             return value.scaled(beta).Softplus().scaled(alpha)
         case _:
-            raise call.refuse(f"the activation {name!r}", "use an activation of its own node")
+            raise call.refuse(f"the activation {name!r}", "use a separate node for the activation")
 
 
 WINDOW = "auto_pad dilations group kernel_shape pads strides"
 """The attributes of a convolution."""
 
 
-def _turned(call: Call, name: str) -> Value:
-    """An operand of a product, with its last axes and its first ones changed."""
+def _transposed(call: Call, name: str) -> Value:
+    """An operand of a matmul, transposed by `trans*` (last axes) and `transBatch*` (first axis)."""
     value = call[name]
     by_rows, by_batch = call.integer(f"trans{name}"), call.integer(f"transBatch{name}")
     if not (by_rows or by_batch) or call.rank(name) < 2:
@@ -95,7 +95,7 @@ def _turned(call: Call, name: str) -> Value:
 
 @defines("FusedMatMul TransposeMatMul", "A B")
 def fused_matmul(call: Call) -> Value:
-    return (_turned(call, "A") @ _turned(call, "B")).scaled(call.real("alpha", 1.0))
+    return (_transposed(call, "A") @ _transposed(call, "B")).scaled(call.real("alpha", 1.0))
 
 
 @defines("FusedGemm", "A B C")
@@ -113,7 +113,7 @@ def fused_conv(call: Call) -> Value:
 
 @defines("NhwcConv NhwcFusedConv", "X W B Z")
 def nhwc_conv(call: Call) -> Value:
-    """Channels are the last axis of images and results; filters are as those of Conv."""
+    """FusedConv with channels as the last axis of images and results; filters as in Conv."""
     rank, filters = call.rank("X"), call["W"]
     images = channels_first(call["X"], rank)
     made = images.Conv(filters, call.get("B"), **call.copied(WINDOW))

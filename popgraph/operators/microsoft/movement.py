@@ -1,4 +1,4 @@
-"""Operators of onnxruntime that pick, move and count elements, and the inverse of a matrix."""
+"""onnxruntime's operators that gather, pad, crop and pool, and the inverse of a matrix."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pad(call: Call) -> Value:
 
 @defines("UnfoldTensor", "input")
 def unfold_tensor(call: Call) -> Value:
-    """Windows of an axis; their elements are a new last axis."""
+    """Sliding windows of an axis; the elements of a window are a new last axis."""
     rank, size, step = call.rank("input"), call.needs("size"), call.integer("step", 1)
     axis = call.integer("dim", -1) % rank
     starts = np.arange(0, call.size("input", axis) - size + 1, step)
@@ -56,8 +56,8 @@ def unfold_tensor(call: Call) -> Value:
 @defines("CDist", "A B")
 def distances(call: Call) -> Value:
     squared = call.one_of("metric", "sqeuclidean", "euclidean") == "sqeuclidean"
-    apart = call["A"].Unsqueeze([1]) - call["B"].Unsqueeze([0])
-    found = (apart * apart).ReduceSum([2], keepdims=0)
+    difference = call["A"].Unsqueeze([1]) - call["B"].Unsqueeze([0])
+    found = (difference * difference).ReduceSum([2], keepdims=0)
     return found if squared else found.Sqrt()
 
 
@@ -72,7 +72,7 @@ def grid_sample(call: Call) -> Value:
     if mode == "bicubic" and given.get("padding_mode") == "border":
         raise call.refuse(
             "padding_mode = 'border' in the mode 'bicubic'",
-            "use the operator of ONNX, which has another meaning there than that of onnxruntime",
+            "use ONNX's GridSample, which defines this case differently from onnxruntime",
         )
     return call["X"].GridSample(call["Grid"], mode=own, **given)
 
@@ -86,7 +86,7 @@ def nhwc_max_pool(call: Call) -> Value:
 
 @defines("ConvTransposeWithDynamicPads", "X W Pads B")
 def conv_transpose_with_dynamic_pads(call: Call) -> Value:
-    """What is padded is cut off at the end."""
+    """ConvTranspose without pads, sliced by the pads that are computed at run time."""
     given = call.copied("dilations group kernel_shape output_padding strides")
     made = call["X"].ConvTranspose(call["W"], call.get("B"), **given)
     pads, count = call.get("Pads"), call.rank("X") - 2
@@ -98,7 +98,7 @@ def conv_transpose_with_dynamic_pads(call: Call) -> Value:
 
 @defines("CropAndResize", "X rois batch_indices crop_size")
 def crop_and_resize(call: Call) -> Value:
-    """Boxes of images, sampled at even steps from one edge to the other."""
+    """Crops boxes of images and resizes them, by GridSample at evenly spaced points."""
     is_nearest = call.one_of("mode", "bilinear", "nearest") == "nearest"
     y, x = (_steps(call, at) for at in (0, 1))
     rows, columns = (one.Unsqueeze([at]) for one, at in ((y, 2), (x, 1)))
@@ -123,16 +123,16 @@ def crop_and_resize(call: Call) -> Value:
 
 def _of_one_image(call: Call, places: Value) -> Value:
     """
-    The places of all boxes in one row; an image that is not copied for each of them.
+    The points of all boxes in one row, so that a single image is not copied for each box.
 
-    The number of the image is looked up all the same, so that a wrong one is heard of.
+    The image index is gathered all the same, so that an index out of range is reported.
     """
     numbers = call.body.constant(np.zeros(1, np.int64)).Gather(call["batch_indices"])
     return (places + numbers.CastLike(places).Unsqueeze([1, 2, 3])).reshaped(1, -1, 1, 2)
 
 
 def _steps(call: Call, axis: int) -> Value:
-    """The places, from 0 to 1, of the rows or the columns of every box; one is in the middle."""
+    """The positions in [0, 1] of each box's rows or columns; a single one is in the middle."""
     start, end = (call["rois"].part(at, at + 1, 1) for at in (axis, axis + 2))
     count = call["crop_size"].typed("i64").part(axis, axis + 1, 0).Squeeze()
     steps = call.body.counted(count).CastLike(start)
@@ -146,7 +146,7 @@ def _unit(places: Value) -> Value:
 
 
 def _whole(call: Call, places: Value, axis: int) -> Value:
-    """The elements that are nearest; of two, the later one."""
+    """Positions rounded to the nearest element; ties go to the later one."""
     last = (call["X"].length(axis) - 1).CastLike(places).Max(places.number(1))
     return (places * last + 0.5).Floor() / last
 
@@ -154,13 +154,13 @@ def _whole(call: Call, places: Value, axis: int) -> Value:
 @defines("MaxpoolWithMask", "X M", ignored="storage_order")
 def max_pool_with_mask(call: Call) -> Value:
     """
-    The largest of each window's rows, each of which ends where the mask is 0.
+    The maximum over each window's rows, where a row ends at the first mask element of 0.
 
-    As in onnxruntime, the first place of all is shown whatever its mask says, but not in one
-    dimension. Of masks with several channels, it reads other places than those of the channel.
+    As in onnxruntime, the very first element counts regardless of its mask, except in one
+    dimension. Masks of several channels are refused, as onnxruntime reads wrong elements of them.
     """
     if any(call.size("M", axis) != 1 for axis in (0, 1)):
-        raise call.refuse("a mask of several channels", "one for all images and channels is")
+        raise call.refuse("a mask of several channels", "use one mask for all images and channels")
     window, count = call.integers("kernel_shape"), call.rank("X") - 2
     pads = call.integers("pads") or [0] * (2 * count)
     strides = call.integers("strides") or [1] * count
@@ -190,10 +190,10 @@ def max_pool_with_mask(call: Call) -> Value:
 @defines("Inverse", "X")
 def inverse(call: Call) -> Value:
     """
-    By elimination in the matrix and the unit matrix beside it, a column at a time.
+    Gauss-Jordan elimination of [matrix | identity], one column per iteration.
 
-    The pivot is the largest element of the column in rows that were not chosen before; the row
-    of the inverse is that of the pivot.
+    The pivot is the largest element of the column in rows without a pivot (partial pivoting).
+    Rows of the inverse are then permuted by the pivots.
     """
     x, size = call.wide("X"), call.size("X", -1)
     matrices = x.reshaped(-1, size, size)
@@ -211,7 +211,7 @@ def inverse(call: Call) -> Value:
 def _eliminated(
     size: int, body: Body, left: Value, used: Value, column: Value
 ) -> tuple[Value, Value, Value]:
-    """What is left, the rows that were chosen, and the row of this column among all, as 0 and 1."""
+    """The eliminated matrices, the 0/1 mask of rows with a pivot, and that of this pivot's row."""
     elements = (left * column).ReduceSum([2])
     place = ((1 - used) * elements.Abs() - used).ArgMax(axis=1, keepdims=0)
     is_pivot = body.counted(size).Unsqueeze([0]).same(place)

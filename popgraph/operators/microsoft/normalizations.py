@@ -1,4 +1,4 @@
-"""Normalizations of onnxruntime, with the sums and tables in front of them, and gates."""
+"""Normalizations of onnxruntime, with fused residual sums and embeddings, and gates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from popgraph.operators.microsoft.call import Call, defines
 
 
 def normalized(call: Call, value: Value, gamma: Value, beta: Value | None) -> list[Value]:
-    """The value, its mean and the inverse of its deviation."""
+    """The normalized value, its mean and its inverse standard deviation."""
     epsilon = call.real("epsilon", 1e-12)
     return value.several("LayerNormalization", 3, gamma, beta, axis=-1, epsilon=epsilon)
 
 
 def inverse_root(numbers: Value, epsilon: float) -> Value:
-    """What numbers are multiplied by so that their mean square is 1."""
+    """1 / sqrt(mean(x^2) + epsilon)"""
     moment = (numbers * numbers).ReduceMean([-1])
     return (moment + epsilon).Sqrt().Reciprocal()
 
@@ -23,7 +23,7 @@ def inverse_root(numbers: Value, epsilon: float) -> Value:
 def _simplified(
     call: Call, value: Value, like: str, scale: Value, epsilon: float
 ) -> tuple[Value, Value, Value]:
-    """By the root of the mean square; of halves, in single precision, as onnxruntime does it."""
+    """RMS normalization; f16 is computed in f32, as in onnxruntime."""
     numbers = call.wide(like, value)
     inverse = inverse_root(numbers, epsilon)
     return (numbers * inverse).CastLike(value) * scale, inverse, numbers
@@ -47,7 +47,7 @@ def skip_simplified_layer_normalization(call: Call) -> Sequence[Value]:
 def simplified_layer_normalization(call: Call) -> Sequence[Value]:
     axis = call.integer("axis", -1)
     if axis != -1 and axis != call.rank("X") - 1:
-        raise call.refuse(f"axis = {axis}", "the last axis is")
+        raise call.refuse(f"axis = {axis}", "normalize the last axis")
     return _simplified(call, call["X"], "X", call["scale"], call.real("epsilon", 1e-5))[:2]
 
 
@@ -63,7 +63,7 @@ def embed_layer_normalization(call: Call) -> Sequence[Value]:
 def embedded(
     call: Call, words: Value, positions: Value, segments: Value | None, places: Value | None = None
 ) -> Value:
-    """The sum of the rows of each token: of its word, its place and its segment."""
+    """The sum of each token's word, position and segment embedding."""
     ids, kinds = call["input_ids"], call.get("segment_ids")
     order = call.body.counted(ids.length(1)) if places is None else places
     return total(
@@ -74,7 +74,7 @@ def embedded(
 
 
 def counted_mask(call: Call) -> Value:
-    """How many numbers of each row of the mask are 1."""
+    """The number of ones in each row of the mask."""
     mask = call.get("mask")
     ids = call["input_ids"]
     numbers = (ids - ids if mask is None else mask).typed("i32")
@@ -83,7 +83,7 @@ def counted_mask(call: Call) -> Value:
 
 @defines("ScaledSiLU", "X scale")
 def scaled_silu(call: Call) -> Value:
-    """Every step is rounded to the type of X."""
+    """y = s * sigmoid(s) with s = scale * x; every step is rounded to the type of X."""
     numbers, scale = call.wide("X"), call.get("scale")
     if scale is None:
         numbers = numbers.scaled(call.real("alpha", 1.0))
@@ -96,13 +96,13 @@ def scaled_silu(call: Call) -> Value:
 
 @defines("GatedAdd", "X Y gate gate_weight")
 def gated_add(call: Call) -> Value:
-    """A projected gate exists for processors other than ours, in a type of its own."""
+    """x + y * gate. A projected gate (`gate_weight`) is refused: onnxruntime has none for CPUs."""
     return call["X"] + call["Y"] * call["gate"]
 
 
 @defines("GatedRMSNorm", "X scale gate")
 def gated_rms_norm(call: Call) -> Value:
-    """Over groups of the last axis that are as long as the scale."""
+    """RMS normalization over groups of the last axis, as long as the scale, times a gate."""
     kind = call.one_of("activation", "silu", "swish", "sigmoid")
     x, gate = (call.wide(name) for name in ("X", "gate"))
     width = call.size("scale", 0)
@@ -121,11 +121,11 @@ def linear_attention_gate(call: Call) -> Sequence[Value | None]:
     return decay, call.wide("b").Sigmoid().CastLike(call["b"])
 
 
-# Streams of branches
+# Hyper-connections: residual streams of several branches
 
 
 def _branches(call: Call, name: str) -> tuple[Value, int]:
-    """What is given as [..., branches, width] or flattened, grouped; and its rank then."""
+    """An input [..., branches, width], unflattened if necessary, and its rank."""
     branches, value, rank = call.integer("num_branches"), call.wide(name), call.rank(name)
     if not branches:
         return value, rank
@@ -133,7 +133,7 @@ def _branches(call: Call, name: str) -> tuple[Value, int]:
 
 
 def _per_branch(call: Call, name: str, rank: int, width: int) -> Value:
-    """Gates of branches, or of each of their features, grouped."""
+    """Gates per branch, or per branch and feature, shaped to broadcast over branches."""
     value, own = call.wide(name), call.rank(name)
     if own == rank:
         return value
@@ -146,7 +146,7 @@ def _per_branch(call: Call, name: str, rank: int, width: int) -> Value:
 def branchwise_rms_norm(call: Call) -> Value:
     rows, _ = _branches(call, "X")
     normed = rows * inverse_root(rows, call.real("epsilon", 1e-5))
-    if call.has("scale"):  # One for each branch and feature, or for each feature.
+    if call.has("scale"):  # Per branch and feature, or per feature.
         branches, scale = call.integer("num_branches"), call.wide("scale")
         count = branches or call.size("X", -2)
         width = call.size("X", -1) // (branches or 1)
@@ -158,7 +158,7 @@ def branchwise_rms_norm(call: Call) -> Value:
 
 @defines("HyperConnectionPreMix", "streams pre_mix")
 def hyper_connection_pre_mix(call: Call) -> Value:
-    """The sum of all branches, each by its gate."""
+    """The sum of all branches, each times its gate."""
     streams, rank = _branches(call, "streams")
     width = call.size("streams", -1) // (call.integer("num_branches") or 1)
     mixed = streams * _per_branch(call, "pre_mix", rank, width)
@@ -168,7 +168,7 @@ def hyper_connection_pre_mix(call: Call) -> Value:
 
 @defines("HyperConnectionPostMix", "streams block_output post_mix stream_mix")
 def hyper_connection_post_mix(call: Call) -> Value:
-    """What a block gave is added to the branches, which a matrix may have mixed."""
+    """Adds a block's gated output to each branch, after an optional mixing matrix."""
     streams, rank = _branches(call, "streams")
     width = call.size("block_output", -1)
     added = _per_branch(call, "post_mix", rank, width) * call.wide("block_output").Unsqueeze([-2])
@@ -181,7 +181,7 @@ def hyper_connection_post_mix(call: Call) -> Value:
 @defines("EngramGate",
          "key query value key_norm_scale query_norm_scale conv_norm_scale")  # fmt: skip
 def engram_gate(call: Call) -> Sequence[Value | None]:
-    """How alike keys and queries are decides how much of the value passes."""
+    """Gates the value by the similarity of normalized keys and queries."""
     epsilon, width = call.real("epsilon", 1e-5), call.size("key", -1)
 
     def normed(value: Value, scale: str) -> Value:

@@ -1,4 +1,4 @@
-"""Weights and rows of few bits, several in a byte, in blocks that share a scale."""
+"""Block-quantized weights: packed sub-byte elements, in blocks that share a scale."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.support.shapes import prod
 
 
 def unpacked(value: Value, bits: int) -> Value:
-    """The numbers in bytes, the lowest bits first, along a new last axis."""
+    """Unpacks bytes into elements of `bits` bits, lowest first, along a new last axis."""
     places = np.arange(0, 8, bits, dtype=np.uint8)
     numbers = value.typed("u8").Unsqueeze([-1]).BitShift(places, direction="RIGHT")
     return numbers.BitwiseAnd(np.array((1 << bits) - 1, np.uint8)).typed("i32")
@@ -25,17 +25,16 @@ def unpacked(value: Value, bits: int) -> Value:
 @defines("MatMulNBits", "A B scales zero_points g_idx bias")
 def matmul_nbits(call: Call) -> Value:
     """
-    The weights B are integers of few bits, the lowest first in each byte, in rows of blocks.
+    A @ dequantize(B)^T, for B packed lowest bits first, in rows of blocks.
 
-    Each block of a row has a scale, and a zero point: packed as the weights are, or as a number.
-    `g_idx` tells the block of each column whose scale and zero point it has, if not its own. An
-    `accuracy_level` of 4 allows for integers of eight bits in place of A, with a scale for each
-    block of a row: then products are those of integers, unless gradients are to pass them.
+    Each block has a scale and a zero point, packed like B or in A's type. `g_idx` names the block
+    whose scale and zero point a column uses. `accuracy_level` 4 allows quantizing A to int8
+    per block, for integer matmuls; not in training, where gradients must pass.
     """
     rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
     bits = call.integer("bits", 4)
     if bits not in (2, 4, 8):
-        raise call.refuse(f"bits = {bits}", "2, 4 and 8 are")
+        raise call.refuse(f"bits = {bits}", "use 2, 4 or 8")
     blocks, a = -(-columns // block), call["A"]
     _check_size(call, "B", rows * blocks * block * bits // 8)
     _check_size(call, "scales", rows * blocks)
@@ -57,22 +56,22 @@ def matmul_nbits(call: Call) -> Value:
 
 
 def _check_size(call: Call, name: str, count: int) -> None:
-    """An error where an input has another number of elements than N, K and block_size ask for."""
+    """Raises an error unless an input has the size that N, K and block_size imply."""
     shape = call.shape(name)
     sizes = [size for size in shape if isinstance(size, int)]
     if len(sizes) == len(shape) and prod(sizes) != count:
         wanted = ", ".join(f"{each} = {call.needs(each)}" for each in ("N", "K", "block_size"))
-        raise call.unfit(f"{name} of {prod(sizes)} elements", f"there must be {count} for {wanted}")
+        raise call.unfit(f"{name} of {prod(sizes)} elements", f"give {count} elements for {wanted}")
 
 
 IN_BYTES = 4
-"""The `accuracy_level` at which integers of eight bits stand for A."""
+"""The `accuracy_level` that quantizes A to int8."""
 MOST = 127.0
-"""The largest of them."""
+"""The largest quantized value of A."""
 
 
 def _product_of_bytes(call: Call, codes: Value, rows: int, blocks: int, bits: int) -> Value:
-    """Products of integers by blocks, scaled and added up: zero points are taken from the sums."""
+    """Integer matmuls per block, scaled and summed: (A_q @ B_q - zero * sum(A_q)) * scales."""
     a = call["A"]
     x = a.typed("f32").Reshape([-1, blocks, call.needs("block_size")]).permuted(1, 0, 2)
     scale = x.Abs().ReduceMax([-1], keepdims=1) / MOST
@@ -89,7 +88,7 @@ def _product_of_bytes(call: Call, codes: Value, rows: int, blocks: int, bits: in
 
 
 def _zeros(call: Call, rows: int, blocks: int, bits: int) -> Value:
-    """The zero point of every block; that of the middle where none is given."""
+    """The zero point of every block; 2^(bits - 1) by default."""
     points, a = call.get("zero_points"), call["A"]
     if points is None:
         return a.number(2 ** (bits - 1))
@@ -108,7 +107,7 @@ _FP4 = "0 0.00520833 0.66666667 1 0.33333333 0.5 0.16666667 0.25"
 
 
 def _codebook(kind: int) -> list[float]:
-    """The numbers of four bits: of fp4, whose highest bit is the sign, or of nf4."""
+    """The 16 values of fp4 (0), whose highest bit is the sign, or of nf4 (1)."""
     if kind:
         return [float(one) for one in _NF4.split()]
     positive = [float(one) for one in _FP4.split()]
@@ -117,7 +116,7 @@ def _codebook(kind: int) -> list[float]:
 
 @defines("MatMulBnb4", "A B absmax", ignored="training_mode")
 def matmul_bnb4(call: Call) -> Value:
-    """Of the two numbers in a byte, that of the higher bits is the first."""
+    """A @ dequantize(B), for B in fp4 or nf4; the higher half of a byte is the first element."""
     rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
     kind = call.integer("quant_type")
     codes = unpacked(call["B"], 4)
@@ -127,23 +126,23 @@ def matmul_bnb4(call: Call) -> Value:
     book = call.body.constant(np.array(_codebook(kind), np.float32)).CastLike(call["A"])
     numbers = book.Gather(pairs.part(0, count, 0))
     table = (numbers * call["absmax"].Gather(places)).reshaped(rows, columns)
-    turned = call.integer("transB", 1)
-    return call["A"] @ (table.permuted(1, 0) if turned else table)
+    transposes = call.integer("transB", 1)
+    return call["A"] @ (table.permuted(1, 0) if transposes else table)
 
 
 @defines("GatherBlockQuantized", "data indices scales zero_points")
 def gather_block_quantized(call: Call) -> Value:
-    """Rows of weights of few bits, each block of which has a scale and a zero point."""
+    """Gathers and dequantizes rows of block-quantized weights."""
     rank, places = call.rank("data"), call["indices"]
     along = call.integer("quantize_axis", 1) % rank
     if call.integer("gather_axis") % rank:
-        raise call.refuse("a gather_axis", "rows, of axis 0, are")
+        raise call.refuse("a gather_axis other than 0", "use axis 0")
     data, steps = (call[name].Gather(places, axis=0) for name in ("data", "scales"))
     points, bits = call.get("zero_points"), call.integer("bits", 4)
     points = points and points.Gather(places, axis=0)
     if call.element("data") == IntegerType(8, Signedness.UNSIGNED):
         if along != rank - 1:
-            raise call.refuse(f"quantize_axis = {along} of bytes", "the last axis is")
+            raise call.refuse(f"quantize_axis = {along} of packed bytes", "use the last axis")
         data = _in_row(data, bits)
         middle = (data.part(0, 1, -1) * 0 + (1 << (bits - 1))).Expand(steps.Shape())
         points = middle if points is None else _in_row(points, bits)
@@ -154,7 +153,7 @@ def gather_block_quantized(call: Call) -> Value:
 
 
 def _in_row(value: Value, bits: int) -> Value:
-    """The numbers in bytes, as bytes of their own, along the last axis."""
+    """Unpacks the elements in bytes to u8, along the last axis."""
     numbers = unpacked(value, bits).typed("u8")
     rows = value.Shape(end=-1)
     return numbers.Reshape(rows.Concat([-1], axis=0))
@@ -162,22 +161,22 @@ def _in_row(value: Value, bits: int) -> Value:
 
 @dataclass(frozen=True)
 class Packing:
-    """How many elements a block has, in how many bytes, and which these are."""
+    """A block format: elements and bytes of a block, and its decoder."""
 
     elements: int
     bytes: int
     decode: Callable[[Value], Value]
-    """[..., bytes], whole numbers  ->  [..., elements], or a shape that holds as many."""
+    """[..., bytes] in i32  ->  [..., elements], or a shape with as many elements."""
 
 
 @defines("GatherPacked", "data indices", without_gradient="it takes integers")
 def gather_packed(call: Call) -> Value:
-    """Rows by their numbers, of which those that there are not mean the first."""
+    """Gathers and decodes rows in a GGML format; indices out of range read row 0."""
     kind, size = call.integer("packed_type", -1), call.needs("K")
     packing = PACKINGS.get(kind)
     if packing is None:
         known = ", ".join(map(str, sorted(PACKINGS)))
-        raise call.refuse(f"packed_type = {kind}", f"{known} are")
+        raise call.refuse(f"packed_type = {kind}", f"use one of {known}")
     if size % packing.elements or call.size("data", 1) * packing.elements != size * packing.bytes:
         raise call.unfit(
             f"rows of {call.size('data', 1)} bytes for {size} elements",
@@ -193,22 +192,22 @@ def gather_packed(call: Call) -> Value:
 
 
 def _bits(value: Value, low: int, count: int) -> Value:
-    """Bits of whole numbers that are not negative."""
+    """`count` bits of non-negative integers, from bit `low` on."""
     return value / np.int32(1 << low) % np.int32(1 << count)
 
 
 def _single_bits(values: Value, places: Array) -> Value:
-    """The bits at these places, as 0 and 1."""
+    """The bits at these positions, as 0 and 1."""
     return values.Div(np.int32(1) << places) % np.int32(2)
 
 
 def _nibbles(values: Value, axis: int = -1) -> Value:
-    """The lower halves of all bytes, and then the higher ones."""
+    """The lower halves of all bytes, then the higher ones."""
     return _bits(values, 0, 4).Concat(_bits(values, 4, 4), axis=axis)
 
 
 def _pairs(values: Value) -> Value:
-    """The four numbers of two bits in each byte, the lowest first."""
+    """The four 2-bit elements of each byte, lowest first."""
     bases = values.body.constant(_BASES)
     digits = values.Unsqueeze([-1]).Div(bases) % np.int32(4)
     return digits.Reshape(values.Shape(end=-1).Concat([-1], axis=0))
@@ -218,13 +217,13 @@ _BASES = np.array([1, 4, 16, 64], np.int32)
 
 
 def _signed(value: Value) -> Value:
-    """Bytes as numbers from -128 on."""
+    """Bytes as int8 values, in f32."""
     half = value.body.constant(np.int32(128))
     return ((value + half) % np.int32(256) - half).typed("f32")
 
 
 def _floats(value: Value, count: int, exponent: int) -> Value:
-    """Floats from their bytes, the lowest first; so many bits are the exponent."""
+    """Floats of `count` bytes, little-endian, with `exponent` bits of exponent."""
     mantissa = 8 * count - 1 - exponent
     pairs = _folded(value, 1, -1, count)
     high = pairs.part(count - 1, count, -1)
@@ -243,7 +242,7 @@ def _floats(value: Value, count: int, exponent: int) -> Value:
 
 
 def _folded(values: Value, axes: int, *sizes: int) -> Value:
-    """So many of the last axes as axes of these sizes."""
+    """Reshapes the last `axes` axes to these sizes."""
     return values.Reshape(values.Shape(end=-axes).Concat(sizes, axis=0))
 
 
@@ -279,7 +278,7 @@ def _of_eight_bits(blocks: Value) -> Value:
 
 
 def _of_five_bits_in_groups(blocks: Value) -> Value:
-    """Eight groups, each with a scale and a minimum of six bits."""
+    """Q5_K: eight groups, each with a 6-bit scale and a 6-bit minimum."""
     first, second, third = (_bytes(blocks, at, at + 4) for at in (4, 8, 12))
     sixteen = blocks.body.constant(np.int32(16))
     scales, lows = (
@@ -296,7 +295,7 @@ def _of_five_bits_in_groups(blocks: Value) -> Value:
 
 
 def _of_six_bits_in_groups(blocks: Value) -> Value:
-    """Sixteen groups, each with a scale of eight bits."""
+    """Q6_K: sixteen groups, each with an 8-bit scale."""
     low = _nibbles(_folded(_bytes(blocks, 0, 128), 1, 2, 1, 64), -2)
     high = _folded(_bytes(blocks, 128, 192), 1, 2, 1, 32).Div(_BASES.reshape(4, 1)) % np.int32(4)
     numbers = _folded(low, 3, 16, 16) + _folded(high, 3, 16, 16) * np.int32(16)
@@ -305,7 +304,7 @@ def _of_six_bits_in_groups(blocks: Value) -> Value:
 
 
 _UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
-"""The numbers of four bits where they are not evenly spaced."""
+"""The 16 values of GGML's non-linear 4-bit formats (IQ4)."""
 
 
 def _uneven(codes: Value) -> Value:
@@ -317,7 +316,7 @@ def _of_uneven_steps(blocks: Value) -> Value:
 
 
 def _of_uneven_steps_in_groups(blocks: Value) -> Value:
-    """Eight groups, each with a scale of six bits."""
+    """IQ4_XS: eight groups, each with a 6-bit scale."""
     high = _pairs(_bytes(blocks, 2, 4))
     low = _folded(_nibbles(_bytes(blocks, 4, 8).Unsqueeze([-1])), 2, 8)
     scales = (low + high * np.int32(16)).typed("f32") - 32
@@ -338,4 +337,4 @@ PACKINGS: Mapping[int, Packing] = {
     30: Packing(1, 2, lambda blocks: _floats(blocks, 2, 8)),
     42: Packing(64, 18, _of_two_bits),
 }
-"""By GGML's numbers; those with tables of whole groups are not among them."""
+"""Formats by GGML's numbers; formats with codebooks of whole groups are missing."""

@@ -1,4 +1,4 @@
-"""The operators that quantizers of onnxruntime write, by real numbers or by sums of 32 bits."""
+"""Operators that onnxruntime's quantizers emit, by dequantization or by i32 sums."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from popgraph.operators.record import INTEGERS
 
 
 def real(call: Call, name: str) -> Value:
-    """What an input stands for: `X` has the scale `Xs` and the zero point `Xz`."""
+    """A dequantized input: `X` has the scale `Xs` and the zero point `Xz`."""
     return call[name].DequantizeLinear(call[f"{name}s"], call.get(f"{name}z"))
 
 
 def quantized(call: Call, value: Value, like: str) -> Value:
-    """A result, by the scale `Ys` and the zero point `Yz`, or 0 in the type of an input."""
+    """A result quantized by the scale `Ys` and the zero point `Yz`, or 0 in `like`'s type."""
     zero = call.get("Yz")
     return value.QuantizeLinear(call["Ys"], call[like].number(0) if zero is None else zero)
 
 
-# Of real numbers
+# By dequantization
 
 
 @defines("QuantizeLinear", "X Ys Yz", without_gradient=INTEGERS)
@@ -66,7 +66,7 @@ def qlinear_leaky_relu(call: Call) -> Value:
 
 @defines("QLinearSoftmax", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_softmax(call: Call) -> Value:
-    """Before opset 13, all axes from the given one on are one."""
+    """Softmax; before opset 13, all axes from the given one on are flattened."""
     x, axis, rank = real(call, "X"), call.integer("axis", -1), call.rank("X")
     if call.needs("opset") >= 13:
         return quantized(call, x.Softmax(axis=axis), "X")
@@ -75,7 +75,7 @@ def qlinear_softmax(call: Call) -> Value:
 
 
 def _images(call: Call, made: Callable[..., Value]) -> Value:
-    """What is made of images whose channels may be their last axis."""
+    """Calls `made` with a function that moves channels to axis 1, and moves them back after it."""
     if not call.integer("channels_last"):
         return made(lambda value: value)
     rank = call.rank("X")
@@ -84,29 +84,29 @@ def _images(call: Call, made: Callable[..., Value]) -> Value:
 
 @defines("QLinearGlobalAveragePool", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_global_average_pool(call: Call) -> Value:
-    made = _images(call, lambda turned: turned(real(call, "X")).GlobalAveragePool())
+    made = _images(call, lambda front: front(real(call, "X")).GlobalAveragePool())
     return quantized(call, made, "X")
 
 
 @defines("QLinearAveragePool", "X Xs Xz Ys Yz", without_gradient=INTEGERS)
 def qlinear_average_pool(call: Call) -> Value:
     given = call.copied("auto_pad ceil_mode count_include_pad kernel_shape pads strides")
-    made = _images(call, lambda turned: turned(real(call, "X")).AveragePool(**given))
+    made = _images(call, lambda front: front(real(call, "X")).AveragePool(**given))
     return quantized(call, made, "X")
 
 
 @defines("QLinearConv", "X Xs Xz W Ws Wz Ys Yz B", without_gradient=INTEGERS)
 def qlinear_conv(call: Call) -> Value:
-    """In sums of 32 bits, by ONNX's operator of the same name."""
+    """ONNX's QLinearConv, with i32 sums."""
     given = call.copied("auto_pad dilations group kernel_shape pads strides")
     scales = [call[name] for name in ("Xs", "Xz", "W", "Ws", "Wz", "Ys", "Yz")]
     bias = call.get("B")
-    return _images(call, lambda turned: turned(call["X"]).QLinearConv(*scales, bias, **given))
+    return _images(call, lambda front: front(call["X"]).QLinearConv(*scales, bias, **given))
 
 
 @defines("QLinearConcat", "Ys Yz X...", without_gradient=INTEGERS)
 def qlinear_concat(call: Call) -> Value:
-    """A scale and a zero point of the result, then of each part behind it."""
+    """Inputs: scale and zero point of the result, then (tensor, scale, zero point) per part."""
     parts = call.inputs[2:]
     if not parts or len(parts) % 3:
         raise call.unfit()
@@ -118,12 +118,12 @@ def qlinear_concat(call: Call) -> Value:
     return made.QuantizeLinear(call["Ys"], call["Yz"])
 
 
-# Of sums of 32 bits
+# By i32 sums
 
 
 @defines("QGemm", "A As Az B Bs Bz C Ys Yz", without_gradient=INTEGERS)
 def qgemm(call: Call) -> Value:
-    """Sums of 32 bits, with C among them, times the scales."""
+    """(A @ B + C) * A scale * B scale * alpha, with i32 sums."""
     a, b = (
         call[name].permuted(1, 0) if call.integer(f"trans{name}") else call[name] for name in "AB"
     )
@@ -133,13 +133,13 @@ def qgemm(call: Call) -> Value:
 
 
 def product(call: Call, a: Value, scale: Value, zero: Value | None) -> Value:
-    """Of quantized numbers with weights `B`, their scale `Bs` and their zero point `Bz`."""
+    """The matmul of a quantized value with weights `B` (scale `Bs`, zero point `Bz`)."""
     sums = a.MatMulInteger(call["B"], zero, call.get("Bz"))
     return _scaled(sums, scale, call["Bs"], call.get("bias"))
 
 
 def _scaled(sums: Value, first: Value, second: Value, bias: Value | None) -> Value:
-    """Sums of whole numbers in single precision, rounded once to the type of their scales."""
+    """i32 sums times both scales plus bias, in f32, rounded once to the type of the scales."""
     scale = first.typed("f32") * second.typed("f32")
     made = total(sums.typed("f32") * scale, bias and bias.typed("f32"))
     return made.CastLike(first)

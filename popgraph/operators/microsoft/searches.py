@@ -1,4 +1,4 @@
-"""Searches: texts of decoders, labels of connectionist temporal classification, least paths."""
+"""Search operators: greedy decoding, CTC beam search, dynamic time warping."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from popgraph.operators.microsoft.tokens import would_repeat
 from popgraph.operators.record import HOSTED
 
 LOWEST = float(np.finfo(np.float32).min)
-"""The score of a token that may not come."""
+"""The score of a forbidden token."""
 
 
 @defines("GreedySearch",
@@ -25,9 +25,9 @@ LOWEST = float(np.finfo(np.float32).min)
          ignored="vocab_size decoder_start_token_id", without_gradient=HOSTED)  # fmt: skip
 def greedy_search(call: Call) -> Value:
     """
-    The likeliest token follows, until all sequences have ended or are long enough.
+    Appends the likeliest token until all sequences have ended or have the maximal length.
 
-    A sequence that has ended is filled with `pad_token_id`, and the longest is not cut.
+    Ended sequences are padded with `pad_token_id`, up to `max_length`.
     """
     decoder, states = _decoder(call)
     ids, pad = call["input_ids"], call.integer("pad_token_id")
@@ -38,7 +38,7 @@ def greedy_search(call: Call) -> Value:
 
     one = call.body.constant(np.array(1, np.int32))
 
-    def turn(body: Body, at: Value, *now: Value) -> tuple[Value, Sequence[Value]]:
+    def step(body: Body, at: Value, *now: Value) -> tuple[Value, Sequence[Value]]:
         sequences, new, places, mask, following, running, *past = now
         logits, *present = body.called(decoder, [new, places, mask, *past], 1 + states)
         last = logits.Gather(-1, axis=1)
@@ -50,29 +50,29 @@ def greedy_search(call: Call) -> Value:
         kept = [longer, token, following, seen, following + 1, running, *present]
         return running.typed("i32").ReduceMax(keepdims=0) > 0, kept
 
-    found, *_ = call.body.looped(most - ids.length(1), start, turn)
-    behind = (most - found.length(1)).Max(0).reshaped(1)
-    pads = call.body.constant([0, 0, 0]).Concat(behind, axis=0)
+    found, *_ = call.body.looped(most - ids.length(1), start, step)
+    missing = (most - found.length(1)).Max(0).reshaped(1)
+    pads = call.body.constant([0, 0, 0]).Concat(missing, axis=0)
     return found.Pad(pads, found.number(pad))
 
 
 def _decoder(call: Call) -> tuple[Graph, int]:
-    """The graph, and how many states it hands on."""
+    """The decoder graph, and its number of states."""
     if call.integer("model_type"):
-        raise call.refuse(f"model_type = {call.integer('model_type')}", "0, of GPT-2, is")
+        raise call.refuse(f"model_type = {call.integer('model_type')}", "use 0 (GPT-2)")
     decoder = call.graph("decoder")
     states = len(decoder.outputs) - 1
     if len(decoder.inputs) != 3 + states or states < 1:
         raise call.refuse(
             f"a decoder of {len(decoder.inputs)} inputs and {len(decoder.outputs)} outputs",
-            "one with input_ids, position_ids, attention_mask and states, which gives logits "
-            "and as many states, is",
+            "use inputs input_ids, position_ids, attention_mask and states, and outputs logits "
+            "and states",
         )
     return decoder, states
 
 
 def _empty(call: Call, decoder: Graph, states: int) -> list[Value]:
-    """States of no tokens: [2, batch, heads, 0, size]."""
+    """Empty states: [2, batch, heads, 0, size]."""
     found = []
     for argument in list(decoder.block.args)[3 : 3 + states]:
         sizes = dims(argument.type) if isinstance(argument.type, TensorType) else None
@@ -88,14 +88,14 @@ def _empty(call: Call, decoder: Graph, states: int) -> list[Value]:
 
 
 def _places(call: Call, ids: Value, pad: int) -> tuple[Value, Value, Value]:
-    """Which tokens are seen, their places, and the place of the token that follows."""
+    """The attention mask, the position of each token, and the position of the next one."""
     is_token = ids.same(pad).Not().typed("i32")
     places = (is_token.CumSum(1) - 1) * is_token
     return call.get("attention_mask") or is_token, places, is_token.ReduceSum([1])
 
 
 def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
-    """Scores of the next token, after all that speaks against some of them."""
+    """Scores of the next token, after penalties and masks."""
     tokens = scores.body.counted(scores.length(1)).typed("i32")
     never = scores.number(LOWEST)
     if call.has("repetition_penalty"):
@@ -119,12 +119,12 @@ def _allowed(call: Call, scores: Value, sequences: Value, at: Value) -> Value:
 
 
 NOTHING = float("-inf")
-"""The logarithm of the probability of what cannot be."""
+"""log 0, of impossible prefixes."""
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Of a search: how long, how wide, among how many labels, one of which is the blank."""
+    """The sizes of a search: steps, batch, labels, beam width; and the index of the blank."""
 
     time: int
     batch: int
@@ -136,10 +136,10 @@ class _Sizes:
 @dataclass(frozen=True)
 class _Beam:
     """
-    The most likely prefixes, [batch, width], each with two logarithms of probabilities.
+    The most likely prefixes, [batch, width], each with two log probabilities.
 
-    Those are of all ways to come to the prefix that end in a blank, and of those that do not.
-    The length of a prefix that cannot be is -1. Behind its end a prefix has labels -1.
+    They sum over all alignments that end in a blank (`blanks`), and over all others (`labels`).
+    An impossible prefix has length -1. Prefixes are padded with labels -1.
     """
 
     prefixes: Value
@@ -157,7 +157,7 @@ class _Beam:
 
 @defines("CtcBeamSearchDecoder", "log_probs data_lengths", domain="ai.graphcore")
 def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
-    """The likeliest rows of labels: logarithms of their probabilities, lengths, and labels."""
+    """The likeliest label sequences: their log probabilities, lengths and labels."""
     if call.rank("log_probs") != 3 or call.rank("data_lengths") != 1:
         raise call.unfit()
     time, batch, labels = (call.size("log_probs", axis) for axis in range(3))
@@ -168,24 +168,24 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
     if not 0 < paths <= width or not 0 <= sizes.blank < labels:
         raise call.unfit(
             f"top_paths {paths}, blank {sizes.blank}, beam_width {width}, {labels} labels",
-            "top_paths is 1 to beam_width, blank one of the labels",
+            "use top_paths from 1 to beam_width, and one of the labels as blank",
         )
     ends = call["data_lengths"].typed("i64").reshaped(batch, 1)
     chances = call.wide("log_probs")
 
-    def turn(body: Body, *now: Value) -> Sequence[Value]:
+    def step(body: Body, *now: Value) -> Sequence[Value]:
         *held, chances, at = now
-        old, goes_on = _Beam(*held), at < ends
-        new = _turned(body, sizes, old, chances)
+        old, runs = _Beam(*held), at < ends
+        new = _advanced(body, sizes, old, chances)
         return [
-            goes_on.Unsqueeze([2]).Where(new.prefixes, old.prefixes),
-            goes_on.Where(new.lengths, old.lengths),
-            goes_on.Where(new.blanks, old.blanks),
-            goes_on.Where(new.labels, old.labels),
+            runs.Unsqueeze([2]).Where(new.prefixes, old.prefixes),
+            runs.Where(new.lengths, old.lengths),
+            runs.Where(new.blanks, old.blanks),
+            runs.Where(new.labels, old.labels),
         ]
 
     first = _first(call.body, sizes, chances)
-    found = _Beam(*call.body.scanned(first.values(), [chances, call.body.counted(time)], turn)[:4])
+    found = _Beam(*call.body.scanned(first.values(), [chances, call.body.counted(time)], step)[:4])
     kept = _Beam(*(one.part(0, paths, 1) for one in found.values()))
     least = call.body.constant(0)
     return [
@@ -196,7 +196,7 @@ def ctc_beam_search_decoder(call: Call) -> Sequence[Value]:
 
 
 def _first(body: Body, sizes: _Sizes, chances: Value) -> _Beam:
-    """The empty prefix, and nothing beside it, with numbers of the type of the chances."""
+    """The beam with only the empty prefix, in the type of the probabilities."""
     shape = (sizes.batch, sizes.width)
     is_first = np.arange(sizes.width) == 0
     lengths = np.broadcast_to(np.where(is_first, 0, -1), shape)
@@ -211,7 +211,7 @@ def _first(body: Body, sizes: _Sizes, chances: Value) -> _Beam:
 
 
 def _either(one: Value, other: Value) -> Value:
-    """The logarithm of the sum of two probabilities."""
+    """log(e^one + e^other), without overflow or NaN."""
     largest = one.Max(other)
     can_be = largest > NOTHING
     base = can_be.Where(largest, largest.number(0.0))
@@ -219,8 +219,8 @@ def _either(one: Value, other: Value) -> Value:
     return can_be.Where(base + can_be.Where(total, total.number(1.0)).Log(), largest)
 
 
-def _turned(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
-    """The beam after one more step of time, in which the labels have these chances."""
+def _advanced(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
+    """The beam after one more time step with these log probabilities of labels."""
     last = _last(body, sizes, beam)
     is_last = last.Unsqueeze([2]).same(body.counted(sizes.labels))
     never = chances.number(NOTHING)
@@ -229,7 +229,7 @@ def _turned(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
     longer = body.counted(sizes.labels).same(sizes.blank).Where(never, longer)
     is_child = _children(body, sizes, beam)
     place = last.Max(body.constant(0))
-    # What a prefix in the beam becomes by its child's last label is the child, not another one.
+    # A prefix extended to another prefix of the beam (its child) adds to the child's probability.
     by_child = place.Unsqueeze([1]).Expand([sizes.batch, sizes.width, sizes.width])
     joined = is_child.Where(longer.GatherElements(by_child, axis=2), never)
     becomes_child = (is_child.typed("f32") @ is_last.typed("f32")) > 0.0
@@ -245,14 +245,14 @@ def _turned(body: Body, sizes: _Sizes, beam: _Beam, chances: Value) -> _Beam:
 
 
 def _last(body: Body, sizes: _Sizes, beam: _Beam) -> Value:
-    """The last label of each prefix; -1 if there is none."""
+    """The last label of each prefix; -1 for empty ones."""
     at = (beam.lengths - 1).Max(body.constant(0)).Unsqueeze([2])
     found = beam.prefixes.GatherElements(at, axis=2).Squeeze([2]).typed("i64")
     return (beam.lengths > 0).Where(found, body.constant(-1))
 
 
 def _children(body: Body, sizes: _Sizes, beam: _Beam) -> Value:
-    """Whether a prefix with one more label is another one: [batch, width, width]."""
+    """Whether prefix i is prefix j plus one label, [batch, i, j]."""
     ends = body.counted(sizes.time).same((beam.lengths - 1).Unsqueeze([2]))
     shorter = ends.Where(body.constant(-1).typed("i32"), beam.prefixes)
     pairs = beam.prefixes.Unsqueeze([2]).same(shorter.Unsqueeze([1]))
@@ -262,7 +262,7 @@ def _children(body: Body, sizes: _Sizes, beam: _Beam) -> Value:
 
 
 def _best(body: Body, sizes: _Sizes, stays: _Beam, longer: Value) -> _Beam:
-    """The likeliest of the prefixes that stay and of those with a label more."""
+    """The likeliest prefixes among the unchanged and the extended ones."""
     width, labels = sizes.width, sizes.labels
     chances = stays.all.Concat(longer.reshaped(sizes.batch, width * labels), axis=1)
     chance, place = chances.several("TopK", 2, [width], axis=1)
@@ -284,33 +284,33 @@ def _best(body: Body, sizes: _Sizes, stays: _Beam, longer: Value) -> _Beam:
 
 
 DIAGONAL, UP, LEFT = 0, 1, 2
-"""Where the path to an element of a matrix comes from."""
+"""The predecessors of an element on a path."""
 
 
 @defines("DynamicTimeWarping", "input", without_gradient=HOSTED)
 def dynamic_time_warping(call: Call) -> Value:
-    """The path of least cost from the first element of a matrix to the last: [2, length]."""
+    """The path of least cost from the first to the last element of a matrix, [2, length]."""
     rank = call.rank("input")
     if rank not in (2, 3) or (rank == 3 and call.size("input", 0) != 1):
-        raise call.unfit(f"costs of {rank} dimensions", "[rows, columns] are taken, or [1, ...]")
+        raise call.unfit(f"costs of {rank} dimensions", "use [rows, columns] or [1, rows, columns]")
     costs = call["input"].Squeeze([0]) if rank == 3 else call["input"]
     rows, columns = costs.length(0), costs.length(1)
     ways = _ways(costs).reshaped(-1)
 
-    def turn(_: Body, row: Value, column: Value, _turn: Value) -> Sequence[Value]:
+    def step(_: Body, row: Value, column: Value, _step: Value) -> Sequence[Value]:
         inside = (row >= 0) & (column >= 0)
-        way, step = ways.Gather((column * rows + row).Max(0)), inside.typed("i64")
+        way, moves = ways.Gather((column * rows + row).Max(0)), inside.typed("i64")
         up, left = (way.same(one).Not().typed("i64") for one in (LEFT, UP))
-        return row - up * step, column - left * step, row, column, inside
+        return row - up * moves, column - left * moves, row, column, inside
 
-    turns = call.body.counted(rows + columns - 1)
-    *_, row, column, inside = call.body.scanned([rows - 1, columns - 1], turns, turn, True)
+    steps = call.body.counted(rows + columns - 1)
+    *_, row, column, inside = call.body.scanned([rows - 1, columns - 1], steps, step, True)
     path = row.Unsqueeze([0]).Concat(column.Unsqueeze([0]), axis=0)
     return path.Compress(inside, axis=1).typed("i32")
 
 
 def _ways(costs: Value) -> Value:
-    """Where the path to each element comes from, by columns: [columns, rows]."""
+    """The predecessor on the best path to each element, [columns, rows]."""
     body = costs.body
     none = costs.number(float("inf"))
     start = (costs.part(0, 1, 1).Squeeze([1]) * 0).number(0.0).reshaped(1)

@@ -1,4 +1,4 @@
-"""Layers of onnxruntime that carry a state from token to token, along one sequence or several."""
+"""onnxruntime's layers with a state per token: causal convolutions, linear attention."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def silu(call: Call, value: Value) -> Value:
 
 @defines("CausalConvWithState", "input weight bias past_state")
 def causal_convolution(call: Call) -> Sequence[Value]:
-    """A convolution of each channel by itself, with the elements of before in front."""
+    """A depthwise causal convolution, with the past state in front of the input."""
     if call.integer("ndim", 1) != 1:
-        raise call.refuse(f"ndim = {call.integer('ndim')}", "1 is")
-    turned, rank = call.integer("channels_last"), call.rank("input")
+        raise call.refuse(f"ndim = {call.integer('ndim')}", "use 1")
+    is_last, rank = call.integer("channels_last"), call.rank("input")
     spread = call.integer("dilation", 1)
     state = (call.size("weight", 2) - 1) * spread
     x, past = call["input"], call.get("past_state")
     channels = call.size("weight", 0)
-    if turned:
+    if is_last:
         x = x.reshaped(0, 0, channels).permuted(0, 2, 1)
         past = past and past.reshaped(0, 0, channels).permuted(0, 2, 1)
     every = x
@@ -33,7 +33,7 @@ def causal_convolution(call: Call) -> Sequence[Value]:
     given = {"group": channels, "dilations": [spread]}
     made = silu(call, every.Conv(call["weight"], call.get("bias"), **given))
     kept = every.part(-state, LAST, 2) if state else every.part(0, 0, 2)
-    if turned:
+    if is_last:
         made = made.permuted(0, 2, 1).Reshape(call["input"].Shape())
         kept = kept.permuted(0, 2, 1)
         if rank > 3:
@@ -45,7 +45,11 @@ def causal_convolution(call: Call) -> Sequence[Value]:
 @defines("LinearAttention", "query key value past_state decay beta",
          ignored="chunk_size")  # fmt: skip
 def linear_attention(call: Call) -> Sequence[Value]:
-    """A matrix of each head is what has been seen; a token changes it, and asks it."""
+    """
+    Linear attention: each head has a state matrix S, which every token updates and reads.
+
+    S' = decay * S + k v^T, y = q S'; with "delta", v is replaced by beta * (v - S k).
+    """
     rule = call.one_of("update_rule", "gated_delta", "linear", "gated", "delta")
     heads, asking = call.needs("kv_num_heads"), call.needs("q_num_heads")
     size = call.size("query", 2) // asking
@@ -67,30 +71,30 @@ def linear_attention(call: Call) -> Sequence[Value]:
     else:
         start = (rows[1] @ rows[2]).part(0, 1, 1).Squeeze([1]) * 0
 
-    def turn(_: Body, state: Value, *now: Value) -> tuple[Value, Value]:
+    def step(_: Body, state: Value, *now: Value) -> tuple[Value, Value]:
         state, _added = changed(rule, state, *now[1:])
         return state, now[0] @ state
 
-    state, found = call.body.scanned([start], [_by_token(one) for one in rows], turn)
+    state, found = call.body.scanned([start], [_by_token(one) for one in rows], step)
     scale = call.real("scale") or size**-0.5
     made = _by_token(found).reshaped(0, 0, -1).scaled(scale)
     return made.CastLike(call["query"]), state.CastLike(call.get("past_state") or call["query"])
 
 
 def spread(values: Value, heads: int, given: int) -> Value:
-    """What several heads share, for each of them."""
+    """Repeats the heads of grouped values, so that each of `heads` heads has its own."""
     if given == heads:
         return values
     return values.Gather([at * given // heads for at in range(heads)], axis=2)
 
 
 def _by_token(value: Value) -> Value:
-    """From batches of tokens to tokens of batches, and back."""
+    """[batch, token, ...]  <->  [token, batch, ...]"""
     return value.permuted(1, 0, 2, 3, 4)
 
 
 def changed(rule: str, state: Value, key: Value, value: Value, *more: Value) -> tuple[Value, Value]:
-    """What is left of the state with what the token adds to it, and that by itself."""
+    """The updated state, and the value that the token adds (after the delta rule)."""
     if "gated" in rule:
         state = state * more[0]
     if "delta" in rule:
@@ -101,7 +105,7 @@ def changed(rule: str, state: Value, key: Value, value: Value, *more: Value) -> 
 
 @dataclass(frozen=True)
 class Requests:
-    """Where the tokens of each sequence begin, and where they end; the first begins at 0."""
+    """The begins and ends of packed sequences of tokens; the first begins at 0."""
 
     begins: Value
     ends: Value
@@ -112,33 +116,34 @@ class Requests:
         return cls(limits.part(0, -1, 0), limits.part(1, LAST, 0))
 
     def owners(self, tokens: Value) -> Value:
-        """To which sequence each of these tokens belongs."""
+        """The index of the sequence that each token belongs to."""
         return (tokens.Unsqueeze([1]) >= self.ends).typed("i64").ReduceSum([1], keepdims=0)
 
     def reached(self, sequence: Value, place: Value, before: int) -> Value:
         """
-        Rows of a table that begins with what stood before each sequence, so many rows of each.
+        The row of each token in a table [past rows of all sequences, tokens].
 
-        The place counts from the begin of its sequence; before it, it is negative.
+        Each sequence has `before` past rows. `place` counts from the begin of the sequence; past
+        rows have negative places.
         """
         inside = self.begins.Gather(sequence) + self.begins.length(0) * before + place
         ahead = sequence * before + before + place
         return (place >= 0).Where(inside, ahead)
 
     def last(self, count: int) -> Value:
-        """The places of the last tokens of each sequence: [sequences, count]."""
+        """The positions of the last tokens of each sequence, [sequences, count]."""
         lengths = self.ends - self.begins
         return lengths.Unsqueeze([1]) + (lengths.body.counted(count) - count)
 
     def captured(self, call: Call, capacity: int) -> Value:
-        """Which of its first tokens each sequence shows: [sequences, capacity]."""
+        """The mask of each sequence's first tokens to return, [sequences, capacity]."""
         at = self.ends.body.counted(capacity)
         counts = call["capture_count"].typed("i64").Min(self.ends - self.begins)
         return at < counts.Unsqueeze([1])
 
 
 def capacity_of(call: Call) -> int:
-    """How many of its first tokens each sequence shows at most."""
+    """The largest number of first tokens per sequence whose states are returned."""
     capacity = call.integer("state_update_capacity")
     if bool(capacity) != call.has("capture_count") or not 0 <= capacity <= 8:
         raise call.unfit(
@@ -154,7 +159,7 @@ def capacity_of(call: Call) -> int:
          "kernel_delta previous_mask",
          ignored="group_size delta_offset")  # fmt: skip
 def packed_convolution(call: Call) -> Sequence[Value | None]:
-    """A convolution of each channel by itself, which stays within its sequence and its state."""
+    """A depthwise causal convolution of packed sequences, each with its own past state."""
     taps, spread_ = call.size("weight", 2), call.integer("dilation", 1)
     before, capacity = (taps - 1) * spread_, capacity_of(call)
     requests = Requests.of(call["cumulative_sequence_length"])
@@ -182,7 +187,7 @@ def packed_convolution(call: Call) -> Sequence[Value | None]:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Sequences, heads of queries and of values, and the sizes of both."""
+    """Numbers of sequences, query heads and value heads, and the sizes of keys and values."""
 
     sequences: int
     asking: int
@@ -200,7 +205,7 @@ class _Sizes:
          "state_update_active",
          ignored="chunk_size gate_lower_bound gate_activation beta_activation")  # fmt: skip
 def gated_delta_net(call: Call) -> Sequence[Value | None]:
-    """As LinearAttention, with tokens in front of heads, and a state by values and keys."""
+    """LinearAttention with other layouts: [tokens, heads, size], and a transposed state."""
     rule = call.one_of("update_rule", "gated_delta", "linear", "gated", "delta")
     for name, word in (("decay", "gated"), ("beta", "delta")):
         if call.has(name) != (word in rule):
@@ -244,12 +249,12 @@ def _sizes(call: Call) -> _Sizes:
         else:
             sequences = call.size("initial_state", 0)
     if not asking or heads % asking:
-        raise call.unfit(f"{heads} heads of values for {asking} of queries")
+        raise call.unfit(f"{heads} value heads for {asking} query heads")
     return _Sizes(sequences, asking, heads, keys, values)
 
 
 def _operands(call: Call, sizes: _Sizes) -> list[tuple[Value, int, int]]:
-    """Queries, keys and values, and by how many heads of what size each is."""
+    """Queries, keys and values, each with its number of heads and head size."""
     asking = (sizes.asking, sizes.keys)
     if call.has("key"):
         q, k, v = (call.wide(name) for name in ("query", "key", "value"))
@@ -264,7 +269,7 @@ def _operands(call: Call, sizes: _Sizes) -> list[tuple[Value, int, int]]:
 
 
 def _decay(call: Call, sizes: _Sizes) -> Value:
-    """The logarithm of what is left of the state, [tokens, heads, 1 or the size of a key]."""
+    """The log decay of the state, [tokens, heads, 1 or key size]."""
     raw = call.wide("decay").reshaped(-1, sizes.heads, _decays(call))
     kind = call.one_of("gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
     if kind == "none":
@@ -277,44 +282,44 @@ def _decay(call: Call, sizes: _Sizes) -> Value:
 
 
 def _decays(call: Call) -> int:
-    """How many decays a head has: one, or one for each element of its keys."""
+    """The number of decays per head: one, or one per element of the keys."""
     is_by_key = call.rank("decay") == max(call.rank("query"), 3)
     return call.size("decay", -1) if is_by_key else 1
 
 
 def _unchanged(values: Value, sizes: _Sizes) -> Value:
-    """1 for each head of each token: what no decay leaves of a state."""
+    """A decay of 1 for each token and head."""
     shape = values.Shape(end=2).Concat([sizes.heads, 1, 1], axis=0)
     return values.number(1.0).Expand(shape)
 
 
 def _run(call: Call, sizes: _Sizes, rule: str, rows: Sequence[Value]) -> tuple[Value, Value, Value]:
-    """The states at the end; what each token is answered, and what it adds, by sequences."""
+    """The final states, and for each token the result and the value that it adds."""
     start = call.get("initial_state")
     start = rows[0].number(0.0).Expand(sizes.state) if start is None else start.permuted(0, 1, 3, 2)
     by_token = [_by_token(row) for row in rows]
 
-    def turn(_: Body, state: Value, *now: Value) -> tuple[Value, Value, Value]:
+    def step(_: Body, state: Value, *now: Value) -> tuple[Value, Value, Value]:
         state, added = changed(rule, state, *now[1:])
         return state, now[0] @ state, added
 
-    def turn_of_one(body: Body, states: Value, owner: Value, *now: Value) -> Sequence[Value]:
-        state, *made = turn(body, states.Gather(owner).Unsqueeze([0]), *now)
+    def step_of_one(body: Body, states: Value, owner: Value, *now: Value) -> Sequence[Value]:
+        state, *made = step(body, states.Gather(owner).Unsqueeze([0]), *now)
         is_own = body.counted(sizes.sequences).same(owner).reshaped(-1, 1, 1, 1)
         return is_own.Where(state, states), *made
 
     if call.has("cu_seqlens"):
         tokens = call.body.counted(by_token[0].length(0))
         owners = Requests.of(call["cu_seqlens"]).owners(tokens)
-        found = call.body.scanned([start], [owners, *by_token], turn_of_one)
+        found = call.body.scanned([start], [owners, *by_token], step_of_one)
     else:
-        found = call.body.scanned([start], by_token, turn)
+        found = call.body.scanned([start], by_token, step)
     state, made, added = found
     return state, _by_token(made), _by_token(added)
 
 
 def _shown(call: Call, sizes: _Sizes, capacity: int, factors: Sequence[Value]) -> Value:
-    """Of the first tokens of each sequence, the factors of how the state changed; else zeros."""
+    """The factors of the state updates by each sequence's first tokens, padded with zeros."""
     if call.has("cu_seqlens"):
         requests = Requests.of(call["cu_seqlens"])
     else:

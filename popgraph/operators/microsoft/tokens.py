@@ -1,4 +1,4 @@
-"""Operators of onnxruntime on tokens: hashes, sets, n-grams, and embeddings by characters."""
+"""onnxruntime's operators on tokens: hashes, unique values, n-grams, character embeddings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ HASHES = "it hashes integers"
 
 @defines("Unique", "x")
 def unique(call: Call) -> Sequence[Value]:
-    """The values in the order in which they occur first."""
+    """The unique values in order of first occurrence, with inverse indices and counts."""
     values, _, places, counts = call["x"].several("Unique", 4, sorted=0)
     return values, places, counts
 
 
 def _rotated(value: Value, by: int) -> Value:
-    """The bits moved up, those that fall out put in below."""
+    """Rotates 32 bits to the left."""
     up = value.BitShift(np.uint32(by), direction="LEFT")
     return up.BitwiseOr(value.BitShift(np.uint32(32 - by), direction="RIGHT"))
 
@@ -34,11 +34,11 @@ def _mixed(value: Value, by: int) -> Value:
 
 @defines("MurmurHash3", "X", without_gradient=HASHES)
 def murmur_hash(call: Call) -> Value:
-    """Of whole numbers, 32 bits at a time, the low ones first."""
+    """MurmurHash3_x86_32 of integers, by words of 32 bits, low ones first."""
     kind, x = call.element("X"), call["X"]
     if not isinstance(kind, IntegerType) or kind.width.data not in (32, 64):
         raise call.refuse(
-            "an input that is no whole number of 32 or 64 bits", "hash it ahead of the model"
+            "an input other than integers of 32 or 64 bits", "hash it outside of the model"
         )
     length = kind.width.data // 8
     words = [x.typed("u32")]
@@ -59,26 +59,26 @@ def murmur_hash(call: Call) -> Value:
          "input_ids multipliers vocab_sizes past_ids head_offsets eos_token_id segment_ids",
          without_gradient=HASHES)  # fmt: skip
 def ngram_hashes(call: Call) -> Sequence[Value]:
-    """Hashes of each token with those before it, for every length from 2 on and every head."""
-    ids, behind, filler = call["input_ids"], call.needs("max_ngram_size") - 1, filler_of(call)
+    """Hashes of the n-grams that end at each token, for n from 2 on and every head."""
+    ids, before, filler = call["input_ids"], call.needs("max_ngram_size") - 1, filler_of(call)
     past = call.get("past_ids")
     if past is None:
-        rows = ids.Shape(start=0, end=1).Concat([behind], axis=0)
+        rows = ids.Shape(start=0, end=1).Concat([before], axis=0)
         past = filler.Expand(rows)
     every, length = past.Concat(ids, axis=1), ids.Shape(start=1, end=2)
-    breaks = _breaks(call, behind)
+    breaks = _breaks(call, before)
 
     def shifted(value: Value, by: int) -> Value:
-        return value.Slice([behind - by], length + (behind - by), [1])
+        return value.Slice([before - by], length + (before - by), [1])
 
-    values = [shifted(every, by) for by in range(behind + 1)]
-    over = [breaks and shifted(breaks, by - 1) for by in range(1, behind + 1)]
-    return hashes_of(call, values, over, filler), every.part(-behind, LAST, 1)
+    values = [shifted(every, by) for by in range(before + 1)]
+    over = [breaks and shifted(breaks, by - 1) for by in range(1, before + 1)]
+    return hashes_of(call, values, over, filler), every.part(-before, LAST, 1)
 
 
 def filler_of(call: Call) -> Value:
-    """What stands before a sequence: a scalar."""
-    call.ignore("pad_id reset_on_eos")  # Where there is a token of the end, or none.
+    """The token that pads sequences at the front: `eos_token_id`, else `pad_id`, a scalar."""
+    call.ignore("pad_id reset_on_eos")  # Each applies only with or without `eos_token_id`.
     found = call.get("eos_token_id")
     if found is None:
         found = call.body.constant(call.integer("pad_id")).CastLike(call["input_ids"])
@@ -89,9 +89,9 @@ def hashes_of(
     call: Call, values: Sequence[Value], breaks: Sequence[Value | None], filler: Value
 ) -> Value:
     """
-    Hashes of tokens and of those that stand 1, 2, ... places before them.
+    Hashes of n-grams; `values` are the tokens 0, 1, 2, ... positions before each token.
 
-    `breaks` says of the latter whether what follows them begins another segment.
+    `breaks` mask the earlier tokens that are followed by the begin of another segment.
     """
     heads, made, mixed = call.needs("n_head_per_ngram"), [], None
     resets = call.integer("reset_on_eos") and call.has("eos_token_id")
@@ -111,14 +111,14 @@ def hashes_of(
     return total(made[0].Concat(*made[1:], axis=-1), call.get("head_offsets"))
 
 
-def _breaks(call: Call, behind: int) -> Value | None:
-    """Where a token of the input begins another segment, with nothing of the kind before it."""
+def _breaks(call: Call, before: int) -> Value | None:
+    """The mask of tokens that begin another segment, padded with False for past tokens."""
     kinds = call.get("segment_ids")
     if kinds is None:
         return None
-    later, before = kinds.part(1, LAST, 1), kinds.part(0, -1, 1)
-    differ = later.same(before).Not().typed("i32")
-    return differ.Pad([0, behind + 1, 0, 1]).typed("bool")
+    later, earlier = kinds.part(1, LAST, 1), kinds.part(0, -1, 1)
+    differ = later.same(earlier).Not().typed("i32")
+    return differ.Pad([0, before + 1, 0, 1]).typed("bool")
 
 
 @defines("VarlenNGramHashMapping",
@@ -126,38 +126,38 @@ def _breaks(call: Call, behind: int) -> Value | None:
          "eos_token_id segment_ids past_segment_ids capture_count",
          without_gradient=HASHES)  # fmt: skip
 def packed_hashes(call: Call) -> Sequence[Value | None]:
-    """As NGramHashMapping, of each sequence by itself."""
-    behind, capacity = call.needs("max_ngram_size") - 1, capacity_of(call)
+    """NGramHashMapping of packed sequences."""
+    before, capacity = call.needs("max_ngram_size") - 1, capacity_of(call)
     requests, filler = Requests.of(call["cumulative_sequence_length"]), filler_of(call)
     tokens = call.body.counted(call["input_ids"].length(0))
     owners, count = requests.owners(tokens), requests.begins.length(0)
     places = tokens - requests.begins.Gather(owners)
-    rows = count.reshaped(1).Concat([behind], axis=0)
+    rows = count.reshaped(1).Concat([before], axis=0)
     ids = _with_past(call, "input_ids", "past_ids", filler.Expand(rows))
-    reached = [requests.reached(owners, places - by, behind) for by in range(behind + 1)]
+    reached = [requests.reached(owners, places - by, before) for by in range(before + 1)]
     parts = _segments(call, requests, rows)
     kinds = [parts and parts.Gather(one) for one in reached]
     breaks = [one and other and one.same(other).Not() for one, other in pairwise(kinds)]
     made = hashes_of(call, [ids.Gather(one) for one in reached], breaks, filler)
     sequences = call.body.counted(count).Unsqueeze([1])
-    kept = requests.reached(sequences, requests.last(behind), behind)
+    kept = requests.reached(sequences, requests.last(before), before)
     shown = None
     if capacity:
         captured = requests.captured(call, capacity).Unsqueeze([2])
-        first = call.body.counted(capacity).Unsqueeze([1]) + 1 - behind
-        back = captured.Where(first + call.body.counted(behind), call.body.constant(-behind))
-        states = ids.Gather(requests.reached(sequences.Unsqueeze([2]), back, behind))
+        first = call.body.counted(capacity).Unsqueeze([1]) + 1 - before
+        back = captured.Where(first + call.body.counted(before), call.body.constant(-before))
+        states = ids.Gather(requests.reached(sequences.Unsqueeze([2]), back, before))
         shown = captured.Where(states, states.number(call.integer("pad_id")))
     return made, ids.Gather(kept), parts and parts.Gather(kept), shown
 
 
 def _with_past(call: Call, now: str, past: str, otherwise: Value) -> Value:
-    """What stands before each sequence, and behind all that the sequences themselves."""
+    """The past rows of all sequences, followed by the sequences."""
     return (call.get(past) or otherwise).reshaped(-1).Concat(call[now], axis=0)
 
 
 def _segments(call: Call, requests: Requests, rows: Value) -> Value | None:
-    """To which segments ids belong; what stands before a sequence, if unknown, to its first."""
+    """The segments of past and current tokens; unknown past ones equal the sequence's first."""
     if not call.has("segment_ids"):
         return None
     first = call["segment_ids"].Gather(requests.begins).Unsqueeze([1])
@@ -166,14 +166,14 @@ def _segments(call: Call, requests: Requests, rows: Value) -> Value | None:
 
 @defines("NGramRepeatBlock", "input_ids scores")
 def ngram_repeat_block(call: Call) -> Value:
-    """Tokens that would end an n-gram that there was before get no score."""
+    """Sets the scores of tokens that would repeat an n-gram to -inf."""
     scores, size = call["scores"], call.needs("ngram_size")
     repeats = would_repeat(call["input_ids"], size, scores.length(1))
     return repeats.Where(scores.number(float("-inf")), scores)
 
 
 def would_repeat(ids: Value, size: int, tokens: Value) -> Value:
-    """Which of so many tokens would end an n-gram that there was before: [batch, tokens]."""
+    """The mask of tokens that would repeat an earlier n-gram, [batch, tokens]."""
     body, length = ids.body, ids.length(1)
     inside = body.constant(np.arange(size - 1))
     starts = body.counted((length - (size - 1)).Max(0))
@@ -192,10 +192,9 @@ def would_repeat(ids: Value, size: int, tokens: Value) -> Value:
 )
 def bifurcation(call: Call) -> Sequence[Value]:
     """
-    Tokens that were predicted as they stand in the source follow the current ones.
+    Speculative decoding: appends predicted tokens up to the first that differs from the source.
 
-    With them comes the first that differs; the other result is where the source goes on behind
-    the only place at which it has the last tokens, -1 without one.
+    The other result is the index in the source after the only match of the last tokens, or -1.
     """
     source, tokens = call["src_tokens"], call["cur_tokens"]
     if call.has("pred_tokens"):
@@ -205,19 +204,19 @@ def bifurcation(call: Call) -> Sequence[Value]:
         raise call.unfit(f"min_ngram_size = {least}, max_ngram_size = {most}")
     count = source.length(0)
     ends, lengths = call.body.counted(count) + 1, _matches(source, tokens, most)
-    found, goes_on = call.body.constant(-1), None
+    found, searches = call.body.constant(-1), None
     for size in range(least, most + 1):
         match = lengths >= size
         matches = match.typed("i64").ReduceSum(keepdims=0)
         first = match.Where(ends, count + 1).ReduceMin(keepdims=0)
-        known = (matches > 0) if goes_on is None else goes_on & (matches > 0)
+        known = (matches > 0) if searches is None else searches & (matches > 0)
         found = known.Where((matches > 1).Where(call.body.constant(-1), first), found)
-        goes_on = known & (first < count)
+        searches = known & (first < count)
     return tokens, found.Reshape(call["prev_suffix_match_idx"].Shape())
 
 
 def _accepted(call: Call) -> Value:
-    """The predicted tokens up to the first that the source does not have."""
+    """The predicted tokens up to and including the first that differs from the source."""
     source, predicted = call["src_tokens"], call["pred_tokens"]
     begin, at = call["prev_suffix_match_idx"].reshaped(), call.body.counted(predicted.length(0))
     place = at + begin
@@ -227,7 +226,7 @@ def _accepted(call: Call) -> Value:
 
 
 def _matches(source: Value, tokens: Value, most: int) -> Value:
-    """How many tokens before each end in the source are the last tokens, at most so many."""
+    """The length of the match of the last tokens at each position of the source, up to `most`."""
     body, length = source.body, tokens.length(0)
     own = body.counted(source.length(0)).Unsqueeze([1]) - body.counted(most)
     last = length - 1 - body.counted(most)
@@ -239,10 +238,10 @@ def _matches(source: Value, tokens: Value, most: int) -> Value:
 @defines("WordConvEmbedding", "Sequence W B C",
          ignored="embedding_size conv_window_size char_embedding_size")  # fmt: skip
 def word_embedding(call: Call) -> Value:
-    """The largest results of a convolution over the characters of each word, which ends at a 0."""
+    """A convolution over each word's characters (up to the first 0), tanh, and a maximum."""
     words, window = call["Sequence"], call.size("W", 2)
     if call.rank("Sequence") != 2:
-        raise call.refuse(f"words of rank {call.rank('Sequence')}", "[words, characters] is")
+        raise call.refuse(f"words of rank {call.rank('Sequence')}", "use [words, characters]")
     chars = call.size("Sequence", -1)
     letters = call["C"].Gather(words).Unsqueeze([1])
     found = letters.Conv(call["W"], call["B"]).Tanh().Squeeze([3])

@@ -1,7 +1,7 @@
 """
-Operators of ai.onnx.ml on features: scaling, imputing, encoding by tables, dictionaries.
+Feature operators of ai.onnx.ml: scaling, imputing, encoding by tables, dictionaries.
 
-C computes with numbers; Python takes strings and dictionaries, in arrays of its own values.
+Operators on numbers are compiled; strings and dictionaries are computed in Python.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from popgraph.support.shapes import prod
 
 @bounds("ArrayFeatureExtractor", domain=ML)
 def columns(node: NodeView) -> Iterator[Bounds]:
-    """Places along the last axis, counted from the start alone."""
+    """Indices into the last axis; negative ones are out of range."""
     data = node.static_shape_of(0)
     if data:
         yield Bounds(1, "index", (0,), (data[-1] - 1,))
@@ -53,14 +53,14 @@ def columns(node: NodeView) -> Iterator[Bounds]:
 
 @lowers("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(node: Node) -> Lowered:
-    """Some columns, by their places along the last axis."""
+    """Gathers columns by their indices along the last axis."""
     data = node[0] if node.rank > 1 else reshaped(node[0], (1, *node.shape))
     known, width = node.lowering.array(node[1]), shape_of(data)[-1]
     if known is not None and known.size and not 0 <= known.min() <= known.max() < width:
         raise TypeMismatchError(
-            f"ArrayFeatureExtractor has places {int(known.min())} to {int(known.max())} "
-            f"of {width} columns",
-            hint="columns are counted from 0",
+            f"ArrayFeatureExtractor has indices {int(known.min())} to {int(known.max())} "
+            f"for {width} columns",
+            hint=f"use 0 to {width - 1}",
         )
     places = reshaped(node[1], (prod(shape_of(node[1])),))
     return gc.GatherOp(data, places, axis=len(shape_of(data)) - 1)
@@ -71,7 +71,7 @@ without_gradient("Binarizer", STEPS, domain=ML)
 
 @lowers("Binarizer", domain=ML)
 def binarizer(node: Node) -> Lowered:
-    """1 above the threshold, else 0; the threshold is compared as it is, also with integers."""
+    """1 if x > threshold, else 0; integers are compared with the unrounded threshold."""
     threshold = np.array(node.real("threshold"), np.float32)
     wide = node[0] if node.dtype.is_float else cast(node[0], F64)
     above = gc.CompareOp(wide, constant(node, threshold, wide), predicate="gt")
@@ -80,7 +80,7 @@ def binarizer(node: Node) -> Lowered:
 
 @lowers("Scaler", domain=ML)
 def scaler(node: Node) -> Lowered:
-    """`(x - offset) * scale`, each one number or one per feature; in single precision."""
+    """`(x - offset) * scale` in f32; offset and scale are scalars or vectors of features."""
     wide = cast(node[0], computed_in(node))
     value: Operand = wide
     for name, operation in (("offset", gc.SubOp), ("scale", gc.MulOp)):
@@ -92,8 +92,9 @@ def scaler(node: Node) -> Lowered:
 def _per_feature(node: Node, like: SSAValue, given: Array, name: str) -> SSAValue:
     if len(given) not in (1, node.shape[-1]):
         raise TypeMismatchError(
-            f"`{name}` of {node.op.op_type} has {len(given)} numbers for {node.shape[-1]} features",
-            hint="give one number, or one for each feature",
+            f"`{name}` of {node.op.op_type} has {len(given)} elements for {node.shape[-1]} "
+            "features",
+            hint="give one, or one per feature",
         )
     return constant(node, given if len(given) > 1 else given[0], like)
 
@@ -103,7 +104,7 @@ chooses("Normalizer", domain=ML, norm=("MAX", "L1", "L2"))
 
 @lowers("Normalizer", domain=ML)
 def normalizer(node: Node) -> Lowered:
-    """Rows divided by their largest element or by a norm; rows whose divisor is 0 stay."""
+    """Rows divided by their maximum or norm; rows with divisor 0 stay unchanged."""
     value = cast(node[0], computed_in(node))
     axes = [node.rank - 1] if node.rank < 2 else [1]
     match node.text("norm", "MAX"):
@@ -115,7 +116,7 @@ def normalizer(node: Node) -> Lowered:
             squares = gc.ReduceSumOp(gc.MulOp(value, value), axes=axes, keepdims=True)
             size = gc.SqrtOp(squares)
         case other:
-            raise node.unsupported(f"the norm {other!r}", "one of MAX, L1, L2")
+            raise node.unsupported(f"the norm {other!r}", "use MAX, L1 or L2")
     zero, one = constant(node, 0, value), constant(node, 1, value)
     is_zero = gc.CompareOp(size, zero, predicate="eq")
     return cast(gc.DivOp(value, gc.WhereOp(is_zero, one, size)), F32)
@@ -123,7 +124,7 @@ def normalizer(node: Node) -> Lowered:
 
 @lowers("Imputer", domain=ML)
 def imputer(node: Node) -> Lowered:
-    """Elements equal to one number (or NaN) become another one, the same or one per feature."""
+    """Replaces elements equal to a value (or NaN) by a value for all, or one per feature."""
     if node.dtype.is_float:
         given: Array = reals(node, "imputed_value_floats")
         replaced: float = float(np.float32(node.real("replaced_value_float")))
@@ -146,13 +147,13 @@ def imputer(node: Node) -> Lowered:
 
 @lowers("FeatureVectorizer", domain=ML)
 def feature_vectorizer(node: Node) -> Lowered:
-    """Features side by side, each input cut or filled with zeros to its dimension."""
+    """Concatenates inputs, each cropped or zero-padded to its entry of `inputdimensions`."""
     sizes = node.integers("inputdimensions")
     parts = [_as_rows(value) for value in node.inputs]
     if len(sizes) != len(parts):
         raise TypeMismatchError(
             f"FeatureVectorizer has {len(sizes)} dimensions for {len(parts)} inputs",
-            hint="`inputdimensions` has a number for each input",
+            hint="give one element of `inputdimensions` per input",
         )
     return gc.ConcatOp(
         [_of_size(one, size) for one, size in zip(parts, sizes, strict=True)], axis=1
@@ -160,7 +161,7 @@ def feature_vectorizer(node: Node) -> Lowered:
 
 
 def _as_rows(value: SSAValue) -> SSAValue:
-    """A matrix of single precision; a list is one row."""
+    """The input as an f32 matrix; a vector is one row."""
     shape = shape_of(value)
     rows = (1, prod(shape)) if len(shape) < 2 else (shape[0], prod(shape[1:]))
     return SSAValue.get(reshaped(cast(value, F32), rows))
@@ -179,7 +180,7 @@ def _of_size(value: SSAValue, size: int) -> SSAValue:
 # Encoding by tables
 
 
-without_gradient("LabelEncoder OneHotEncoder", "it compares its input with keys", domain=ML)
+without_gradient("LabelEncoder OneHotEncoder", "it only compares its input with keys", domain=ML)
 
 
 LISTS: dict[str, Any] = {
@@ -188,12 +189,12 @@ LISTS: dict[str, Any] = {
     "int64s": np.int64,
     "floats": np.float32,
 }
-"""The lists of keys and values that LabelEncoder may have, with the types of their elements."""
+"""The suffixes of LabelEncoder's key and value attributes, with their element types."""
 
 
 @lowers("LabelEncoder", domain=ML)
 def label_encoder(node: Node) -> Lowered:
-    """The value of each key, the first of equal ones; else the default."""
+    """Maps each element to the value of its key (the first of duplicates), else the default."""
     if is_strings(node[0]):
         return _labels_of_strings(node)
     keys, values, default = _table(node)
@@ -206,7 +207,7 @@ def label_encoder(node: Node) -> Lowered:
 
 
 def _labels_of_strings(node: Node) -> SSAValue:
-    """A hash of the code points is looked up for the only key that a string may be."""
+    """Looks up a hash of the code points, then compares with the only key that may match."""
     keys, values, default = _table(node)
     codes = codes_of(node[0])
     width = shape_of(codes)[-1]
@@ -236,14 +237,14 @@ def encoded_labels(node: NodeView, x: Array) -> Array:
 
 
 def _table(node: NodeView) -> tuple[Array, Array, object]:
-    """Keys, values, and the value of unknown keys."""
+    """Keys, values, and the default value."""
     keys, values = _listed(node, "keys"), _listed(node, "values")
     if len(keys) != len(values):
         raise node.fail(
             f"LabelEncoder has {len(keys)} keys and {len(values)} values",
-            "give every key its value",
+            "give one value per key",
         )
-    if node.version < 4:  # NaN is a key since then
+    if node.version < 4:  # NaN is a key since version 4
         known = np.equal(keys, keys).astype(bool)
         keys, values = keys[known], values[known]
     own = {"O": "default_string", "f": "default_float"}.get(values.dtype.kind, "default_int64")
@@ -260,7 +261,7 @@ def _listed(node: NodeView, what: str) -> Array:
 def _looked_up(
     x: Array, keys: Iterable[Any], values: Iterable[Any], default: object, dtype: Any
 ) -> Array:
-    """The value of each element; of equal keys the first one counts, and NaN is a key."""
+    """Maps each element to the value of its key; the first of duplicates wins, NaN is a key."""
     table: dict[object, Any] = {}
     for key, value in zip(keys, values, strict=True):
         table.setdefault(_key(key), value)
@@ -285,7 +286,7 @@ def _between(node: NodeView, x: Array, strings: Sequence[str], numbers: Sequence
     if len(strings) != len(numbers):
         raise node.fail(
             f"{node.op.op_type} has {len(strings)} strings for {len(numbers)} numbers",
-            "give every string its number",
+            "give one number per string",
         )
     if holds_text(np.asarray(x)):
         return _looked_up(x, strings, numbers, node.attribute("default_int64"), np.int64)
@@ -294,14 +295,14 @@ def _between(node: NodeView, x: Array, strings: Sequence[str], numbers: Sequence
 
 @lowers("OneHotEncoder", domain=ML)
 def one_hot_encoder(node: Node) -> Lowered:
-    """For each element, a row that has 1 at the place of its category."""
+    """A row for each element, with 1 at the index of its category."""
     if not node.integer("zeros", 1):
         raise NeedsHostError(
-            "OneHotEncoder with `zeros` of 0 refuses what is no category",
-            hint="set `zeros` to 1 if unknown categories may be rows of zeros",
+            "OneHotEncoder with `zeros` 0 must refuse unknown categories",
+            hint="set `zeros` to 1 if unknown categories may become rows of zeros",
         )
     categories = np.array(node.integers("cats_int64s"), np.int64)
-    # A category of a number with a fraction is that of its whole part.
+    # Floats are truncated to find their category.
     whole = cast(node[0], dtypes.BY_NAME["i64"])
     column = gc.ReshapeOp(whole, shape=(*node.shape, 1))
     return cast(gc.CompareOp(column, node.literal(categories), predicate="eq"), F32)
@@ -314,15 +315,15 @@ def one_hot_of_anything(node: NodeView, x: Array) -> Array:
     if not categories:
         raise node.fail(
             f"OneHotEncoder has no categories of {'strings' if is_text else 'integers'}",
-            "`cats_strings` are for strings, `cats_int64s` for numbers",
+            "set `cats_strings` for strings, `cats_int64s` for numbers",
         )
     whole = np.asarray(plain(x)) if is_text else np.asarray(x).astype(np.int64)
     made = np.stack([whole == one for one in categories], axis=-1).astype(np.float32)
     unknown = whole[made.sum(axis=-1) == 0]
     if unknown.size and not node.attribute("zeros"):
         raise node.fail(
-            f"OneHotEncoder knows no category {unknown.tolist()[0]!r}",
-            "set `zeros` to 1 if unknown categories may be rows of zeros",
+            f"unknown category {unknown.tolist()[0]!r} of OneHotEncoder",
+            "set `zeros` to 1 if unknown categories may become rows of zeros",
         )
     return made
 
@@ -332,7 +333,7 @@ def one_hot_of_anything(node: NodeView, x: Array) -> Array:
 
 @computes("DictVectorizer", domain=ML)
 def dict_vectorizer(node: NodeView, x: Mapping[Any, Any]) -> Array:
-    """The values of a dictionary in the order of a vocabulary, nothing where there is none."""
+    """The values of a dictionary in the order of a vocabulary; 0 or "" for absent words."""
     _, words = node.first_listed("string_vocabulary", "int64_vocabulary")
     dtype = _values_of(node.op.operands[0].type)
     table = {_key(key): value for key, value in x.items()}
@@ -360,18 +361,18 @@ FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
 
 @computes("CastMap", domain=ML)
 def cast_map(node: NodeView, x: Mapping[int, Any]) -> Array:
-    """The values of a dictionary by their keys, without gaps or as far as `max_map`."""
+    """The values of a dictionary: in the order of keys (DENSE), or at index key (SPARSE)."""
     to = node.attribute("cast_to")
     cells = {int(key): _cast(plain(value), to) for key, value in x.items()}
     if any(key < 0 for key in cells):
-        raise node.fail("CastMap has a negative key", "keys are places, counted from 0")
+        raise node.fail("CastMap has a negative key", "keys are indices from 0 on")
     if node.attribute("map_form") == "DENSE":
         row = [cells[key] for key in sorted(cells)]
     else:
         size = node.attribute("max_map")
         if any(key >= size for key in cells):
             raise node.fail(
-                f"CastMap has key {max(cells)} for {size} places", "raise `max_map` of the node"
+                f"key {max(cells)} of CastMap is not below `max_map` {size}", "raise `max_map`"
             )
         row = [cells.get(key, FILLING[to]) for key in range(size)]
     kinds: dict[str, Any] = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
@@ -391,12 +392,12 @@ def _cast(value: Any, to: str) -> object:
 
 @computes("ZipMap", domain=ML)
 def zip_map(node: NodeView, x: Array) -> list[dict[Any, float]]:
-    """A dictionary from labels to numbers for each row."""
+    """For each row, a dictionary from labels to its elements."""
     name, labels = node.first_listed("classlabels_strings", "classlabels_int64s")
     rows = np.atleast_2d(x)
     if rows.shape[1] != len(labels):
         raise node.fail(
-            f"ZipMap has {len(labels)} labels for rows of {rows.shape[1]} numbers",
-            f"`{name}` has a label for each column",
+            f"ZipMap has {len(labels)} labels for rows of {rows.shape[1]} elements",
+            f"give `{name}` one label per column",
         )
     return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]

@@ -1,5 +1,5 @@
 """
-Forests as tables, read from the lists and tensors of nodes.
+Decision forests as tables, read from the attributes of nodes.
 
 A branch compares a feature with a threshold; a leaf has weights.
 """
@@ -22,7 +22,7 @@ Numbers: TypeAlias = NDArray[np.float64]
 Places: TypeAlias = NDArray[np.int64]
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
-"""The comparisons of branches, as TreeEnsemble numbers them."""
+"""The comparisons of branches, in TreeEnsemble's numbering."""
 
 MODES = {f"BRANCH_{word}": at for at, word in enumerate(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"))}
 LEAF = "LEAF"
@@ -31,7 +31,7 @@ TRACKS = "nodes_missing_value_tracks_true"
 
 @dataclass(frozen=True)
 class Branch:
-    """An inner node, as a model has it: nodes are known by numbers."""
+    """An inner node of a model; `yes` and `no` are numbers of nodes."""
 
     feature: int
     mode: int
@@ -40,29 +40,29 @@ class Branch:
     yes: int
     no: int
     missing_is_yes: bool
-    """Whether NaN goes where a comparison that holds leads."""
+    """Whether NaN takes the `yes` branch."""
 
 
 @dataclass(frozen=True)
 class Forest:
     """
-    Trees whose branches all ask `feature <= threshold`, numbered before the leaves.
+    Trees whose branches are all `feature <= threshold`, numbered before the leaves.
 
-    Other comparisons are made of these: with the number before the threshold, with the answers
-    exchanged, or several in a row.
+    Other comparisons are rewritten to these: x < t is x <= predecessor(t), x > t swaps the
+    branches, and sets are binary searches.
     """
 
     features: Places
     thresholds: Array
-    """In the element type in which features are compared."""
+    """In the element type of the comparison."""
     following: Places
-    """[branches, 2]: where the answer yes leads, and where no does."""
+    """[branches, 2]: the successors for yes and no."""
     missing: NDArray[np.bool_]
-    """Whether NaN goes where yes leads."""
+    """Whether NaN takes the yes branch."""
     roots: Places
     leaves: int
     depth: int
-    """The largest number of branches from a root to a leaf."""
+    """The largest number of branches on a path from a root to a leaf."""
 
     @property
     def branches(self) -> int:
@@ -71,11 +71,11 @@ class Forest:
 
 @dataclass
 class Planting:
-    """A forest as it grows, from nodes of a model by their numbers."""
+    """The construction of a forest from the nodes of a model."""
 
     branches: Mapping[int, Branch]
     leaves: Mapping[int, int]
-    """The number of each leaf, by its number among the nodes."""
+    """The index of each leaf, by its number among the nodes."""
     dtype: np.dtype[np.generic]
     rows: list[tuple[int, float, int, int, bool]] = field(default_factory=list)
     _numbers: dict[int, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Planting:
             self._plant(self._numbers[node], branch)
         count = len(self.rows)
         columns = [list(column) for column in zip(*self.rows, strict=True)] or [[]] * 5
-        # A leaf is known by a negative number until all branches are there.
+        # Leaves have negative numbers until the number of branches is final.
         following = np.array([columns[2], columns[3]], np.int64).reshape(2, -1).T
         starts = np.array([self._place(root) for root in roots], np.int64)
         following, starts = (np.where(a < 0, count - 1 - a, a) for a in (following, starts))
@@ -103,7 +103,7 @@ class Planting:
         )
 
     def _place(self, node: int) -> int:
-        """The row of a branch; of a leaf a negative number."""
+        """The row of a branch, or -1 - index of a leaf."""
         return -1 - self.leaves[node] if node in self.leaves else self._numbers[node]
 
     def _plant(self, place: int, branch: Branch) -> None:
@@ -121,14 +121,19 @@ class Planting:
             self._search(place, branch, no, yes, False)
 
     def _before(self, value: float) -> float:
-        """The largest number below another one; NaN if there is none: nothing is below it."""
+        """The predecessor of a float; NaN for -inf, so that the comparison is never true."""
         if value == -np.inf:
             return np.nan
         narrow = np.array(value).astype(self.dtype)
         return float(np.nextafter(narrow, np.array(-np.inf).astype(self.dtype)))
 
     def _search(self, place: int, branch: Branch, yes: int, no: int, missing: bool) -> None:
-        """A search for a feature among values: of the ranges between bounds, every other one."""
+        """
+        A binary search for membership in a set of values.
+
+        The bounds (predecessor(v), v) of each value split the line into ranges; a feature is a
+        member in every other range.
+        """
         values = np.unique(np.array(branch.values, np.float64).astype(self.dtype).astype(float))
         values = values[~np.isnan(values)]
         bounds: list[float] = []
@@ -151,7 +156,7 @@ class Planting:
     def _bisect(
         self, place: int, feature: int, bounds: Sequence[float], targets: Sequence[int], nan: int
     ) -> None:
-        """Fills a row with the comparison in the middle, and later rows with the others."""
+        """Fills a row with the middle comparison, and new rows with both halves."""
         middle = len(bounds) // 2
         halves = (
             (bounds[:middle], targets[: middle + 1], nan),
@@ -170,7 +175,7 @@ class Planting:
 
 
 def _depth(following: Places, roots: Places) -> int:
-    """The largest number of branches from a root to a leaf."""
+    """The largest number of branches on a path from a root to a leaf."""
     here, depth = np.unique(roots[roots < len(following)]), 0
     while len(here):
         depth += 1
@@ -178,30 +183,29 @@ def _depth(following: Places, roots: Places) -> int:
         here = after[after < len(following)]
         if depth > len(following):
             raise TypeMismatchError(
-                "a tree has a branch that leads back to itself",
-                hint="no branch of a tree is among those that follow it",
+                "a tree has a cycle", hint="no branch may lead to one of its ancestors"
             )
     return depth
 
 
-# Ensembles as nodes write them
+# Ensembles in the attributes of nodes
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A forest, and for each of its leaves what it adds to each target."""
+    """A forest, and the weights of its leaves for each target."""
 
     forest: Forest
     leaves: Places
     targets: Places
     weights: Array
-    """Of each entry, its leaf, its target and its weight: a leaf may have several."""
+    """`leaves`, `targets` and `weights` are parallel; a leaf may have several entries."""
     count: int
     """The number of targets."""
 
 
 def numbers_of(node: Node, name: str) -> Array:
-    """A list of numbers, which may be a tensor of double precision instead."""
+    """A list attribute of floats, or its f64 tensor variant `*_as_tensor`."""
     if node.has(f"{name}_as_tensor"):
         found = np.asarray(node.value(f"{name}_as_tensor")).reshape(-1)
         if found.size:
@@ -210,13 +214,13 @@ def numbers_of(node: Node, name: str) -> Array:
 
 
 def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
-    """The ensemble of a classifier or regressor: lists of nodes, and of weights of leaves."""
+    """The ensemble of a classifier or regressor, from lists of nodes and of leaf weights."""
     keys = _pairs(node, "nodes_treeids", "nodes_nodeids")
     number = {key: place for place, key in enumerate(keys)}
     if len(number) < len(keys):
         raise TypeMismatchError(
-            f"a node of {node.op.op_type} stands twice",
-            hint="a tree number and a node number name one node",
+            f"duplicate node in a tree of {node.op.op_type}",
+            hint="give every node of a tree its own number",
         )
     modes = node.texts("nodes_modes")
     branches = _branches(node, keys, number)
@@ -229,7 +233,7 @@ def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
 def _branches(
     node: Node, keys: Sequence[tuple[int, int]], number: Mapping[tuple[int, int], int]
 ) -> dict[int, Branch]:
-    """The nodes that are no leaves, by their places in the lists."""
+    """The inner nodes, by their indices in the lists."""
     _check_lengths(node, len(keys))
     values = numbers_of(node, "nodes_values")
     yes, no = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
@@ -238,7 +242,7 @@ def _branches(
 
     def mode(word: str) -> int:
         if word not in MODES:
-            raise node.unsupported(f"the mode {word!r}", f"one of {', '.join([*MODES, LEAF])}")
+            raise node.unsupported(f"the mode {word!r}", f"use one of {', '.join([*MODES, LEAF])}")
         return MODES[word]
 
     def child(place: int, name: int) -> int:
@@ -246,7 +250,7 @@ def _branches(
         if found is None:
             raise TypeMismatchError(
                 f"tree {keys[place][0]} of {node.op.op_type} has no node {name}",
-                hint="branches lead to nodes of their tree",
+                hint="branches must lead to nodes of their tree",
             )
         return found
 
@@ -272,12 +276,12 @@ def _entries(
     leaves: Mapping[int, int],
     count: int,
 ) -> tuple[Places, Places, Array]:
-    """Of each weight of a leaf, the leaf, the target and the weight."""
+    """Parallel arrays of leaves, targets and weights."""
     entries = _pairs(node, f"{prefix}_treeids", f"{prefix}_nodeids")
     if strangers := [key for key in entries if key not in number]:
         raise TypeMismatchError(
             f"tree {strangers[0][0]} of {node.op.op_type} has no node {strangers[0][1]}",
-            hint="weights are of leaves of the trees",
+            hint="weights must belong to leaves of the trees",
         )
     found = [number[key] for key in entries]
     kept = [at for at, place in enumerate(found) if place in leaves]
@@ -286,7 +290,7 @@ def _entries(
     if not len(found) == len(targets) == len(weights):
         raise TypeMismatchError(
             f"{node.op.op_type} has {len(weights)} weights for {len(targets)} entries of leaves",
-            hint=f"the lists whose names begin with `{prefix}_` have the same length",
+            hint=f"lists whose names begin with `{prefix}_` must have the same length",
         )
     _check_targets(node, targets, count)
     places = np.array([leaves[found[at]] for at in kept], np.int64)
@@ -297,14 +301,14 @@ def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
     firsts, seconds = node.integers(first), node.integers(second)
     if len(firsts) != len(seconds):
         raise TypeMismatchError(
-            f"`{first}` has {len(firsts)} numbers, `{second}` {len(seconds)}",
-            hint="both have one for each node",
+            f"`{first}` has {len(firsts)} elements, `{second}` {len(seconds)}",
+            hint="give one of each per node",
         )
     return list(zip(firsts, seconds, strict=True))
 
 
 def _check_lengths(node: Node, count: int) -> None:
-    """Every list of nodes has an entry for each; what may be absent may be empty."""
+    """Every list of nodes has one entry per node; an optional list may be empty."""
     of_integers = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS)
     lists: dict[str, Sized] = {
         "nodes_modes": node.texts("nodes_modes"),
@@ -315,12 +319,12 @@ def _check_lengths(node: Node, count: int) -> None:
         if len(given) != count and (len(given) or name != TRACKS):
             raise TypeMismatchError(
                 f"`{name}` of {node.op.op_type} has {len(given)} entries for {count} nodes",
-                hint="lists whose names begin with `nodes_` have one for each, leaves as well",
+                hint="lists whose names begin with `nodes_` must have one per node and leaf",
             )
 
 
 def _roots(keys: Sequence[tuple[int, int]], branches: dict[int, Branch]) -> list[int]:
-    """For each tree, in their order, the node to which no branch leads."""
+    """The root of each tree, in order: the node to which no branch leads."""
     inner = {place for one in branches.values() for place in (one.yes, one.no)}
     roots: dict[int, list[int]] = {tree: [] for tree, _ in keys}
     for place, (tree, _) in enumerate(keys):
@@ -330,19 +334,18 @@ def _roots(keys: Sequence[tuple[int, int]], branches: dict[int, Branch]) -> list
         if len(found) != 1:
             raise TypeMismatchError(
                 f"tree {tree} has {len(found)} nodes to which no branch leads",
-                hint="that is the root, and there is one in each tree",
+                hint="a tree must have one such node, its root",
             )
     starts = [place for (place,) in roots.values()]
     if len(_reached(starts, branches)) < len(keys):
         raise TypeMismatchError(
-            "a tree has a branch that leads back to itself",
-            hint="no branch of a tree is among those that follow it",
+            "a tree has a cycle", hint="no branch may lead to one of its ancestors"
         )
     return starts
 
 
 def _reached(starts: Sequence[int], branches: dict[int, Branch]) -> set[int]:
-    """The nodes to which branches lead from these, and these."""
+    """The nodes reachable from `starts`, including these."""
     pending, seen = list(starts), set(starts)
     while pending:
         branch = branches.get(pending.pop())
@@ -356,12 +359,12 @@ def _check_targets(node: Node, targets: Array, count: int) -> None:
     if targets.size and not 0 <= targets.min() <= targets.max() < count:
         raise TypeMismatchError(
             f"a leaf of {node.op.op_type} has target {int(targets.max())} of {count}",
-            hint="targets and classes are counted from 0",
+            hint=f"use targets and classes from 0 to {count - 1}",
         )
 
 
 def of_tensors(node: Node) -> Ensemble:
-    """The ensemble of TreeEnsemble: branches lead to branches or leaves, as flags say."""
+    """The ensemble of TreeEnsemble, where flags mark branches that lead to leaves."""
     modes, splits, weights = (
         np.asarray(node.value(name)).reshape(-1)
         for name in ("nodes_modes", "nodes_splits", "leaf_weights")
@@ -378,7 +381,7 @@ def of_tensors(node: Node) -> Ensemble:
         if len(given) != count:
             raise TypeMismatchError(
                 f"`{name}` of TreeEnsemble has {len(given)} entries for {count} nodes",
-                hint="lists whose names begin with `nodes_` have one for each node",
+                hint="lists whose names begin with `nodes_` must have one entry per node",
             )
     branches = {
         place: Branch(
@@ -395,16 +398,16 @@ def of_tensors(node: Node) -> Ensemble:
     strangers = {end for side in ends.values() for end in side} - {*branches, *leaves}
     if strangers or {*node.integers("tree_roots")} - {*branches}:
         raise TypeMismatchError(
-            "a branch or a root of TreeEnsemble is none of its nodes",
-            hint="nodes and leaves are counted from 0",
+            "a branch or a root of TreeEnsemble is not one of its nodes",
+            hint="nodes and leaves are numbered from 0",
         )
-    # A tree of one leaf is written as a branch that leads to it either way.
+    # Single-leaf trees need no special case: they are written as a branch to that leaf twice.
     forest = Planting(branches, leaves, computed_in(node).numpy).forest(node.integers("tree_roots"))
     targets = np.array(node.integers("leaf_targetids"), np.int64)
     if len(targets) != len(weights):
         raise TypeMismatchError(
             f"TreeEnsemble has {len(targets)} targets for {len(weights)} leaves",
-            hint="`leaf_targetids` has one for each of `leaf_weights`",
+            hint="give one element of `leaf_targetids` per element of `leaf_weights`",
         )
     n_targets = node.integer("n_targets", 1)
     _check_targets(node, targets, n_targets)
@@ -412,18 +415,18 @@ def of_tensors(node: Node) -> Ensemble:
 
 
 def _ends(node: Node, places: Sequence[int], flags: str, count: int) -> list[int]:
-    """Where branches lead: leaves are counted behind the branches."""
+    """The successors of branches; leaves are numbered after the branches."""
     are_leaves = node.integers(flags)
     if not len(places) == len(are_leaves) == count:
         raise TypeMismatchError(
             f"`{flags}` of TreeEnsemble has {len(are_leaves)} entries for {count} nodes",
-            hint="lists whose names begin with `nodes_` have one entry for each node",
+            hint="lists whose names begin with `nodes_` must have one entry for each node",
         )
     return [count + at if leaf else at for at, leaf in zip(places, are_leaves, strict=True)]
 
 
 def _members(node: Node, modes: Array) -> dict[int, list[float]]:
-    """The sets of branches that ask for membership: lists that end with NaN."""
+    """The sets of MEMBER branches: runs of `membership_values`, each terminated by NaN."""
     places = np.flatnonzero(modes == MEMBER).tolist()
     if not places:
         return {}
@@ -434,7 +437,7 @@ def _members(node: Node, modes: Array) -> dict[int, list[float]]:
         sets.pop()
     if len(sets) < len(places):
         raise TypeMismatchError(
-            f"TreeEnsemble has {len(sets)} sets for {len(places)} branches that ask for members",
-            hint="`membership_values` has a set for each, with NaN behind it",
+            f"TreeEnsemble has {len(sets)} sets for {len(places)} branches of mode MEMBER",
+            hint="give `membership_values` one set per such branch, each followed by NaN",
         )
     return dict(zip(places, sets, strict=False))

@@ -1,4 +1,4 @@
-"""LinearClassifier and LinearRegressor: products of matrices."""
+"""LinearClassifier and LinearRegressor: a matmul and an intercept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def linear_regressor(node: Node) -> Lowered:
 
 @lowers("LinearClassifier", domain=ML)
 def linear_classifier(node: Node) -> Lowered:
-    """The class of the largest score; of a single one, its sign decides between two."""
+    """The class of the largest score; the sign of a single score chooses between two classes."""
     labels = node.integers("classlabels_ints") or tuple(range(len(node.texts(NAMES))))
     rows = cast(rows_of(node), F32)
     count = max(1, len(node.reals("coefficients")) // max(1, shape_of(rows)[1]))
@@ -62,7 +62,7 @@ def _products(node: Node, rows: SSAValue, count: int) -> SSAValue:
         raise TypeMismatchError(
             f"{node.op.op_type} has {len(coefficients)} coefficients "
             f"for {count} rows of {features} features",
-            hint="`coefficients` has a number for each target or class, and feature",
+            hint="give `coefficients` for each target or class and each feature",
         )
     matrix = constant(node, coefficients.reshape(count, features).T, rows)
     scores = gc.MatMulOp(rows, matrix)

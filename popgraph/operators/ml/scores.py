@@ -1,4 +1,4 @@
-"""Scores of classifiers and regressors of ai.onnx.ml: their post transforms, and the labels."""
+"""Scores of ai.onnx.ml's classifiers and regressors: post transforms and labels."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ NAMES = "classlabels_strings"
 F32 = dtypes.BY_NAME["f32"]
 F64 = dtypes.BY_NAME["f64"]
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""In the order in which TreeEnsemble numbers them."""
+"""The post transforms, in TreeEnsemble's numbering."""
 
 NEARLY_ZERO = 1e-7
-"""What SOFTMAX_ZERO takes for no score."""
+"""SOFTMAX_ZERO treats scores of at most this size as zero."""
 
 WINITZKI = 0.147
 """The constant of Winitzki's approximation of the inverse error function."""
 
 
 def computed_in(node: Node) -> DType:
-    """Double precision for doubles, single precision for all else."""
+    """f64 for f64 inputs, f32 for all others."""
     return F64 if node.dtype == F64 else F32
 
 
 def rows_of(node: Node) -> SSAValue:
-    """The first input as a matrix with a row for each sample, in what the node computes in."""
+    """The first input as a matrix [samples, features], in the type of the computation."""
     value = cast(node[0], computed_in(node))
     if node.rank not in (1, 2):
         raise TypeMismatchError(
-            f"{node.op.op_type} gets a tensor of {node.rank} axes",
-            hint="it takes [samples, features], or the features of one sample",
+            f"the input of {node.op.op_type} has {node.rank} axes",
+            hint="give [samples, features], or the features of one sample",
         )
     return value if node.rank == 2 else gc.ReshapeOp(value, shape=(1, *node.shape)).result
 
 
 def reals(node: Node, name: str) -> Array:
-    """A list of numbers that the node gives; empty if it gives none."""
+    """A list attribute as f32; empty if absent."""
     return np.array(node.reals(name), np.float32)
 
 
 def constant(node: Node, array: Array | float, like: Operand) -> SSAValue:
-    """A literal in the elements of another value."""
+    """A literal in the element type of another value."""
     return node.literal(np.asarray(array).astype(dtype_of(like).numpy))
 
 
@@ -63,7 +63,7 @@ def transform_of(node: Node) -> str:
 
 
 def transformed(node: Node, scores: SSAValue, transform: str = "") -> SSAValue:
-    """Scores [samples, classes] after a post transform: the node's, unless another is given."""
+    """Scores [samples, classes] after a post transform, by default the node's."""
     match transform or transform_of(node):
         case "NONE":
             return scores
@@ -77,11 +77,11 @@ def transformed(node: Node, scores: SSAValue, transform: str = "") -> SSAValue:
             return _probit(node, scores)
         case other:
             words = ", ".join(TRANSFORMS)
-            raise node.unsupported(f"the post transform {other!r}", f"one of {words}")
+            raise node.unsupported(f"the post transform {other!r}", f"use one of {words}")
 
 
 def _softmax_zero(node: Node, scores: SSAValue) -> SSAValue:
-    """Softmax in which scores of zero stay zero, and do not count."""
+    """Softmax over nonzero scores; scores of zero stay zero."""
     largest = gc.ReduceMaxOp(scores, axes=[1], keepdims=True)
     small = constant(node, NEARLY_ZERO, scores)
     is_some = gc.CompareOp(gc.AbsOp(scores), small, predicate="gt")
@@ -96,7 +96,7 @@ def _softmax_zero(node: Node, scores: SSAValue) -> SSAValue:
 
 
 def _probit(node: Node, scores: SSAValue) -> SSAValue:
-    """`sqrt(2) * erfinv(2 * score - 1)`, with the inverse as Winitzki approximates it."""
+    """`sqrt(2) * erfinv(2 * score - 1)`, with Winitzki's approximation of erfinv."""
 
     def number(value: float) -> SSAValue:
         return constant(node, value, scores)
@@ -114,7 +114,7 @@ def _probit(node: Node, scores: SSAValue) -> SSAValue:
 
 
 def labels_of(node: Node, places: Operand, classes: int, name: str) -> SSAValue:
-    """The numbers by which the node calls the classes at these places."""
+    """The integer labels of the classes at these indices."""
     labels = np.array(node.integers(name) or range(classes), np.int64)
     if len(labels) < classes:
         raise TypeMismatchError(
@@ -126,16 +126,16 @@ def labels_of(node: Node, places: Operand, classes: int, name: str) -> SSAValue:
 
 
 def best(scores: SSAValue) -> SSAValue:
-    """The place of the largest score of each sample, the first of equal ones."""
+    """The index of the largest score of each sample; ties go to the first."""
     return gc.ArgMaxOp(scores, axis=1, keepdims=False).result
 
 
 def pair_of(node: Node, score: SSAValue, is_share: bool) -> SSAValue:
     """
-    The scores of two classes from that of the positive one, as onnxruntime makes them.
+    The scores of two classes from that of the positive one, like onnxruntime.
 
-    The other score is what is missing to 1 or the negative, as a score `is_share` or not. Softmax
-    changes nothing.
+    The negative score is 1 - score if `is_share` (a probability), else -score. SOFTMAX is not
+    applied.
     """
     transform = transform_of(node)
     if transform == "PROBIT":
@@ -151,7 +151,7 @@ def pair_of(node: Node, score: SSAValue, is_share: bool) -> SSAValue:
 
 
 def two_columns(first: Operand, second: Operand) -> SSAValue:
-    """Scores of the negative and of the positive class, side by side."""
+    """Concatenates the scores of the negative and of the positive class."""
     return gc.ConcatOp([first, second], axis=1).result
 
 

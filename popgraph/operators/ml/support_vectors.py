@@ -1,4 +1,4 @@
-"""Support vector machines: kernels of samples and vectors, pairwise votes, probabilities."""
+"""SVMClassifier and SVMRegressor: kernels, pairwise votes, and coupled probabilities."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
 LEAST_SHARE = 1e-7
-"""How near to 0 and 1 the probability of a pair may come."""
+"""Pairwise probabilities are clamped to [1e-7, 1 - 1e-7], as in libsvm."""
 SWEEPS = 100
-"""After how many sweeps libsvm gives up, and takes the probabilities that it has."""
+"""libsvm's maximal number of sweeps; then it takes the current probabilities."""
 TOLERANCE = 0.005
-"""How far from the solution they may be, for all classes together."""
+"""libsvm's tolerance of convergence, divided by the number of classes."""
 
 
 def _matrix(node: Node, name: str, rows: int) -> Array:
     found = reals(node, name)
     if not rows or not found.size or found.size % rows:
         raise TypeMismatchError(
-            f"`{name}` of {node.op.op_type} has {found.size} numbers for {rows} rows",
-            hint="every row has as many",
+            f"`{name}` of {node.op.op_type} has {found.size} elements for {rows} rows",
+            hint="give every row the same number of elements",
         )
     return found.reshape(rows, -1)
 
@@ -56,11 +56,11 @@ def _matrix(node: Node, name: str, rows: int) -> Array:
 
 
 def _kernels(node: Node, rows: SSAValue, vectors: Array, kind: str) -> SSAValue:
-    """[samples, vectors]: the kernel of each pair."""
+    """The kernel of each sample and vector, [samples, vectors]."""
     if vectors.shape[1] != shape_of(rows)[1]:
         raise TypeMismatchError(
-            f"{node.op.op_type} has vectors of {vectors.shape[1]} features, "
-            f"its input has {shape_of(rows)[1]}",
+            f"the vectors of {node.op.op_type} have {vectors.shape[1]} features, "
+            f"but its input has {shape_of(rows)[1]}",
             hint="give the features that the model was trained with",
         )
     gamma, shift, degree = (*node.reals("kernel_params"), 0.0, 0.0, 0.0)[:3]
@@ -75,14 +75,14 @@ def _kernels(node: Node, rows: SSAValue, vectors: Array, kind: str) -> SSAValue:
         return gc.PowOp(moved, constant(node, degree, rows)).result
     if kind == "SIGMOID":
         return gc.TanhOp(moved).result
-    raise node.unsupported(f"the kernel {kind!r}", "one of LINEAR, POLY, RBF, SIGMOID")
+    raise node.unsupported(f"the kernel {kind!r}", "use LINEAR, POLY, RBF or SIGMOID")
 
 
 def _radial(node: Node, rows: SSAValue, vectors: Array, gamma: float) -> SSAValue:
-    """`exp(-gamma * |x - v|^2)`, by differences: sums of squares would cancel."""
+    """`exp(-gamma * |x - v|^2)`, by differences: |x|^2 + |v|^2 - 2xv would cancel."""
     samples, width = shape_of(rows)
-    apart = gc.ReshapeOp(rows, shape=(samples, 1, width))
-    differences = gc.SubOp(apart, constant(node, vectors[None], rows))
+    column = gc.ReshapeOp(rows, shape=(samples, 1, width))
+    differences = gc.SubOp(column, constant(node, vectors[None], rows))
     squares = gc.MulOp(differences, differences)
     distances = gc.ReduceSumOp(squares, axes=[2], keepdims=False)
     return gc.ExpOp(gc.MulOp(distances, constant(node, -gamma, rows))).result
@@ -101,7 +101,7 @@ chooses(
 
 @lowers("SVMRegressor", domain=ML)
 def svm_regressor(node: Node) -> Lowered:
-    """A weighted sum of kernels; of one class, its sign."""
+    """A weighted sum of kernels plus rho; with `one_class`, its sign."""
     rows = rows_of(node)
     count = node.integer("n_supports")
     weights = reals(node, "coefficients")
@@ -113,7 +113,7 @@ def svm_regressor(node: Node) -> Lowered:
     if len(weights) != shape_of(kernels)[1]:
         raise TypeMismatchError(
             f"SVMRegressor has {len(weights)} coefficients for {shape_of(kernels)[1]} vectors",
-            hint="give one for each support vector; without any, one for each feature",
+            hint="give one per support vector, or one per feature if there are no vectors",
         )
     scores: SSAValue = gc.MatMulOp(kernels, constant(node, weights[:, None], rows)).result
     rho = reals(node, "rho")
@@ -136,7 +136,7 @@ def svm_classifier(node: Node) -> Lowered:
 
 
 def _by_products(node: Node, rows: SSAValue, classes: int) -> Lowered:
-    """Without support vectors: a product for each class."""
+    """A linear score per class, for a model without support vectors."""
     products = _kernels(node, rows, _matrix(node, "coefficients", classes), "LINEAR")
     shift = constant(node, reals(node, "rho")[:1].sum(), rows)
     scores = gc.AddOp(products, shift).result
@@ -144,12 +144,12 @@ def _by_products(node: Node, rows: SSAValue, classes: int) -> Lowered:
 
 
 def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
-    """Every pair of classes votes for one of the two."""
+    """One-versus-one classification: every pair of classes votes for one of them."""
     counts = node.integers("vectors_per_class")
     if len(counts) != classes:
         raise TypeMismatchError(
-            f"SVMClassifier has vectors of {len(counts)} classes, and {classes} labels",
-            hint="`vectors_per_class` has a number for each class",
+            f"SVMClassifier has vectors of {len(counts)} classes, but {classes} labels",
+            hint="give one element of `vectors_per_class` per class",
         )
     vectors = _matrix(node, "support_vectors", sum(counts))
     kernels = _kernels(node, rows, vectors, node.text("kernel_type", "LINEAR"))
@@ -157,8 +157,8 @@ def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
     rho = reals(node, "rho")
     if len(rho) != len(pairs):
         raise TypeMismatchError(
-            f"SVMClassifier has {len(rho)} numbers in `rho` for {len(pairs)} pairs of classes",
-            hint="give one for each pair",
+            f"`rho` of SVMClassifier has {len(rho)} elements for {len(pairs)} pairs of classes",
+            hint="give one per pair",
         )
     weights = _pair_weights(node, counts, pairs)
     scores = gc.AddOp(
@@ -168,7 +168,7 @@ def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
     if node.reals("prob_a"):
         final = transformed(node, _probabilities(node, scores, classes, pairs))
     elif classes == 2:
-        # So onnxruntime has it: what softmax leaves alone is completed to 1.
+        # As in onnxruntime: any post transform completes the score to 1, none negates it.
         final = pair_of(node, scores, is_share=transform_of(node) != "NONE")
     else:
         final = transformed(node, scores)
@@ -176,14 +176,19 @@ def _by_votes(node: Node, rows: SSAValue, classes: int) -> Lowered:
 
 
 def _pair_weights(node: Node, counts: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Array:
-    """[vectors, pairs]: in a row of the coefficients are those of a vector against each class."""
+    """
+    The weight of each vector in each pair's score, [vectors, pairs].
+
+    `coefficients` is libsvm's layout, [classes - 1, vectors]: a vector's weights against the other
+    classes.
+    """
     total = sum(counts)
     rows = _matrix(node, "coefficients", len(counts) - 1)
     if rows.shape[1] != total:
         raise TypeMismatchError(
             f"SVMClassifier has {rows.size} coefficients for {total} vectors "
             f"of {len(counts)} classes",
-            hint="give one for each vector and class but its own",
+            hint="give one for each vector and each class except its own",
         )
     ends = np.cumsum([0, *counts])
     weights = np.zeros((total, len(pairs)), np.float32)
@@ -197,7 +202,7 @@ def _pair_weights(node: Node, counts: Sequence[int], pairs: Sequence[tuple[int, 
 def _votes(
     node: Node, scores: SSAValue, classes: int, pairs: Sequence[tuple[int, int]]
 ) -> SSAValue:
-    """How many pairs are for each class."""
+    """The number of votes for each class, as one matmul."""
     zero = constant(node, 0, scores)
     first = cast(gc.CompareOp(scores, zero, predicate="gt"), dtype_of(scores))
     table = np.zeros((2, len(pairs), classes), np.float32)
@@ -207,25 +212,25 @@ def _votes(
     return gc.AddOp(gc.MatMulOp(first, gains), constant(node, table[1].sum(0), scores)).result
 
 
-# Probabilities, as libsvm couples those of pairs
+# Probabilities of classes, coupled from pairwise ones like in libsvm
 
 
 def _probabilities(
     node: Node, scores: SSAValue, classes: int, pairs: Sequence[tuple[int, int]]
 ) -> SSAValue:
-    """[samples, classes], from the scores of pairs."""
+    """The probability of each class, [samples, classes], from the scores of pairs."""
     scale, shift = reals(node, "prob_a"), reals(node, "prob_b")
     if not len(scale) == len(shift) == len(pairs):
         raise TypeMismatchError(
-            f"SVMClassifier has {len(scale)} and {len(shift)} numbers in `prob_a` and `prob_b` "
+            f"`prob_a` and `prob_b` of SVMClassifier have {len(scale)} and {len(shift)} elements "
             f"for {len(pairs)} pairs of classes",
-            hint="give one of both for each pair",
+            hint="give one of each per pair",
         )
     logit = gc.AddOp(gc.MulOp(scores, constant(node, scale, scores)), constant(node, shift, scores))
     low, high = (constant(node, one, scores) for one in (LEAST_SHARE, 1 - LEAST_SHARE))
     share = gc.MinOp(gc.MaxOp(gc.SigmoidOp(gc.NegOp(logit)), low), high)
     one = constant(node, 1, scores)
-    both = two_columns(share, gc.SubOp(one, share))  # of pairs, then of the same turned round
+    both = two_columns(share, gc.SubOp(one, share))  # P(i | i or j), then P(j | i or j)
     nothing = gc.BroadcastOp(constant(node, 0, scores), shape=(shape_of(scores)[0], 1))
     table = two_columns(both, nothing)
     places = np.full((classes, classes), 2 * len(pairs))
@@ -236,18 +241,18 @@ def _probabilities(
 
 
 def _coupled(node: Node, shares: SSAValue, classes: int) -> SSAValue:
-    """The probabilities that fit those of pairs best, by libsvm's sweeps until they are near."""
-    turned = gc.TransposeOp(shares, perm=[0, 2, 1])
+    """The best fit to pairwise probabilities, by libsvm's iteration (Wu, Lin, Weng, 2004)."""
+    transposed = gc.TransposeOp(shares, perm=[0, 2, 1])
     squares = gc.ReduceSumOp(gc.MulOp(shares, shares), axes=[1], keepdims=True)
     own = constant(node, np.eye(classes)[None], shares)
-    form = gc.SubOp(gc.MulOp(own, squares), gc.MulOp(shares, turned)).result
+    form = gc.SubOp(gc.MulOp(own, squares), gc.MulOp(shares, transposed)).result
     samples = shape_of(shares)[0]
     start = constant(node, np.full((samples, classes), 1 / classes), shares)
     return _swept(node, form, start, classes)
 
 
 def _swept(node: Node, form: SSAValue, start: SSAValue, classes: int) -> SSAValue:
-    """A loop of sweeps; who is near the solution stays, and the loop ends when all are."""
+    """A loop of sweeps; converged samples stay, and the loop ends when all have converged."""
     samples = shape_of(start)[0]
     done = gc.BroadcastOp(node.literal(np.array(False)), shape=(samples, 1)).result
     block = Block(arg_types=[NUMBER, start.type, done.type, form.type])
@@ -270,7 +275,7 @@ def _swept(node: Node, form: SSAValue, start: SSAValue, classes: int) -> SSAValu
 def _sweep(
     node: Node, form: SSAValue, shares: SSAValue, was_done: SSAValue, classes: int
 ) -> tuple[SSAValue, SSAValue]:
-    """The probabilities after each has been moved once, and who was near before that."""
+    """One sweep over all classes, and the mask of samples that had converged before it."""
     samples = shape_of(shares)[0]
     wide = gc.MulOp(form, gc.ReshapeOp(shares, shape=(samples, 1, classes)))
     slopes: SSAValue = gc.ReduceSumOp(wide, axes=[2], keepdims=False).result

@@ -1,4 +1,4 @@
-"""Ensembles of trees: every sample walks down all trees at once, a branch per step."""
+"""TreeEnsemble operators: every sample descends all trees at once, one branch per step."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from popgraph.support.errors import TypeMismatchError
 U64 = dtypes.BY_NAME["u64"]
 U64_TYPE = element_types.BY_NAME["u64"]
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-"""In the order in which TreeEnsemble numbers them."""
+"""The aggregate functions, in TreeEnsemble's numbering."""
 
 
 def _leaves_reached(node: Node, rows: SSAValue, forest: Forest) -> SSAValue:
-    """[samples, trees]: the leaf of each tree at which each sample arrives, in u64."""
+    """The index of the leaf that each sample reaches in each tree, [samples, trees], in u64."""
     samples, width = shape_of(rows)
     if forest.branches and not 0 <= forest.features.min() <= forest.features.max() < width:
         raise TypeMismatchError(
-            f"a branch of {node.op.op_type} asks for feature {int(forest.features.max())}, "
-            f"but there are {width}",
+            f"a branch of {node.op.op_type} reads feature {int(forest.features.max())}, "
+            f"but the input has {width}",
             hint="give the features that the model was trained with",
         )
     shape = (samples, len(forest.roots))
@@ -56,7 +56,11 @@ def _leaves_reached(node: Node, rows: SSAValue, forest: Forest) -> SSAValue:
 
 
 def _walked(node: Node, rows: SSAValue, forest: Forest, place: SSAValue) -> SSAValue:
-    """The leaf of each sample in each tree; a leaf is a branch that leads to itself."""
+    """
+    The row of each sample's leaf in each tree, after `depth` steps.
+
+    A leaf is a row that leads to itself, so that shallower trees need no test for the end.
+    """
     samples, width = shape_of(rows)
     own = np.arange(forest.branches, forest.branches + forest.leaves)
     zeros = np.zeros(forest.leaves, np.int64)
@@ -96,7 +100,7 @@ MERGES: dict[str, tuple[np.ufunc, float, type[gc.ReduceMaxOp | gc.ReduceMinOp]]]
 
 
 def _scores(node: Node, ensemble: Ensemble, reached: SSAValue, aggregate: str = "SUM") -> SSAValue:
-    """[samples, targets]: what the leaves add up to, without base values; 0 where none has any."""
+    """The aggregated weights of leaves without base values, [samples, targets]; 0 if none."""
     dtype = computed_in(node).numpy
     merge, neutral, reduce = MERGES.get(aggregate, (np.add, 0, gc.ReduceSumOp))
     table = np.full((ensemble.forest.leaves, ensemble.count), neutral, dtype)
@@ -112,7 +116,7 @@ def _scores(node: Node, ensemble: Ensemble, reached: SSAValue, aggregate: str = 
 
 
 def _looked_up(node: Node, table: Array, reached: SSAValue) -> SSAValue:
-    """[samples, trees, targets]: the row of each leaf."""
+    """The row of `table` for each reached leaf, [samples, trees, targets]."""
     if table.shape[1] > 1:
         return gc.GatherOp(node.literal(table), reached, axis=0).result
     found = gc.GatherOp(node.literal(table[:, 0]), reached, axis=0)
@@ -146,11 +150,11 @@ def tree_ensemble_regressor(node: Node) -> Lowered:
 
 
 def _chosen(node: Node, name: str, default: int, words: Sequence[str]) -> str:
-    """The word that a number stands for."""
+    """The word for an enumerated integer attribute."""
     number = node.integer(name, default)
     if not 0 <= number < len(words):
         numbered = ", ".join(f"{place} ({word})" for place, word in enumerate(words))
-        raise TypeMismatchError(f"`{name}` is {number}", hint=f"`{name}` is one of {numbered}")
+        raise TypeMismatchError(f"`{name}` is {number}", hint=f"use one of {numbered}")
     return words[number]
 
 
@@ -166,7 +170,7 @@ def tree_ensemble(node: Node) -> Lowered:
 
 @lowers("TreeEnsembleClassifier", domain=ML)
 def tree_ensemble_classifier(node: Node) -> Lowered:
-    """The class of the largest sum; where the leaves are of one class of two, its sum decides."""
+    """The class of the largest sum; with leaves for only one of two classes, see `_of_two`."""
     rows = rows_of(node)
     count = len(node.integers("classlabels_int64s") or node.texts(NAMES))
     count = count or 1 + max(node.integers("class_ids"), default=0)
@@ -190,14 +194,14 @@ def tree_ensemble_classifier(node: Node) -> Lowered:
 
 
 def _may_lack_scores(ensemble: Ensemble) -> bool:
-    """Whether a class of which a sample finds no leaf, and whose sum is 0, could seem the best."""
+    """Whether a class without any reached leaf (sum 0) could win over negative sums."""
     return bool(np.any(np.less(ensemble.weights, 0))) and bool(
         len(ensemble.weights) < ensemble.count * ensemble.forest.leaves
     )
 
 
 def _where_scored(node: Node, ensemble: Ensemble, reached: SSAValue, scores: SSAValue) -> SSAValue:
-    """The sums of classes of which a sample has found leaves, minus infinity for others."""
+    """The sums of classes with reached leaves; -inf for other classes."""
     table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype_of(scores).numpy)
     table[ensemble.leaves, ensemble.targets] = 1
     found = gc.ReduceMaxOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
@@ -207,9 +211,9 @@ def _where_scored(node: Node, ensemble: Ensemble, reached: SSAValue, scores: SSA
 
 def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowered:
     """
-    The sum of one class decides, by its sign or, where it is a probability, by one half.
+    Chooses between two classes by the sum of one: above 0, or above 0.5 if it is a probability.
 
-    As in onnxruntime, a sum of the first class alone is that of the positive class as well.
+    As in onnxruntime, the sum of the first class alone counts as that of the positive class.
     """
     is_second = bool((ensemble.targets == 1).any())
     if base.size > 1 - is_second:

@@ -70,7 +70,7 @@ class BindSizes(Pass):
         """
         if self._ends(op):
             return
-        if isinstance(op, tile.PackOp | tile.UnpackOp):
+        if isinstance(op, tile.PackOp):
             ends = flow.of(op.source)
             if self._packs(op, ends):
                 return
@@ -80,7 +80,7 @@ class BindSizes(Pass):
                 return
         raise unsized("has no loop that can end at a size", op)
 
-    def _packs(self, op: tile.PackOp | tile.UnpackOp, ends: Ends) -> bool:
+    def _packs(self, op: tile.PackOp, ends: Ends) -> bool:
         """Tries to end one loop, or none; the other loops need memory up to their bounds."""
         for loops in (*({axis: end} for axis, end in sorted(ends.items())), {}):
             set_running(op, loops)

@@ -483,11 +483,11 @@ class Builder(Annotations, ModelSource):
         return self._draft.called_inputs
 
     def module(self) -> ModuleOp:
-        """The model so far as IR; its large weights are in `weights`."""
+        """The unfinished model as IR; its large weights are in `weights`."""
         return self._draft.module()
 
     def getModelProto(self) -> bytes:
-        """The model so far as serialized ONNX."""
+        """The unfinished model as serialized ONNX."""
         with as_popart_errors():
             message = exported(self.module(), self.weights, self._external)
             return bytes(message.SerializeToString())
@@ -501,13 +501,13 @@ class Builder(Annotations, ModelSource):
             self._external |= save_externally(message, ids, str(filename))
 
     def saveModelProto(self, filename: str | Path) -> None:
-        """Writes the model so far as serialized ONNX."""
+        """Writes the unfinished model as serialized ONNX."""
         content = self.getModelProto()
         with writing(f"Failed to open file {filename}"):
             write_file(filename, [content])
 
     def to_pgraph(self) -> pgraph.Listing:
-        """The model so far as `.pgraph` text, with all weights."""
+        """The unfinished model as `.pgraph` text, with all weights."""
         return pgraph.Listing.of(self.module(), self.weights)
 
     def _repr_html_(self) -> str:

@@ -48,7 +48,7 @@ class Draft:
     A graph under construction, whose tensors are ids.
 
     `inputs` are the ids of inputs and weights in the order of their addition, `initialized` only
-    those of weights. `base` is the model that the draft continues, if any.
+    the ids of weights. `base` is the model that the draft continues, if any.
     """
 
     def __init__(self, writer: GraphWriter, names: Names, base: Model | None = None) -> None:

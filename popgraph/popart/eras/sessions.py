@@ -68,7 +68,7 @@ class _OfEra(session.Session):
     def _given(
         self, args: tuple[object, ...], order: Sequence[str], named: dict[str, object]
     ) -> dict[str, Any]:
-        """The arguments by name; missing options default to those of the era."""
+        """The arguments by name; missing options have the defaults of the era."""
         given = {**by_kind(args, ("fnModel", *order)), **named}
         if given.get("userOptions") is None:
             given["userOptions"] = of_era(settings.SessionOptions, self.ERA)()

@@ -21,7 +21,7 @@ from popgraph.support.logs import log_of
 
 @dataclass(frozen=True)
 class Differentiated:
-    """The tensors that receive a gradient of the loss, and those that depend on its sources."""
+    """Tensors that receive a gradient of the loss, and tensors that depend on its sources."""
 
     loss: Set[str]
     moved: Set[str]

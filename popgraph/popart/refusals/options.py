@@ -232,8 +232,8 @@ def distributed(asked: Asked) -> Refusals:
         )
     if total % local or first % local:
         yield popart_unsupported_exception(
-            f"{total} replicas, of which those from {first} on are in this process, cannot be "
-            f"{local} in each",
+            f"{total} replicas cannot be split into processes of {local} each: this process begins "
+            f"with replica {first}",
             "SessionOptions.globalReplicationFactor",
             "every process has the same number of replicas here",
         )

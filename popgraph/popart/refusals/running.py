@@ -28,7 +28,7 @@ def check_floats(executable: Executable, results: Mapping[str, Array]) -> None:
     Raises the floating-point exception of an IPU, after the micro-batch.
 
     An IPU stops at the operation that produces infinity or NaN. Here only values that reach a
-    result or a variable are detected, not those that, for example, only feed a comparison.
+    result or a variable are detected, not values that, for example, only feed a comparison.
     """
     variables = {name: executable.read(name) for name in executable.variables}
     for what, arrays in (("result", results), ("variable", variables)):

@@ -32,7 +32,7 @@ class Asked:
     A session in the form that rules inspect.
 
     `rule` is None without training. `differentiated` are the tensors with a gradient, `inputs`
-    those of the program, which are known only at `PREPARED`.
+    the program's inputs, which are known only at `PREPARED`.
     """
 
     model: SessionModel

@@ -212,7 +212,7 @@ def _parted(
 
 
 def _share_out(parts: Sequence[_Part[Node]], shares: Shares) -> None:
-    """Assigns sets to IPUs in order, splitting those that exceed the remaining budget."""
+    """Assigns sets to IPUs in order, splitting sets that exceed the remaining budget."""
     total = sum(part.cost for part in parts)
     done, ipu, waiting = 0.0, 0, list(parts)
     for number, share in enumerate(shares.ends(), 1):

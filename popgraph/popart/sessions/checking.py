@@ -40,7 +40,7 @@ def check_compilation(setup: Setup, program: Program) -> None:
         allowed = setup.options.engineOptions.get("debug.allowOutOfMemory", "false")
         with as_popart_errors():
             ipu = setup.modelled(program.replicas.count)
-            check_memory(program, ipu, tells=allowed == "true")
+            check_memory(program, ipu, summarizes=allowed == "true")
 
 
 def _asked(setup: Setup, inputs: Collection[str] = ()) -> Asked:

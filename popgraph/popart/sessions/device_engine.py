@@ -100,7 +100,7 @@ class DeviceEngine:
     @property
     def random_state(self) -> list[int]:
         """
-        As many 32-bit words as PopART's state of the device's workers.
+        The random state, in 32-bit words; as long as PopART's state of the device's workers.
 
         The first ones are the seed and the number of steps, in little-endian order.
         """

@@ -22,8 +22,8 @@ _HINT = (
 )
 
 
-def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
-    """With `tells`, the error has a memory summary, as `debug.allowOutOfMemory` requests."""
+def check_memory(program: Program, ipu: Ipu, *, summarizes: bool) -> None:
+    """With `summarizes`, the error has a memory summary, as `debug.allowOutOfMemory` requests."""
     if program.code.peak_bytes <= _SURELY_FITS * ipu.total_tiles * ipu.tile_bytes:
         return
     model = program.on_ipus(ipu)
@@ -36,5 +36,5 @@ def check_memory(program: Program, ipu: Ipu, *, tells: bool) -> None:
         f"{ipu.tile_bytes} bytes of memory"
     )
     log_of("devicex").error("Memory allocation error : %s", message)
-    summary = "\n".join(head(model)) if tells else None
+    summary = "\n".join(head(model)) if summarizes else None
     raise OutOfMemoryException(OutOfMemoryError(message, summary, f"{overflow(needed)}: {_HINT}"))

@@ -47,8 +47,8 @@ class Session(IpuOnly):
     The common base of sessions: compiles a model, transfers weights and runs steps.
 
     Unlike an IPU, this machine has 64-bit numbers: tensors of DOUBLE and INT64 keep their type, and
-    so do their anchors, except for results of ArgMax and ArgMin, which are INT32. Inputs of INT32
-    and INT64 are converted to each other if the values fit.
+    so do their anchors, except for results of ArgMax and ArgMin, which are INT32. INT32 inputs
+    are converted to INT64 and vice versa if the values fit.
     """
 
     _advice = ""

@@ -132,7 +132,7 @@ class Setup:
 
     @property
     def ipus(self) -> int | None:
-        """IPUs per replica; None on a CPU, which stands for any number."""
+        """IPUs per replica; None on a CPU, which acts as any number."""
         if self.device.type is DeviceType.Cpu:
             return None
         return self.device.numIpus // self.plan.replicas

@@ -1,4 +1,4 @@
-"""What a chart shows, and where its axes begin, end and are marked."""
+"""Charts: curves, and axes with their ranges and tick marks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from math import ceil, floor, log10
 Point = tuple[float, float]
 
 ROUNDING = 1e-9
-"""By so much of a step, numbers may be off that should be marks."""
+"""Tolerance for tick marks, as a fraction of a step."""
 SMALLEST, LARGEST = 1e-300, 1e300
-"""Smaller differences are none, larger numbers are not drawn."""
+"""Smaller differences count as zero; larger numbers are not drawn."""
 
 
 def is_drawn(number: float) -> bool:
@@ -22,21 +22,21 @@ def is_drawn(number: float) -> bool:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points from left to right; where a value is no number to draw the curve has a gap."""
+    """Points from left to right; a NaN or infinite value leaves a gap."""
 
     name: str
     points: Sequence[Point]
     style: int = 1
-    """The number of its colour; 0 is the faint one."""
+    """The index of its colour; 0 is the faint one."""
 
     def segments(self) -> Iterator[list[Point]]:
-        """The points between gaps."""
+        """The runs of points between gaps."""
         for drawn, points in groupby(self.points, lambda point: is_drawn(point[1])):
             if drawn:
                 yield list(points)
 
     def downsampled(self, most: int) -> Curve:
-        """At most so many points: each stands for its neighbours, at their mean."""
+        """At most `most` points, each the mean of a group of neighbours."""
         count = len(self.points)
         if count <= most:
             return self
@@ -51,7 +51,7 @@ def _mean(points: Sequence[Point]) -> Point:
 
 @dataclass(frozen=True)
 class Axis:
-    """From where to where an axis goes, and the places that are marked."""
+    """The range of an axis, and the distance of its tick marks."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class Axis:
 
     @staticmethod
     def over(values: Sequence[float], marks: int) -> Axis:
-        """One that holds all values and has about so many marks at round numbers."""
+        """An axis that covers all values, with about `marks` tick marks at round numbers."""
         low, high = min(values, default=0.0), max(values, default=1.0)
         if high - low <= max(SMALLEST, ROUNDING * max(abs(low), abs(high))):
             half = abs(low) / 2 or 0.5
@@ -69,12 +69,12 @@ class Axis:
         return Axis(first * step, last * step, step)
 
     def fraction(self, value: float) -> float:
-        """Where a value is: 0 at the low end, 1 at the high end."""
+        """The relative position of a value: 0 at the low end, 1 at the high end."""
         return (value - self.low) / (self.high - self.low)
 
     @property
     def marks(self) -> list[tuple[float, str]]:
-        """The marked values, and what is written beside them."""
+        """The values of tick marks, with their labels."""
         count = round((self.high - self.low) / self.step)
         return [(value, self._text(value)) for value in map(self._mark, range(count + 1))]
 
@@ -89,7 +89,7 @@ class Axis:
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is not less."""
+    """The smallest of 1, 2 and 5 times a power of ten that is at least `least`."""
     power = 10.0 ** floor(log10(least))
     least *= 1 - ROUNDING
     return next(times * power for times in (1, 2, 5, 10) if times * power >= least)
@@ -97,19 +97,19 @@ def _round_step(least: float) -> float:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over one axis."""
+    """Curves over a common axis."""
 
     title: str
     curves: tuple[Curve, ...]
 
     @cached_property
     def x_axis(self) -> Axis:
-        """The axis of the first numbers of points."""
+        """The horizontal axis."""
         return Axis.over([*self._coordinates(0)], 5)
 
     @cached_property
     def y_axis(self) -> Axis:
-        """The axis of the values."""
+        """The vertical axis."""
         return Axis.over([*self._coordinates(1)], 5)
 
     def _coordinates(self, number: int) -> Iterator[float]:

@@ -8,17 +8,17 @@ from html import escape
 from popgraph.support.charts.chart import Chart, Curve, Point
 
 COLOURS = ("#8aa9d6", "#2f6bd0", "#d9662b")
-"""By the styles of curves."""
+"""Colours by the style of a curve."""
 WIDTH, HEIGHT = 440, 240
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 44, 26
-"""Room beside the curves: for the numbers, the title and the names."""
+"""Margins around the curves, for labels, title and names."""
 MAX_POINTS = 400
 MAX_DOTS = 60
-"""Of a curve with no more points, each shows its numbers under the pointer."""
+"""Curves with at most this many points show a dot per point, with its values as a tooltip."""
 
 
 def svg(chart: Chart) -> str:
-    """The chart as one element."""
+    """The chart as an SVG element."""
     lines = [*_frame(chart)]
     for curve in chart.curves:
         lines += _curve(chart, curve)
@@ -26,7 +26,7 @@ def svg(chart: Chart) -> str:
 
 
 def sparkline(curve: Curve, width: int = 150, height: int = 26) -> str:
-    """A curve alone, to stand in a row of a table."""
+    """A curve without axes, for a row of a table."""
     chart = Chart(curve.name, (curve.downsampled(MAX_POINTS),))
     paths = _paths(chart, chart.curves[0], (1, width - 1, height - 2, 2))
     return _element(
@@ -43,7 +43,7 @@ def _element(width: int, height: int, title: str, lines: list[str]) -> str:
 
 
 BOX = (LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM, TOP)
-"""Left, right, bottom and top of the room for curves."""
+"""Left, right, bottom and top of the plot area."""
 
 
 def _position(chart: Chart, point: Point, box: tuple[float, ...]) -> Point:
@@ -53,7 +53,7 @@ def _position(chart: Chart, point: Point, box: tuple[float, ...]) -> Point:
 
 
 def _frame(chart: Chart) -> Iterator[str]:
-    """The title, the names of the curves, the marks of both axes."""
+    """The title, the names of the curves, and the tick marks of both axes."""
     yield _text(LEFT, 15, chart.title, "start", 'font-weight="600" font-size="12.5"')
     at = LEFT
     for curve in chart.curves if len(chart.curves) > 1 else ():

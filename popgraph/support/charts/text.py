@@ -1,4 +1,4 @@
-"""Charts as text: eight dots of Braille in each cell."""
+"""Charts as text, with eight Braille dots per cell."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from itertools import groupby
 from popgraph.support.charts.chart import Chart, Curve
 
 DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""The bits of a cell, by column and row of its dots."""
+"""The bit of each dot of a cell, by column and row."""
 EMPTY = 0x2800
-"""The cell without dots."""
+"""The Braille cell without dots."""
 
 Span = tuple[str, int | None]
-"""A text and the style of the curve that it belongs to, if it does."""
+"""A text, and the style of its curve, or None."""
 
 
 @dataclass
 class Cell:
-    """The dots of a cell, and the style of the curve that was drawn over it last."""
+    """The dots of a cell, and the style of the last curve drawn over it."""
 
     dots: int = 0
     style: int | None = None
 
 
 def spans(chart: Chart, width: int, height: int) -> Iterator[list[Span]]:
-    """The lines of a chart of so many columns and rows; texts go with their curves."""
+    """The lines of a chart of this size, in spans of one style each."""
     labels = _labels(chart, height)
     margin = max(map(len, labels.values()), default=0)
     cells = _cells(chart, width - margin - 2, height)
@@ -41,20 +41,20 @@ def spans(chart: Chart, width: int, height: int) -> Iterator[list[Span]]:
 
 
 def _joined(line: Sequence[Cell]) -> Iterator[Span]:
-    """Neighbours of one style go together."""
+    """Merges adjacent cells of the same style."""
     for style, cells in groupby(line, lambda cell: cell.style):
         yield "".join(chr(EMPTY + cell.dots) for cell in cells), style
 
 
 def text(chart: Chart, width: int = 72, height: int = 10) -> str:
-    """A chart without colours."""
+    """The chart as plain text."""
     return "\n".join(
         "".join(part for part, _ in line).rstrip() for line in spans(chart, width, height)
     )
 
 
 def _labels(chart: Chart, height: int) -> dict[int, str]:
-    """What stands beside rows: the marks of the axis of values."""
+    """{row: label of the vertical axis}."""
     marks = chart.y_axis.marks
     return {_row(chart.y_axis.fraction(value), height): text for value, text in marks}
 
@@ -64,7 +64,7 @@ def _row(fraction: float, height: int) -> int:
 
 
 def _steps(chart: Chart, width: int) -> str:
-    """The ends of the axis of steps."""
+    """The labels at the ends of the horizontal axis."""
     (_, first), *_, (_, last) = chart.x_axis.marks
     return first + last.rjust(max(width - len(first), len(last) + 1))
 
@@ -80,7 +80,7 @@ def _cells(chart: Chart, width: int, height: int) -> list[list[Cell]]:
 
 
 def _places(chart: Chart, curve: Curve, width: int, height: int) -> Iterator[tuple[int, int]]:
-    """The dots of a curve, without gaps between neighbouring points."""
+    """The dots of a curve, with lines between adjacent points."""
     for segment in curve.downsampled(width).segments():
         before: tuple[int, int] | None = None
         for x, y in segment:

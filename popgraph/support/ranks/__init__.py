@@ -1,3 +1,3 @@
-"""Ranks: processes that run one program together, each with data of its own."""
+"""Ranks: processes that run one program together, each on its own data."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ranks tell each other as one number: generated C passes it on, the process reads it."""
+"""Exchanges encoded as integers, which generated C passes to the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BASES = (len(KINDS), len(_COMBINED), len(_ELEMENTS), 2**24)
 
 
 def exchange_code(exchange: Exchange, dtype: DType) -> int:
-    """An exchange of elements of a type as a number; groups have up to 2^24 ranks."""
+    """Encodes an exchange and its element type; strides are below 2^24."""
     digits = (
         KINDS.index(exchange.kind),
         _COMBINED.index(exchange.combine),
@@ -26,7 +26,7 @@ def exchange_code(exchange: Exchange, dtype: DType) -> int:
 
 
 def exchange_of(code: int) -> tuple[Exchange, DType]:
-    """The exchange behind a number, and the type of its elements."""
+    """Decodes an exchange and its element type."""
     digits = []
     for base in _BASES:
         code, digit = divmod(code, base)

@@ -1,4 +1,4 @@
-"""The communicator: what a rank can tell the others, and how a rank on its own does the same."""
+"""The communicator between ranks, and its implementation for a single rank."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ from popgraph.support.replicas import grouped
 Content = TypeVar("Content")
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = KINDS = ("all_reduce", "all_gather", "reduce_scatter")
-"""What becomes of the elements of a group's members: for each of them one array made of all, all
-arrays one behind the other, or its share of the one array."""
+"""
+Kinds of exchanges.
+
+Each rank of a group gets the combined array, the concatenation of all arrays, or its shard of the
+combined array.
+"""
 
 COMBINED_BY: Mapping[str, np.ufunc] = {
     "Add": np.add,
@@ -25,19 +29,19 @@ COMBINED_BY: Mapping[str, np.ufunc] = {
     "Min": np.minimum,
     "Max": np.maximum,
 }
-"""How elements of several ranks become one."""
+"""{name: ufunc that combines the elements of several ranks}."""
 
 
 class RankError(PopgraphError):
-    """Ranks cannot do together what was asked: they are too few, differ, or one has failed."""
+    """Ranks cannot cooperate: there are too few, they differ, or one has failed."""
 
 
 @dataclass(frozen=True)
 class Exchange:
     """
-    What the ranks of a group tell each other.
+    A collective operation of the ranks of a group.
 
-    Groups have `size` ranks that are `stride` apart.
+    A group has `size` ranks at distance `stride`.
     """
 
     kind: str
@@ -47,42 +51,41 @@ class Exchange:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.combine not in COMBINED_BY:
-            raise ValueError(f"{self.kind} by {self.combine} is no exchange")
+            raise ValueError(f"{self.kind} by {self.combine} is not an exchange")
         if min(self.stride, self.size) < 1:
-            raise ValueError("groups have at least one rank, at least one apart")
+            raise ValueError("a group needs a size and a stride of at least 1")
 
     def result_size(self, count: int) -> int:
-        """How many elements a rank gets for so many of its own."""
+        """The number of elements that a rank receives, given the number it sends."""
         if self.kind == ALL_GATHER:
             return count * self.size
         return count // self.size if self.kind == REDUCE_SCATTER else count
 
     def group_of(self, rank: int, ranks: int) -> list[int]:
-        """The ranks of the group that a rank belongs to."""
+        """The ranks of a rank's group."""
         if ranks % (self.stride * self.size):
             raise RankError(
-                f"{ranks} ranks cannot be taken in groups of {self.size} that are "
-                f"{self.stride} apart"
+                f"{ranks} ranks cannot form groups of {self.size} at distance {self.stride}"
             )
         return next(one for one in grouped(ranks, self.stride, self.size) if rank in one)
 
 
 Finish = Callable[[], None]
-"""Waits until an exchange that was started has filled its target."""
+"""Waits until a started exchange has filled its target."""
 
 
 IsWanted = Callable[[], bool]
-"""Whether it still makes sense to wait for another rank."""
+"""Whether to keep waiting for another rank."""
 
 
 def always() -> bool:
-    """Of those who wait as long as it takes."""
+    """Waits without limit."""
     return True
 
 
 class Communicator(ABC):
     """
-    What a rank can tell the others.
+    Communication between ranks.
 
     All ranks call the same methods in the same order.
     """
@@ -93,42 +96,42 @@ class Communicator(ABC):
     @abstractmethod
     def start(self, exchange: Exchange, source: Array, target: Array) -> Finish:
         """
-        Starts an exchange; neither array may be touched before it is finished.
+        Starts an exchange; neither array may be accessed before it is finished.
 
-        Both are one row of elements; of an all-reduce they may be the same memory.
+        Both are contiguous rows; an all-reduce may use the same memory for both.
         """
 
     @abstractmethod
     def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
         """
-        Starts to tell another rank an array, which is not to be changed before it has left.
+        Starts sending an array, which must not change before it is sent.
 
-        Arrays of one number arrive in the order in which they were sent. Not all ranks call this.
-        Who finishes it waits as long as it is wanted.
+        Arrays with the same number arrive in sending order. Not all ranks call this. The returned
+        function waits while `is_wanted` holds.
         """
 
     @abstractmethod
     def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
-        """Waits, as long as it is wanted, for an array of another rank, which fills this one."""
+        """Receives an array from another rank; waits while `is_wanted` holds."""
 
     @abstractmethod
     def broadcast(self, content: Content, root: int = 0) -> Content:
-        """What the rank `root` has, for all."""
+        """The content of rank `root`, on all ranks."""
 
     @abstractmethod
     def gather(self, content: Content) -> list[Content]:
-        """What each rank has, for all, in their order."""
+        """The contents of all ranks in rank order, on all ranks."""
 
     @abstractmethod
     def barrier(self, *, patient: bool = False) -> None:
-        """Waits for all ranks; patiently, it leaves the processor to others meanwhile."""
+        """Waits for all ranks; a patient wait sleeps instead of spinning."""
 
     @abstractmethod
     def abort(self, code: int) -> NoReturn:
         """Ends all ranks at once."""
 
     def exchange(self, exchange: Exchange, source: Array) -> Array:
-        """What a rank gets of an exchange."""
+        """The result of an exchange for this rank."""
         row = np.ascontiguousarray(source).reshape(-1)
         target = np.empty(exchange.result_size(row.size), row.dtype)
         self.start(exchange, row, target)()
@@ -136,7 +139,7 @@ class Communicator(ABC):
 
     @property
     def is_first(self) -> bool:
-        """Whether this rank is the one that writes files and tells people."""
+        """Whether this rank writes files and messages."""
         return self.rank == 0
 
 
@@ -152,10 +155,10 @@ class SingleRank(Communicator):
         return lambda: None
 
     def send(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> Finish:
-        raise AssertionError("there is nobody to tell")
+        raise AssertionError("a single rank cannot send")
 
     def receive(self, array: Array, rank: int, number: int, is_wanted: IsWanted = always) -> None:
-        raise AssertionError("there is nobody to wait for")
+        raise AssertionError("a single rank cannot receive")
 
     def broadcast(self, content: Content, root: int = 0) -> Content:
         return content
@@ -164,7 +167,7 @@ class SingleRank(Communicator):
         return [content]
 
     def barrier(self, *, patient: bool = False) -> None:
-        """There is nobody to wait for."""
+        """Returns at once: a single rank waits for nobody."""
 
     def abort(self, code: int) -> NoReturn:
         raise SystemExit(code)

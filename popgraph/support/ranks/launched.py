@@ -1,17 +1,20 @@
-"""Whether a launcher of MPI started this process."""
+"""Whether an MPI launcher started this process."""
 
 from __future__ import annotations
 
 import os
 
 GRACE_SECONDS = 0.5
-"""So long the other ranks wait before they tell of an error: the first one may fail alike, and
-ends the job then."""
+"""
+Seconds for which all other ranks delay an error report.
+
+The first rank often fails in the same way; it then reports the error and ends the job.
+"""
 
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
-"""Where Open MPI, MPICH and its relatives tell a process how many there are."""
+"""Environment variables with the number of processes, of Open MPI and of MPICH and its forks."""
 
 
 def is_launched() -> bool:
-    """Whether this process is one of several that a launcher of MPI started."""
+    """Whether an MPI launcher started several processes, and this is one of them."""
     return any(os.environ.get(name, "1") not in ("", "1") for name in _SIZES)

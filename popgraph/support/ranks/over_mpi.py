@@ -1,4 +1,4 @@
-"""The communicator over MPI, by mpi4py: exchanges go on while the program computes."""
+"""The communicator over MPI, by mpi4py, with overlap of communication and computation."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from popgraph.support.ranks.launched import GRACE_SECONDS
 
 INSTALL = "pip install 'popgraph[mpi]' brings mpi4py and an Open MPI"
 POLL_SECONDS = 1e-4
-"""How often exchanges are moved on: MPI sends the next piece only when it is called."""
+"""Seconds between progress calls: MPI only transfers the next piece within a call."""
 
 PATIENT_SECONDS = 1e-2
-"""How often a rank looks that waits while others work."""
+"""Seconds between polls of a rank that waits while others work."""
 
 
 def mpi() -> Any:
-    """The module of mpi4py; RankError where it is not installed, or finds no MPI."""
+    """The module of mpi4py; RankError if it is not installed or finds no MPI."""
     try:
         return import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
@@ -54,7 +54,7 @@ class MpiCommunicator(Communicator):
     """
     The ranks of an MPI job.
 
-    A thread of its own moves exchanges on: without it they would stand still between calls.
+    A progress thread drives exchanges; without it they would stall between calls.
     """
 
     def __init__(self) -> None:
@@ -63,9 +63,9 @@ class MpiCommunicator(Communicator):
         self.rank, self.size = self._world.rank, self._world.size
         if self._mpi.Query_thread() < self._mpi.THREAD_SERIALIZED:
             raise RankError(
-                "this MPI cannot be called from several threads",
+                "this MPI does not support calls from several threads",
                 "MPI_Init_thread",
-                "leave mpi4py.rc.thread_level at its default, or take Open MPI or MPICH",
+                "leave mpi4py.rc.thread_level at its default, or use Open MPI or MPICH",
             )
         self._groups: dict[tuple[int, int], Any] = {(1, self.size): self._world.Dup()}
         self._direct = self._world.Dup()
@@ -84,7 +84,7 @@ class MpiCommunicator(Communicator):
         return partial(self._finish, pending)
 
     def _started(self, start: Callable[[], Any], held: Array | None = None) -> _Pending:
-        """Starts what is moved on from now on; `held` is to stay until then."""
+        """Starts a transfer for the progress thread; keeps `held` alive until it is done."""
         with self._calls:
             pending = _Pending(start(), held)
         with self._waiting:
@@ -110,14 +110,14 @@ class MpiCommunicator(Communicator):
         return lambda: group.Ireduce_scatter_block(bits(source), bits(target), operation)
 
     def _operation(self, combine: str, dtype: np.dtype[Any]) -> Any:
-        """MPI's own operation, or, of elements that MPI does not know, NumPy's."""
+        """MPI's own operation, or NumPy's for element types that MPI lacks."""
         if (dtype.kind in "iuf" and dtype.itemsize > 2) or dtype.kind in "iu":
             names = {"Add": "SUM", "Mul": "PROD", "Min": "MIN", "Max": "MAX"}
             return getattr(self._mpi, names[combine])
         return _numpy_operation(combine, dtype)
 
     def _group(self, exchange: Exchange) -> Any:
-        """The communicator of a rank's group; all ranks make theirs in the same order."""
+        """The communicator of this rank's group; all ranks create theirs in the same order."""
         key = (exchange.stride, exchange.size)
         if key not in self._groups:
             members = exchange.group_of(self.rank, self.size)
@@ -126,7 +126,7 @@ class MpiCommunicator(Communicator):
         return self._groups[key]
 
     def _progress(self) -> None:
-        """Moves on what was started, as long as there is anything."""
+        """Drives pending transfers; the body of the progress thread."""
         while True:
             with self._waiting:
                 while not self._pending:
@@ -155,14 +155,14 @@ class MpiCommunicator(Communicator):
         self._poll(arriving, POLL_SECONDS, is_wanted)
 
     def _poll(self, pending: _Pending, seconds: float, is_wanted: IsWanted = always) -> None:
-        """Waits, and lets other threads call meanwhile: what it waits for may depend on them."""
+        """Polls a transfer; meanwhile other threads may call MPI, on which its end may depend."""
         while not pending.done and is_wanted():
             with self._calls:
                 pending.test()
             if not pending.done:
                 time.sleep(seconds)
 
-    # what is told as a whole
+    # collectives of Python objects
 
     def broadcast(self, content: Content, root: int = 0) -> Content:
         with self._calls:
@@ -192,24 +192,24 @@ class MpiCommunicator(Communicator):
     def _failed(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """An error that nobody handles ends all ranks: the others would wait for this one."""
+        """Ends all ranks after an unhandled error: they would wait for this one forever."""
         if not self.is_first:
             time.sleep(GRACE_SECONDS)
         traceback.print_exception(kind, error, trace)
         print(
-            f"rank {self.rank} of {self.size} failed, and with it the job: {error}",
+            f"rank {self.rank} of {self.size} failed and ends the job: {error}",
             file=sys.stderr,
         )
         self.abort(1)
 
     def _end(self) -> None:
-        """Nobody leaves before all exchanges are through."""
+        """Finishes all transfers before exit."""
         for one in self._pending:
             self._finish(one)
 
 
 class _Pending:
-    """An exchange that was started; its methods are called by one thread at a time."""
+    """A transfer that was started; only one thread at a time calls its methods."""
 
     def __init__(self, request: Any, held: Array | None = None) -> None:
         self._request, self._held = request, held
@@ -229,12 +229,12 @@ class _Pending:
 
 
 def _as_numbers(array: Array) -> Array:
-    """An array in a type that MPI can carry: halves as the bits that they are."""
+    """The array in a type that MPI supports; 16-bit floats as their bits."""
     return array if array.dtype.kind in "iuf" and array.dtype.itemsize > 2 else _bits(array)
 
 
 def _as_bytes(array: Array) -> Array:
-    """The memory of an array whose elements stand in a row."""
+    """The bytes of a contiguous array."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -244,7 +244,7 @@ def _bits(array: Array) -> Array:
 
 @cache
 def _numpy_operation(combine: str, dtype: np.dtype[Any]) -> Any:
-    """An operation of MPI that NumPy carries out."""
+    """An MPI operation that calls NumPy."""
     function = COMBINED_BY[combine]
 
     def combined(source: Any, target: Any, _: Any) -> None:

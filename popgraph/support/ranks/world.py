@@ -1,4 +1,4 @@
-"""The world: the communicator of this process, that of its MPI job if it is part of one."""
+"""The communicator of this process: that of its MPI job, or of a single rank."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def world() -> Communicator:
     """
     The communicator of this process.
 
-    It is that of MPI where `mpirun` or its like started several processes, or where the program
-    itself has imported `mpi4py.MPI`.
+    Uses MPI if `mpirun` or a similar launcher started several processes, or if the program has
+    imported `mpi4py.MPI`.
     """
     global _world
     if _world is None:
@@ -38,7 +38,7 @@ def world() -> Communicator:
 
 @contextmanager
 def using_communicator(communicator: Communicator) -> Iterator[None]:
-    """Makes another communicator that of this process for a while."""
+    """Replaces the communicator of this process inside the block."""
     global _world
     before, _world = _world, communicator
     try:
@@ -48,7 +48,7 @@ def using_communicator(communicator: Communicator) -> Iterator[None]:
 
 
 class _DelayedStream(io.TextIOBase):
-    """A stream whose first words wait until the first rank has had time to say the same."""
+    """Delays the first write until the first rank has had time to report the same error."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._waits = stream, True
@@ -72,10 +72,10 @@ class _DelayedStream(io.TextIOBase):
 @contextmanager
 def ending_all_ranks() -> Iterator[None]:
     """
-    Ends all ranks where this one exits with an error: the others would wait for it.
+    Ends all ranks if this one exits with an error: the others would wait for it forever.
 
-    On all but the first nothing that is printed appears, and errors a little later: what all ranks
-    would say, the first one says.
+    Only the first rank prints to stdout; the others delay stderr, since the first rank usually
+    reports the same errors.
     """
     here = world()
     if not here.is_first:
@@ -92,7 +92,7 @@ def ending_all_ranks() -> Iterator[None]:
 
 
 def exchange_if(exchange: Exchange, x: Array, when: Array | None) -> Array:
-    """What a rank gets, if anything is told."""
+    """The result of an exchange for this rank; if `when` is false, x (all-reduce) or zeros."""
     if when is None or when.reshape(-1)[0]:
         return world().exchange(exchange, x)
     if exchange.kind == ALL_REDUCE:

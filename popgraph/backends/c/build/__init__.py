@@ -1,1 +1,1 @@
-"""Building: the C compiler, its flags, the targets, and the objects it made before."""
+"""Building: the C compiler, its flags, the targets, and the object cache."""

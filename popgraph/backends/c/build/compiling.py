@@ -1,4 +1,4 @@
-"""Builds shared libraries: compiles translation units in parallel, links, caches the result."""
+"""Builds shared libraries: compiles translation units in parallel, links and caches."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ from popgraph.support.writing import write_atomically
 
 def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
     """
-    The shared library of these translation units, compiled unless it is in the cache.
+    The shared library of these translation units, compiled unless it is cached.
 
-    `more` are flags behind the usual ones.
+    `more` are flags appended to the usual ones.
 
-    A compiler that works compiles what it has not compiled before. Where none works, what another
-    compiler made of the same text for the same machine is as good. Where the cache has no room,
-    it is compiled without one.
+    Libraries are cached per compiler. If no compiler works, the library of another compiler for
+    the same text and machine is used. If the cache cannot be written, a temporary one replaces it.
     """
     key = library_key(units, more)
     found = library_or_compiler(library_folders(key))
@@ -55,12 +54,12 @@ def library(units: Sequence[Unit], more: Sequence[str] = ()) -> Path:
         raise BackendError(
             f"there is no place for compiled code: {error.strerror or error}",
             str(error.filename or ""),
-            "make room there, or name other folders: POPGRAPH_CACHE_DIR, TMPDIR",
+            "free some space there, or set other folders: POPGRAPH_CACHE_DIR, TMPDIR",
         ) from error
 
 
 def library_key(units: Sequence[Unit], more: Sequence[str] = ()) -> str:
-    """What tells a library from all others, but for the compiler that makes it."""
+    """The key of a library, without the compiler's identity."""
     return digest(build_key(), *more, *(unit.text for unit in units))
 
 
@@ -68,9 +67,9 @@ def _build(
     compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path, more: Sequence[str]
 ) -> Path:
     """
-    Compiles at once as many units as there are cores, links, and moves the result in place.
+    Compiles the units on all cores, links them, and stores the result.
 
-    Kernels that other programs have, too, were compiled for them. OSError when there is no room.
+    Kernels that other programs share are taken from the object cache. OSError if a disk is full.
     """
     make_private(place)
     kept = Objects(readable_caches(), digest(build_key(), *more, compiler.identity))
@@ -91,7 +90,7 @@ def _build(
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
             objects_made = pool.map(compile_unit, range(len(missing)))
-            made = list(_told(objects_made, len(missing), compiler))
+            made = list(_with_progress(objects_made, len(missing), compiler))
         kept.trim()
         objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
@@ -102,7 +101,7 @@ def _build(
         if not result.good:
             _check_room(result.reason, linked)
         if not result.good and known:
-            kept.forget(known)
+            kept.remove(known)
             return _build(compiler, found, units, place, more)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
@@ -112,8 +111,8 @@ def _build(
             return final
 
 
-def _told(done: Iterable[Path], count: int, compiler: Compiler) -> Iterator[Path]:
-    """Files of objects, as soon as each is there."""
+def _with_progress(done: Iterable[Path], count: int, compiler: Compiler) -> Iterator[Path]:
+    """Object files as they are completed, reported as progress."""
     by = f"parts, by {compiler.title}"
     try:
         report(f"C, 0 of {count} {by}")
@@ -128,27 +127,27 @@ _NO_ROOM = {
     **{os.strerror(number): number for number in (ENOSPC, EDQUOT, EFBIG)},
     (strsignal(SIGXFSZ) or "file size limit"): EFBIG,
 }
-"""How a compiler says that it could not write a file, or what ended it: in the system's words."""
+"""The system's messages for a full disk or quota, in a compiler's output, with their errno."""
 
 
 def _check_room(reason: str, path: Path) -> None:
-    """OSError if a compiler failed because a disk is full."""
+    """Raises OSError if a compiler failed because a disk is full."""
     for words, number in _NO_ROOM.items():
         if words in reason:
             raise OSError(number, words, str(path.parent))
 
 
 def _refused(compiler: Compiler, unit: Unit, reason: str) -> BackendError:
-    """The error for C that a compiler does not accept: which kernel it was, and whose."""
+    """The error for C that a compiler rejects, with the kernel and its origin."""
     line = re.search(r"\.c:(\d+):(?:\d+:)? *(?:fatal )?error", reason)
     kernel = unit.kernel_at(int(line[1])) if line else None
     where = ""
     if kernel is not None:
         where = f"kernel {kernel.name}" + (f", from {kernel.location}" if kernel.location else "")
     return BackendError(
-        f"{compiler.name} did not accept the generated C:\n{_first_errors(reason)}",
+        f"{compiler.name} rejected the generated C:\n{_first_errors(reason)}",
         where,
-        "this is a mistake in PopGraph; another compiler (set CC) may accept it",
+        "this is a bug in PopGraph; another compiler (set CC) may accept it",
     )
 
 

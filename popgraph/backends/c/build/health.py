@@ -9,7 +9,7 @@ from popgraph.backends.interface import Health
 
 
 def health() -> Health:
-    """The compilers that work, and the folder of the cache."""
+    """The working compilers, the vectors and the cache folder."""
     rows: list[tuple[str, ...]] = []
     tried, working = [], []
     for compiler in candidates():

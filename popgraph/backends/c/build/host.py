@@ -1,4 +1,4 @@
-"""Detection of the host: the compiler's vectors, a preset by the processor's kind, else sysconf."""
+"""Host detection: vectors from the compiler, a preset by processor model, else sysconf."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 def host_machine() -> Machine:
     """
-    What code is made for: caches and rates of a processor, vectors of the compiler.
+    The machine to compile for: caches and rates of the processor, vectors of the compiler.
 
-    `$POPGRAPH_MACHINE` names a preset, whose vectors are then taken, too, unless
-    `$POPGRAPH_TARGET` says which. A target that is asked for by name has generic caches and rates:
-    it gives the same program on every machine.
+    `$POPGRAPH_MACHINE` names a preset, which also sets the vectors unless `$POPGRAPH_TARGET` is
+    set. A target by name has generic caches and rates, so that it gives the same program on every
+    machine.
     """
     name, target = os.environ.get(VARIABLE, "").strip(), wanted_target()
     named = machine_named(name or target) if name or target != NATIVE else None
@@ -51,7 +51,7 @@ def host_machine() -> Machine:
 
 @functools.cache
 def processor(vectors: str) -> Machine:
-    """The machine at hand by its kind; one without a preset has the caches that it reports."""
+    """The preset of this processor, else a generic machine with the reported cache sizes."""
     kind = _kind()
     preset = PRESETS["apple_m1"] if kind == "apple" else None
     if preset is None and isinstance(kind, tuple):
@@ -61,7 +61,7 @@ def processor(vectors: str) -> Machine:
 
 
 def reported(generic: Machine, caches: Path = CACHES) -> Machine:
-    """A generic machine with the sizes of caches, lines and pages that the system reports."""
+    """A generic machine with the cache, line and page sizes that the system reports."""
     sizes = {
         "line_bytes": _sysconf("SC_LEVEL1_DCACHE_LINESIZE"),
         "l1_bytes": _sysconf("SC_LEVEL1_DCACHE_SIZE"),
@@ -88,7 +88,7 @@ def _kind() -> tuple[int, int, bool] | str | None:
 
 
 def kind_of(cpuinfo: str) -> tuple[int, int, bool] | None:
-    """What the first processor of a /proc/cpuinfo is; None if that does not say."""
+    """The kind of the first processor in a /proc/cpuinfo; None if it is missing."""
     rows = dict(re.findall(r"^([^\t:]+?)\s*:\s*(.*)$", cpuinfo, re.MULTILINE))
     for names, arm in ((("cpu family", "model"), False), (("CPU implementer", "CPU part"), True)):
         if all(name in rows for name in names):
@@ -98,7 +98,7 @@ def kind_of(cpuinfo: str) -> tuple[int, int, bool] | None:
 
 
 def _darwin_kind() -> tuple[int, int, bool] | None:
-    """The same of a Mac with an Intel processor."""
+    """Family and model of an Intel processor in a Mac."""
     names = ("machdep.cpu.family", "machdep.cpu.model")
     try:
         done = subprocess.run(
@@ -111,7 +111,7 @@ def _darwin_kind() -> tuple[int, int, bool] | None:
 
 
 def _sysconf(name: str) -> int:
-    """What the system says; 0 if it does not."""
+    """A value of sysconf; 0 if unknown."""
     try:
         return max(0, os.sysconf(name))
     except (OSError, ValueError, AttributeError):
@@ -119,7 +119,7 @@ def _sysconf(name: str) -> int:
 
 
 def _l3_share(caches: Path) -> int:
-    """Half of the third cache that a core reaches: others use it, too; 0 if nobody says."""
+    """Half of the core's L3, since other cores share it; 0 if unknown."""
     for index in sorted(caches.glob("index*")):
         try:
             if (index / "level").read_text().strip() == "3":

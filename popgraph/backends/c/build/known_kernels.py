@@ -1,7 +1,7 @@
 """
-The kernel cache: the C of each kernel, for all programs that have an equal operation.
+The kernel cache: the C of each kernel, shared by all programs with an equal operation.
 
-With it are the decisions by which passes arrive at such an operation: how to schedule it.
+It also stores decisions of passes, such as schedules.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from popgraph.support.cache_files import digest, read_sealed, trim_regularly, wr
 
 MAGIC = "popgraph kernel 1"
 LIMIT = 64 << 20
-"""Bytes of C that are kept; a network of 150 kernels has about 1 MB."""
+"""Limit of the cached C in bytes; a network of 150 kernels has about 1 MB."""
 MOST_DECISIONS = 1 << 12
-"""Decisions that are kept, 150 bytes each; GoogLeNet takes 60. All are read at once, in 5 ms."""
+"""Limit of cached decisions, 150 bytes each; GoogLeNet has 60. All are read at once, in 5 ms."""
 DECISIONS_LIMIT = 4 << 20
-"""Bytes of the decisions of all versions."""
+"""Limit of the decisions of all versions in bytes."""
 
 
 @dataclass(frozen=True)
 class KernelCache:
     """
-    The kernels of the caches on disk, and the new kernels of one compilation.
+    The kernels in the caches on disk, and the new kernels of one compilation.
 
-    A kernel is found by a key of its operation and target, and of all code of PopGraph. It is
-    neither lowered nor printed a second time, in whatever model it is met.
+    The key of a kernel covers its operation, the target and all code of PopGraph. A cached kernel
+    is neither lowered nor printed again, in any model.
     """
 
     version: str
-    """The code that writes kernels."""
+    """The fingerprint of the code that generates kernels."""
     texts: dict[str, Text] = field(default_factory=dict)
-    """The C of the kernels that were found, by key."""
+    """The C of the cached kernels that were used, by key."""
     noted: dict[str, Kernel] = field(default_factory=dict)
-    """The kernels that are written, by key."""
+    """The new kernels, by key."""
     recent: dict[str, str] = field(default_factory=dict)
-    """The decisions that this compilation takes or finds, by key."""
+    """The decisions that this compilation made or used, by key."""
 
     def decision(self, key: str) -> str | None:
         """The decision of a key; None if it is missing."""
@@ -58,7 +58,7 @@ class KernelCache:
         return found
 
     def note_decision(self, key: str, decision: str) -> None:
-        """Notes a new decision."""
+        """Records a new decision."""
         self.recent[key] = decision
 
     def find(self, key: str) -> Kernel | None:
@@ -75,11 +75,11 @@ class KernelCache:
         return None
 
     def note(self, key: str, kernel: Kernel) -> None:
-        """Notes a new kernel, whose C is printed later."""
+        """Records a new kernel, whose C is printed later."""
         self.noted[key] = kernel
 
     def keep(self, texts: Iterable[tuple[str, Text]]) -> None:
-        """Keeps the C of kernels that were noted, by their keys, and decisions."""
+        """Stores the C of new kernels by key, and the decisions."""
         cache, *others = readable_caches()
         if others:
             return  # the cache is read-only
@@ -94,7 +94,7 @@ class KernelCache:
     def _keep_decisions(self, cache: Path) -> None:
         if self.recent.items() <= self._earlier.items():
             return
-        rows = self._decisions(cache)  # Other processes may have kept some by now.
+        rows = self._decisions(cache)  # Read again: other processes may have stored some.
         ordered = {key: row for key, row in rows.items() if key not in self.recent} | self.recent
         latest = dict(islice(ordered.items(), max(0, len(ordered) - MOST_DECISIONS), None))
         with suppress(OSError):
@@ -103,7 +103,7 @@ class KernelCache:
 
     @cached_property
     def _caches(self) -> list[Path]:
-        """Whether a cache can be trusted is looked up once a compilation, not for each kernel."""
+        """The caches, whose trust is checked once per compilation, not per kernel."""
         return readable_caches()
 
     @cached_property
@@ -112,7 +112,7 @@ class KernelCache:
         return {key: row for cache in self._caches for key, row in self._decisions(cache).items()}
 
     def _decisions(self, cache: Path) -> dict[str, str]:
-        """The decisions in a cache, the latest at the end; none if they are damaged."""
+        """The decisions in a cache, latest last; none if the file is damaged."""
         with suppress(OSError, ValueError):
             rows = json.loads(read_sealed(self._decisions_path(cache)))
             if isinstance(rows, dict) and all(isinstance(row, str) for row in rows.values()):
@@ -133,6 +133,6 @@ def _text(row: Mapping[str, Any]) -> Text:
 
 
 def kernel_cache() -> KernelCache | None:
-    """The cache of kernels; None where code may have changed since it was imported."""
+    """The kernel cache; None if code may have changed since it was imported."""
     package, outside = program_key.sources(), extensions.key()
     return None if package is None or outside is None else KernelCache(digest(package, outside))

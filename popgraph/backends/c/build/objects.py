@@ -18,15 +18,15 @@ from popgraph.support.cache_files import (
 )
 
 LIMIT = 256 << 20
-"""Bytes of objects that are kept."""
+"""Limit of the cached objects in bytes."""
 
 
 class Objects:
     """
-    The objects in some caches, of kernels compiled in the same `build_key`.
+    The cached objects of kernels, compiled with the same `build_key`.
 
-    An object holds several kernels. For each there is a file that names the object; new ones are
-    kept in the last of the caches.
+    An object holds several kernels; a file per kernel names its object. New objects are stored in
+    the last of the caches.
     """
 
     def __init__(self, caches: Sequence[Path], build_key: str) -> None:
@@ -35,7 +35,7 @@ class Objects:
         self._is_sealed = functools.cache(is_sealed)
 
     def lacking(self, units: Sequence[Unit]) -> tuple[list[Unit], list[Path]]:
-        """The units that have to be compiled so that these are there, and the objects that are."""
+        """The units that are left to compile, and the cached objects of the other kernels."""
         plain = [unit for unit in units if not unit.kernels]
         kernels = [kernel for unit in units for _, kernel in unit.kernels]
         found = {kernel: path for kernel in kernels if (path := self._find(kernel)) is not None}
@@ -46,7 +46,7 @@ class Objects:
         return [*plain, *map(kernel_unit, groups)], list(dict.fromkeys(found.values()))
 
     def keep(self, unit: Unit, compiled: Path) -> None:
-        """Keeps the object of a unit of kernels."""
+        """Stores the object of a unit of kernels."""
         if not unit.kernels:
             return
         name = digest(self._build_key, unit.text)
@@ -55,14 +55,14 @@ class Objects:
             for _, kernel in unit.kernels:
                 write_sealed(self._file(self._key(kernel)), name.encode())
 
-    def forget(self, objects: Sequence[Path]) -> None:
-        """Removes what cannot be linked."""
+    def remove(self, objects: Sequence[Path]) -> None:
+        """Removes objects that cannot be linked."""
         for path in objects:
             with suppress(OSError):
                 path.unlink()
 
     def trim(self) -> None:
-        """Removes what was not used for longest, behind some builds."""
+        """Evicts the least recently used objects, once in some builds."""
         trim_regularly(self._caches[-1], LIMIT)
 
     def _find(self, kernel: Kernel) -> Path | None:

@@ -1,4 +1,4 @@
-"""Target detection: vector width and register count from the compiler's macros."""
+"""Target detection: vector width and register count by the compiler's macros."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from popgraph.support.machine import BF16, BYTES, DOTPROD, PAIRS, VNNI, machine_
 
 @dataclass(frozen=True)
 class Target:
-    """What the passes ask about a machine; they get the numbers as options."""
+    """The vector properties of a target, which passes get as options."""
 
     name: str
     vector_bytes: int
     registers: int
     words: tuple[str, ...] = ()
-    """What its vectors multiply, see `Machine.words`."""
+    """The packed dot products of its vectors, see `Machine.words`."""
 
 
 BASELINE = Target("baseline", 16, 16)
@@ -35,7 +35,7 @@ _BY_MACRO = (
     ("__SSE2__", Target("sse2", 16, 16, PAIRS)),
     ("__ARM_NEON", Target("neon", 16, 32)),
 )
-"""The first macro that the compiler defines decides."""
+"""The target by the first macro that the compiler defines."""
 
 _WORDS = (
     ("__AVX512BF16__", BF16),
@@ -43,7 +43,7 @@ _WORDS = (
     ("__AVXVNNI__", VNNI),
     ("__ARM_FEATURE_DOTPROD", DOTPROD),
 )
-"""The same of what vectors multiply; without any, the target says it."""
+"""Packed dot products by the first defined macro; the target has defaults."""
 
 _KNOWN = frozenset(macro for macro, _ in (*_WORDS, *_BY_MACRO))
 
@@ -68,10 +68,10 @@ def _with(defined: set[str]) -> Target:
 
 def host_target() -> Target:
     """
-    The target that is asked for by name; else that of the compiler that would be used.
+    The target in `$POPGRAPH_TARGET`, else that of the compiler that would be used.
 
-    The latter is remembered on disk, so that the compiler is asked once. Without any compiler it
-    is what was remembered for this machine, else a baseline.
+    The compiler's target is cached on disk, so that it is probed once. Without a working compiler,
+    the cached target of this machine is used, else a baseline.
     """
     if (name := wanted_target()) != NATIVE:
         return _BY_NAME.get(name) or _from_outside(name)
@@ -98,7 +98,7 @@ def _from_outside(name: str) -> Target:
 
 
 def _read(file: Path) -> Target | None:
-    """The target of the macros that were remembered."""
+    """The target of cached macros."""
     try:
         return _with({*json.loads(read_sealed(file))["macros"]})
     except (OSError, ValueError, TypeError, KeyError):
@@ -106,6 +106,6 @@ def _read(file: Path) -> Target | None:
 
 
 def _write(file: Path, macros: str) -> None:
-    """Remembers the macros that decide: what follows from them may change with this package."""
+    """Caches the relevant macros, not the target, which may change with this package."""
     with suppress(OSError):
         write_sealed(file, json.dumps({"macros": sorted(_KNOWN & _defined(macros))}).encode())

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from popgraph.backends.c.build.compiler_files import identity
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, target_key, target_named, wanted_target
@@ -26,18 +26,19 @@ FLAGS = (
     *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
 )
 """
-Fast where IEEE arithmetic allows it: NaN, infinity and signed zero keep their meaning. By gnu11,
-which is C11 here, f32 is computed in f32 on machines where plain C11 would have f64 for it.
+Fast math within IEEE: NaN, infinity and signed zero keep their meaning. gnu11 instead of c11:
+f32 stays f32 on machines where strict C11 evaluates it in f64. -O2: ResNet-50 takes 25.6 ms, as
+with -O3, which compiles 6 to 9 % longer; 27.2 ms with -O1.
 """
 
 ZIG = "ziglang"
-"""The package of PyPI that brings a C compiler."""
+"""The PyPI package that contains a C compiler."""
 
 SOON = ("-O1",)
-"""Behind the others: what takes a compiler half the time; vectors are written out in C."""
+"""Appended flags that halve compile time; vectorization does not suffer, as C has vectors."""
 
 LINK_FLAGS = ["-shared", "-pthread", "-O2"]
-"""zig builds its run-time library by the level: 5 s of CPU in the first link, 22 s without one."""
+"""-O2 is for zig, which builds its run-time library: 5 s of CPU in the first link, not 22 s."""
 LIBRARIES = ["-lm"]
 
 WIDE = {
@@ -45,9 +46,9 @@ WIDE = {
     "__AVX__": "-mprefer-vector-width=256",
 }
 """
-By the first macro that a compiler has: loops over the lanes of a vector use all of it. Clang cuts
-64-byte vectors in two, and spills them, unless it is told not to; GCC computes 32-byte ones in
-halves for some machines, which wait for one another in memory.
+By the first defined macro: makes loops over lanes use whole vectors. By default, clang splits
+64-byte vectors in two, and spills them. For some machines, GCC computes 32-byte vectors in
+halves, which wait for each other through memory.
 """
 
 GCC_FLAGS = (
@@ -55,22 +56,22 @@ GCC_FLAGS = (
     "-fno-thread-jumps",
 )
 """
-Where a loop slides over its input, GCC would keep this turn's values for the next turn: in
-registers that micro-kernels need for sums. A convolution ran 1.4 times as long. For some machines,
-Zen 2 and later among them, it would not fuse products with sums that wait for each other, as those
-of a depthwise window do: networks of such windows ran 1.01 to 1.03 times as long. Where a function
-chooses several times, as the logarithm does at its ends, it would make paths of the choices before
-lanes become vectors, which then make masks of masks: 1.4 times as long.
+tree-pre, predictive-commoning: in a loop that slides over its input, GCC keeps values for the next
+iteration in registers that micro-kernels need for accumulators: a convolution took 1.4 times as
+long. avoid-fma-max-bits: on Zen 2 and later, among others, GCC does not fuse multiply and add in
+dependent chains, as in depthwise windows: such networks took 1.01 to 1.03 times as long.
+thread-jumps: for a function with several selections, such as the logarithm at its ends, GCC creates
+branches before lanes become vectors, which then need masks of masks: 1.4 times as long.
 """
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that may be a C compiler; nothing has been run yet."""
+    """A candidate command for a C compiler, not yet run."""
 
     command: tuple[str, ...]
     identity: str
-    """Changes when the compiler is another file, or the file another version."""
+    """A key that changes with the compiler's files."""
     target: str = NATIVE
     """A name that `target_named` knows."""
 
@@ -80,13 +81,13 @@ class Compiler:
 
     @property
     def title(self) -> str:
-        """Its name for a person who waits."""
+        """The name for progress messages."""
         if ZIG in self.command:
             return "zig, which builds its run-time library the first time"
         return os.path.basename(self.command[0])
 
     def run(self, arguments: Sequence[str], text: str | None = None) -> Result:
-        """Runs it; a command that cannot be run at all is a failure like any other."""
+        """Runs the compiler; a command that cannot be run at all is a failed result, too."""
         try:
             done = subprocess.run(
                 [*self.command, *arguments],
@@ -104,7 +105,7 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Result:
-    """How a compiler's run ended."""
+    """The result of running a compiler."""
 
     good: bool
     output: str
@@ -112,7 +113,7 @@ class Result:
 
 
 def candidates() -> Iterator[Compiler]:
-    """The compilers to try: `$CC` alone when it is set, else the usual names, else zig's."""
+    """The compilers to try: only `$CC` if it is set, else cc, gcc, clang, and zig."""
     target = wanted_target()
     chosen = os.environ.get("CC", "").strip()
     commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
@@ -126,17 +127,17 @@ def candidates() -> Iterator[Compiler]:
 
 @dataclass(frozen=True)
 class Probe:
-    """What a compiler said when it was asked: does it work, and for which machine?"""
+    """The result of probing a compiler: whether it works, its flags and its macros."""
 
     reason: str
-    """Empty when it works."""
+    """The reason why it does not work; empty if it does."""
     flags: tuple[str, ...] = ()
     macros: str = ""
 
 
 @functools.cache
 def probe(compiler: Compiler) -> Probe:
-    """Asks a compiler for its predefined macros; for this very machine only if it can."""
+    """Reads a compiler's predefined macros, with the first spelling of flags that it accepts."""
     reason = ""
     known = target_named(compiler.target)
     assert known is not None, "wanted_target has looked it up"
@@ -145,7 +146,7 @@ def probe(compiler: Compiler) -> Probe:
         flags = tuple(shlex.split(spelling))
         result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
         if result.good and macro not in result.output:
-            reason = reason or f"it does not make code for {compiler.target}"
+            reason = reason or f"it does not compile for {compiler.target}"
         elif result.good:
             wide = next(((flag,) for macro, flag in WIDE.items() if macro in result.output), ())
             own = () if "__clang__" in result.output else GCC_FLAGS
@@ -156,9 +157,9 @@ def probe(compiler: Compiler) -> Probe:
 
 def build_command() -> list[str]:
     """
-    The command by which code is compiled here: the compiler that works, and all flags.
+    The command that compiles code here: the first working compiler, and all flags.
 
-    For another machine than this one it may be that none works here: then the usual one's name.
+    If none works, as may be for another machine's target, the command names `cc`.
     """
     for compiler in candidates():
         found = probe(compiler)
@@ -171,7 +172,7 @@ def build_command() -> list[str]:
 
 
 def find_library(key: str) -> Path | None:
-    """The library of this key, if nothing has to be compiled for it."""
+    """The cached library of this key, if any."""
     try:
         found = library_or_compiler(library_folders(key))
     except BackendError:
@@ -180,18 +181,18 @@ def find_library(key: str) -> Path | None:
 
 
 def build_key() -> str:
-    """What compiled code depends on, but for its text and the compiler."""
+    """A key of all that compiled code depends on besides its text and the compiler."""
     flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), target_key()])
     return digest(machine(), flags, *headers(POOL, EXCHANGE).values())
 
 
 def library_folders(key: str) -> list[Path]:
-    """Where the library of this key may be; a new one belongs into the last."""
+    """The folders that may contain the library of this key; new ones go into the last."""
     return [cache / "kernels" / key[:2] / key for cache in readable_caches()]
 
 
 def library_or_compiler(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]:
-    """A library in one of these places, or the compiler that has to make it."""
+    """A library in one of these folders, or the compiler to build it with."""
     tried = []
     for compiler in candidates():
         for place in places:
@@ -211,5 +212,53 @@ def no_compiler(tried: Sequence[str]) -> BackendError:
     listed = ", ".join(tried) or "cc, gcc, clang"
     return BackendError(
         f"no C compiler works; tried {listed}",
-        hint="install gcc or clang, or `pip install ziglang`, or set CC to a compiler",
+        hint="install gcc or clang, run `pip install ziglang`, or set CC to a compiler",
     )
+
+
+# The identity of a compiler, from the files that its command runs
+
+WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
+"""Compiler wrappers, which run the next program of their own name on the path."""
+
+
+def identity(command: Sequence[str]) -> str:
+    """A key that changes with the command, and with the path, size or time of its files."""
+    facts: list[object] = [tuple(command)]
+    for file in _files(command):
+        with suppress(OSError):
+            state = file.stat()
+            facts += [str(file), state.st_size, state.st_mtime_ns]
+    return digest(repr(facts))[:16]
+
+
+def _files(command: Sequence[str]) -> Iterator[Path]:
+    """The files of a command: `ccache gcc` has two, `python -m ziglang cc` has the module's."""
+    for before, word in zip(("", *command), command, strict=False):
+        if before == "-m":
+            yield from _of_module(word)
+        elif not word.startswith("-"):
+            yield from _of_program(word)
+
+
+def _of_program(word: str) -> Iterator[Path]:
+    """The program of a word, and the compiler that it calls if it is a wrapper."""
+    found = shutil.which(word)
+    if found is None:
+        return
+    first = Path(found).resolve()
+    yield first
+    if first.name not in WRAPPERS or Path(word).name in WRAPPERS:
+        return
+    others = (shutil.which(Path(word).name, path=folder) for folder in os.get_exec_path())
+    yield from (Path(one).resolve() for one in others if one and Path(one).resolve() != first)
+
+
+def _of_module(name: str) -> Iterator[Path]:
+    """The first file of a Python module, and the programs in its folder."""
+    with suppress(ImportError, ValueError, OSError):
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            yield Path(spec.origin)
+            beside = sorted(Path(spec.origin).parent.iterdir())
+            yield from (one for one in beside if one.is_file() and os.access(one, os.X_OK))

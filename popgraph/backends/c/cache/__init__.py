@@ -1,1 +1,1 @@
-"""Caches on disk: programs, schedules, and the keys under which they are kept."""
+"""Caches on disk: programs, schedules, and their keys."""

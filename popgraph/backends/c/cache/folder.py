@@ -1,4 +1,4 @@
-"""The cache directory: where it is, whether it is trusted, and what replaces it if not."""
+"""The cache directory: its path, its trust checks, and its temporary replacement."""
 
 from __future__ import annotations
 
@@ -20,58 +20,58 @@ from popgraph.support.trust import (
 )
 
 _given_up: dict[Path, str] = {}
-"""Caches that this process writes no more, and why."""
+"""Caches that this process does not use any more, with the reason."""
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels are kept: `$POPGRAPH_CACHE_DIR`, or the user's cache directory."""
+    """The cache to write: `$POPGRAPH_CACHE_DIR`, the user's cache directory, or a temporary one."""
     path = _chosen()
     reason = _given_up.get(path) or _distrust(path) or refusal(path)
     return _instead(path, reason) if reason else path
 
 
 def readable_caches() -> list[Path]:
-    """Where a build may be found: the chosen cache even if it is read-only, not if untrusted."""
+    """The caches to read, the writable one last: the chosen one counts if it is trusted."""
     first, written = _chosen(), cache_directory()
     return [first, written] if written != first and not _distrust(first) else [written]
 
 
 def give_up(reason: str) -> Path:
-    """Another cache, for this process only, in place of the one that turned out to be of no use."""
+    """Replaces the chosen cache by a temporary one, after a write to it failed."""
     path = _chosen()
     return _instead(path, _given_up.setdefault(path, f"cannot be written ({reason})"))
 
 
 def forget() -> None:
-    """Caches that were given up are tried again, as in a new process."""
+    """Resets the state of this module: caches that were given up are tried again."""
     _given_up.clear()
     _temporary.cache_clear()
 
 
 def _chosen() -> Path:
-    """Links are followed once, so that what was checked is what is used."""
+    """The configured path; links are resolved once, so that the checked folder is the used one."""
     chosen = os.environ.get("POPGRAPH_CACHE_DIR")
     return Path(os.path.realpath(chosen or platformdirs.user_cache_dir("popgraph")))
 
 
 def _distrust(path: Path) -> str:
-    """Why code is not loaded from there; empty also when nothing is there."""
+    """The reason not to load code from a folder; empty if it is trusted or missing."""
     try:
         problem = objection(path.stat()) or objection_to_folder(path)
     except OSError:
         return ""
-    hint = f"`chmod -R go-w` mends it, {SHARED}=1 allows what belongs to root"
-    return f"is not used: {problem}, and what a cache holds is run ({hint})" if problem else ""
+    hint = f"run `chmod -R go-w`, or set {SHARED}=1 to allow files of root"
+    return f"is not used: {problem}, and cached code is run ({hint})" if problem else ""
 
 
 def refusal(path: Path) -> str:
-    """Why nothing can be kept there."""
+    """The reason why a folder cannot be written; empty if it can."""
     try:
         make_private(path)
         with tempfile.TemporaryFile(dir=path):
             return ""
     except (FileExistsError, NotADirectoryError):
-        return "cannot be written (it is no folder)"
+        return "cannot be written (it is not a folder)"
     except OSError as error:
         return f"cannot be written ({error.strerror})"
 
@@ -79,7 +79,7 @@ def refusal(path: Path) -> str:
 def _instead(path: Path, reason: str) -> Path:
     warn_once(
         f"{path} {reason}: compiled kernels are kept for this process only "
-        "(POPGRAPH_CACHE_DIR names another directory)"
+        "(set POPGRAPH_CACHE_DIR to another directory)"
     )
     return _temporary()
 

@@ -1,4 +1,4 @@
-"""The fingerprint of this installation: changes with every file of the package."""
+"""The fingerprint of this installation, which changes with every file of the package."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from popgraph.support.files import SIZE, State, state_of
 
 PACKAGE = Path(__file__).parents[3]
 KINDS = (".py", ".h", ".json", ".lark")
-STANDS_ON = ("xdsl", "onnx", "numpy", "ml_dtypes", "lark")
-"""The packages whose version may change what this one makes of a model."""
+DEPENDENCIES = ("xdsl", "onnx", "numpy", "ml_dtypes", "lark")
+"""The packages whose version may change compiled programs."""
 LOADING = 2.0
-"""Seconds that importing this package may have taken before this file was reached."""
+"""Bound in seconds of the time from the first import of this package to this file's."""
 
 STARTED = time.time()
 
 
 def files() -> dict[str, State] | None:
     """
-    The files of this package by their place in it, with size and times.
+    The files of this package by relative path, with size and times.
 
-    None when one was changed since it was imported, and when there are none, as in an archive.
+    None if one may have changed since it was imported, or without files, as in an archive.
     """
     found = dict(_files(str(PACKAGE)))
     return found if found and all(map(_is_old, found.values())) else None
@@ -49,15 +49,15 @@ def _files(folder: str) -> Iterator[tuple[str, State]]:
 
 @functools.cache
 def states() -> str | None:
-    """A name for this very installation; None when there is any doubt that it is what runs."""
-    found, others = files(), [_beginning(name) for name in STANDS_ON]
+    """The fingerprint of the installation; None if the imported code may differ from it."""
+    found, others = files(), [_first_file(name) for name in DEPENDENCIES]
     if found is None or not all(other is not None and _is_old(other[1]) for other in others):
         return None
     return digest(str(PACKAGE), repr(found), repr(others))
 
 
-def _beginning(name: str) -> tuple[str, State] | None:
-    """The first file of another package: whoever installs another version writes it anew."""
+def _first_file(name: str) -> tuple[str, State] | None:
+    """The first file of another package, which every installation rewrites."""
     spec = find_spec(name)
     with suppress(OSError):
         if spec is not None and spec.origin is not None:

@@ -11,12 +11,12 @@ from popgraph.support.cache_files import read_sealed
 
 
 def place_in(cache: Path) -> Path:
-    """Where a cache keeps what was measured for this machine and target."""
+    """The file of measured schedules in a cache."""
     return cache / "schedules" / f"{machine()}.json"
 
 
 def measured_text() -> str:
-    """What is in it; empty when nothing was measured."""
+    """The content of the file; empty if nothing was measured."""
     for place in map(place_in, readable_caches()):
         with suppress(OSError, ValueError):
             return read_sealed(place).decode()

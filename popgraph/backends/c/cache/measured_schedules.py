@@ -1,4 +1,4 @@
-"""The schedules that were measured on this machine, kept in a schedule file of the cache."""
+"""The schedules measured on this machine, stored in a schedule file of the cache."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from popgraph.dialects.tile.structured.schedule_file import (
 from popgraph.support.cache_files import write_sealed
 from popgraph.support.errors import ParseError
 
-MEASURED = "what was measured"
-"""The place that errors of the file name."""
+MEASURED = "measured schedules"
+"""The location in errors of the file."""
 
 
 def measured() -> tuple[str, ...]:

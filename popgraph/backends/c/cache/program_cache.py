@@ -1,4 +1,4 @@
-"""The program cache: a compiled program starts again without passes or compiler."""
+"""The program cache: a cached program starts without passes or compiler."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from popgraph.support.warnings import KINDS, Notice
 
 SWITCH = "POPGRAPH_PROGRAM_CACHE"
 LIMIT = 4 << 30
-"""Bytes of programs that are kept; those that were not used for longest go first."""
+"""Limit of the cached programs in bytes; the least recently used are evicted first."""
 
 
 def is_watched() -> bool:
-    """Whether the cache is switched off, or somebody wants to see the passes at work."""
+    """Whether the cache is disabled, explicitly or because debug settings observe the passes."""
     return os.environ.get(SWITCH) == "0" or Settings.from_environment() != Settings()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` of a program computes."""
+    """The results of a program's `prepare`."""
 
     persistent: Array
     packings: Mapping[str, Array]
-    """By key; other programs of the model may have them, too."""
+    """By key; other programs of the model may share them."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """All that a program is, but for the code in its library."""
+    """A program without the code in its library."""
 
     name: str
     library: str
@@ -54,18 +54,18 @@ class Saved:
     table: Table
     prepared: Prepared
     notices: Sequence[Notice] = ()
-    """What every start tells the user of the model."""
+    """The notices that every start repeats to the user."""
 
 
 @dataclass(frozen=True)
 class ProgramKey(Key):
-    """The key of a program, and the way to it."""
+    """The key of a cached program, which can save and load it."""
 
     text: str = ""
-    """The model; first values of variables that it names are not stored a second time."""
+    """The model's text; initial values of variables that it contains are not stored again."""
 
     def save(self, saved: Saved, weights: ArrayStore) -> None:
-        """Keeps a program for the next start; a cache that cannot be written stays as it is."""
+        """Stores a program for the next start; no effect if the cache cannot be written."""
         first, *others = readable_caches()
         if others:
             return  # the cache is read-only
@@ -95,11 +95,11 @@ class ProgramKey(Key):
             trim(first / "programs", LIMIT)
 
     def is_kept(self) -> bool:
-        """Whether there is a file for it."""
+        """Whether the cache has a file for this key."""
         return any(_file(cache, self.digest).is_file() for cache in readable_caches())
 
     def load(self, weights: ArrayStore) -> Saved | None:
-        """The program of this key; None when there is none, or any doubt about it."""
+        """The program of this key; None if it is missing or damaged."""
         for cache in readable_caches():
             doubts = suppress(OSError, ValueError, KeyError, TypeError, IndexError)
             with doubts, ExitStack() as stack:
@@ -120,7 +120,7 @@ class ProgramKey(Key):
     def _describe(
         self, slot: Slot, prepared: Prepared, weights: ArrayStore, written: _Written
     ) -> dict[str, Any]:
-        """A slot as JSON; what passes computed for it is to be written, too."""
+        """A slot as JSON; adds its array to `written`."""
         if slot.space == "packing":
             written.add(slot.label, prepared.packings[slot.label])
         return {
@@ -147,15 +147,15 @@ class ProgramKey(Key):
 
 
 class _Written:
-    """The arrays that a file is to hold, and those that other files hold already."""
+    """The arrays to write to a file, and the arrays that other files contain already."""
 
     def __init__(self, homes: Mapping[str, str]) -> None:
         self._homes = homes
         self.arrays: list[Array] = []
         self.places: dict[str, int] = {}
-        """Which piece an array is; the first one is what is not shared."""
+        """The piece of each array; piece 0 is the persistent memory, which is not shared."""
         self.elsewhere: dict[str, str] = {}
-        """Of which program the file is that has it."""
+        """The program whose file contains an array."""
 
     def add(self, key: str, array: Array) -> None:
         if key in self._homes:
@@ -166,7 +166,7 @@ class _Written:
 
 
 class _Files:
-    """The file of a program in a cache, and those of others that have some of its arrays."""
+    """The file of a program in a cache, and the other programs' files with some of its arrays."""
 
     def __init__(self, cache: Path, key: str, stack: ExitStack) -> None:
         self._cache, self._stack = cache, stack
@@ -174,7 +174,7 @@ class _Files:
         self.own = self._open(key)
 
     def array(self, key: str, into: Array | None = None) -> Array:
-        """The bytes of an array; KeyError if its file has it no more."""
+        """The bytes of an array; KeyError if its file does not contain it any more."""
         home = self.own.header["homes"].get(key)
         file = self.own if home is None else self._open(home)
         return file.piece(file.header["places"][key], into)
@@ -192,7 +192,7 @@ class _Files:
 
 
 def _packings(sizes: Mapping[str, int], shared: SharedArrays, files: _Files) -> dict[str, Array]:
-    """What was packed: what other programs hold, and the rest as the files have it."""
+    """The packings: shared with loaded programs if possible, else read from files."""
     held = {key: shared.get(key) for key in sizes}
     found = {key: array for key, array in held.items() if array is not None}
     read = together({key: size for key, size in sizes.items() if key not in found})
@@ -202,7 +202,7 @@ def _packings(sizes: Mapping[str, int], shared: SharedArrays, files: _Files) -> 
 
 
 def _slot(row: dict[str, Any], weights: ArrayStore, files: _Files) -> Slot:
-    """The slot that `_describe` described; its literal is in `weights` then."""
+    """The inverse of `_describe`; the slot's literal is added to `weights`."""
     dtype = None if row["dtype"] is None else dtypes.BY_NAME[row["dtype"]]
     slot = Slot(row["space"], row["label"], dtype, tuple(row["shape"]), None, row["prepared"])
     literal = row["literal"]

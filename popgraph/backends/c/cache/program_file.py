@@ -17,18 +17,18 @@ from popgraph.support.cache_files import digest, write_cache_file
 
 MAGIC = "popgraph program 6"
 BLOCK = 1 << 16
-"""Bytes that one number of a checksum covers."""
+"""Bytes per partial sum of a checksum."""
 STEP = 4 * BLOCK
-"""Bytes that stay in a near cache from when they are read until they are summed."""
+"""Bytes read at once: small enough to stay in a near cache until they are summed."""
 
 
 def checksum(data: Array) -> str:
-    """Tells damaged data at the speed of memory; `data` is contiguous."""
+    """A checksum at memory speed: sums of blocks, hashed; `data` is contiguous."""
     return _checksum([data])
 
 
 def _checksum(parts: Iterable[Array]) -> str:
-    """The checksum of data in parts, all but the last of whole blocks."""
+    """The checksum of data in parts; all but the last consist of whole blocks."""
     sums, rest = hashlib.sha256(), b""
     for part in parts:
         whole = len(part) // BLOCK * BLOCK
@@ -40,7 +40,7 @@ def _checksum(parts: Iterable[Array]) -> str:
 
 
 def write(path: Path, about: dict[str, Any], pieces: Sequence[Array]) -> None:
-    """Magic and checksum, header, data; the file is there when it is whole."""
+    """Writes magic and checksum, header and data atomically."""
     rows = [{"bytes": len(piece), "sum": checksum(piece)} for piece in pieces]
     header = json.dumps(about | {"pieces": rows})
     write_cache_file(path, _content(f"{MAGIC} {digest(header)}\n{header}\n".encode(), pieces))
@@ -56,7 +56,7 @@ def _content(head: bytes, pieces: Sequence[Array]) -> Iterator[bytes | memoryvie
 
 
 class ProgramFile:
-    """An open file of a program; ValueError when what is read of it is damaged."""
+    """An open program file; raises ValueError when damaged data are read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         first, header = file.readline(), file.readline()
@@ -73,10 +73,10 @@ class ProgramFile:
 
     def piece(self, number: int, into: Array | None = None) -> Array:
         """
-        One of the pieces.
+        Returns a piece.
 
-        A small one is mapped and never copied. A large one is read into memory with large pages,
-        which files do not have; any of them `into` memory that the caller has.
+        A small one is mapped without a copy. A large one is read into large pages, which mapped
+        files lack. With `into`, the piece is read into the caller's memory.
         """
         place, row = self._places[number], self.header["pieces"][number]
         piece: Array = self._mapped[place : place + row["bytes"]]
@@ -95,7 +95,7 @@ class ProgramFile:
 
 
 def _read_into(piece: Array, file: IO[bytes], place: int) -> Iterator[Array]:
-    """Fills a piece with what stands at a place of a file; what is there already, part by part."""
+    """Fills a piece from a position of a file; yields each part once it is read."""
     file.seek(place)
     for start in range(0, len(piece), STEP):
         part = piece[start : start + STEP]

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from popgraph.backends.c.cache.install_fingerprint import PACKAGE, STANDS_ON, files
+from popgraph.backends.c.cache.install_fingerprint import DEPENDENCIES, PACKAGE, files
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.cache.program_file import MAGIC
 from popgraph.backends.c.machine.key import machine
@@ -28,12 +28,12 @@ def program_key(
     module: ModuleOp, passes: Sequence[object], case: Case | None = None
 ) -> ProgramKey | None:
     """
-    The key of what `passes` would make of a module; None when the cache is not to be used.
+    The key of the program that `passes` would produce from a module; None: not cached.
 
-    The text of a module that is a `case` of another is not looked at.
+    For a `case`, the text of the general module is used instead of the module's.
 
-    So it is when passes are to be watched, when code from outside takes part that no installed
-    distribution answers for, and when files were changed since they were imported.
+    A program is not cached if passes are observed, if code outside of installed distributions
+    takes part, or if files changed since they were imported.
     """
     if is_watched():
         return None
@@ -46,20 +46,20 @@ def program_key(
         return None
     text = spelled(module) if case is None else case.text()
     if "dense<" in text:
-        return None  # elements that differ may read alike
+        return None  # different elements may print alike
     given = [] if case is None else [case.given]
     return ProgramKey(digest(MAGIC, package, outside, machine(), *described, text, *given), text)
 
 
 def spelled(module: ModuleOp) -> str:
-    """What modules that become different programs are told apart by."""
+    """A text that distinguishes modules whose programs may differ."""
     spelling = _Spelling()
     spelling.add(module)
     return "\n".join(spelling.lines)
 
 
 class _Spelling:
-    """Says what the generic form of IR says, with numbers for the names of values and blocks."""
+    """A fast printer of the content of generic IR, with numbers for values and blocks."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -67,7 +67,7 @@ class _Spelling:
         self._attribute = by_identity(self._spell)
 
     def add(self, op: Operation) -> None:
-        """Lines for an operation and all that is in it."""
+        """Appends lines for an operation and its regions."""
         named = [
             [f"{name}={self._attribute(attribute)}" for name, attribute in given.items()]
             for given in (op.properties, op.attributes)
@@ -82,14 +82,14 @@ class _Spelling:
             self.lines.append("}")
 
     def _number(self, named: SSAValue | Block) -> int:
-        """In the order in which they are met: graphs may use what stands behind them."""
+        """The number of a value or block, by first occurrence: uses may precede definitions."""
         return self._numbers.setdefault(named, len(self._numbers))
 
     def _typed(self, values: Sequence[SSAValue]) -> list[str]:
         return [f"{self._number(value)}: {self._attribute(value.type)}" for value in values]
 
     def _spell(self, attribute: Attribute) -> str:
-        """The text of an attribute, as IR has it, unless plain data need no printer."""
+        """The text of an attribute; plain data bypass the slow IR printer."""
         if isinstance(attribute, NamesAttr | BytesAttr | IntsAttr | HexAttr):
             return f"{attribute.name} {attribute.data!r}"
         if isinstance(attribute, TensorAttr | BlobAttr | DataAttr):
@@ -100,9 +100,9 @@ class _Spelling:
 @functools.cache
 def sources() -> str | None:
     """
-    The content of this package and the versions of those that it stands on.
+    A hash of this package's content and of its dependencies' versions.
 
-    None when its files were changed since it was imported.
+    None if files changed since they were imported.
     """
     found = files()
     if found is None:
@@ -112,4 +112,4 @@ def sources() -> str | None:
         made.update(name.encode())
         with open(os.path.join(folder, name), "rb", buffering=0) as file:
             made.update(file.read())
-    return digest(made.hexdigest(), *map(version, STANDS_ON))
+    return digest(made.hexdigest(), *map(version, DEPENDENCIES))

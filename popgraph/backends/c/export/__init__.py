@@ -1,1 +1,1 @@
-"""Export: a model as C with an interface of named arrays, to be built into other software."""
+"""Export: a model as C with an interface of named arrays, for use in other software."""

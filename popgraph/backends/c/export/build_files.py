@@ -8,22 +8,22 @@ from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
 from popgraph.backends.c.export.interface import Interface, Weights
 
 _OURS = {"-std=gnu11", "-fPIC", "-pthread", "-fvisibility=hidden"}
-"""Flags of `FLAGS` that a shared library of our own has."""
+"""Flags of `FLAGS` that only PopGraph's own shared libraries need."""
 
 
 def compile_flags(interface: Interface) -> list[str]:
-    """What GCC and Clang are to be told for any machine."""
+    """The flags of GCC and Clang for any machine."""
     own = [flag for flag in FLAGS if flag not in _OURS]
     return ["-std=c11", *own, *(["-pthread"] if interface.pooled else [])]
 
 
 def architecture(interface: Interface) -> list[str]:
-    """What says for which machine; the flags that only GCC has are elsewhere."""
+    """The flags that select the machine, without GCC-only flags."""
     return [flag for flag in interface.form.target.flags if flag not in GCC_FLAGS]
 
 
 def weights_source(interface: Interface) -> str:
-    """The file that brings the constants into the program, if one does."""
+    """The source file that embeds the constants; empty if there is none."""
     name = interface.form.name
     if not interface.image.rom_bytes:
         return ""

@@ -1,4 +1,4 @@
-"""The check of exported C: a program that runs a model on a test vector and compares."""
+"""The check of exported C: a program that runs test vectors and compares the outputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from popgraph.backends.tools import Vector
 from popgraph.support.shapes import prod
 
 TOLERANCES = {"f16": 1e-2, "bf16": 6e-2, "f64": 1e-8, "c128": 1e-8}
-"""How far results may be apart, by element type: the largest in a tensor counts."""
+"""Tolerances by element type, relative to the largest element of a tensor."""
 OF_F32 = 1e-3
 
 
 STEPS = 3
-"""Steps of a training whose last results are compared."""
+"""Training steps before results are compared."""
 
 
 def data(interface: Interface, vectors: Sequence[Vector]) -> str:
@@ -237,7 +237,7 @@ def main(interface: Interface) -> str:
         "MACRO": form.name.upper(),
     }.items():
         frame = frame.replace(word, text)
-    # What users have named comes last: no word of the frame is looked for in it.
+    # Users' names are inserted last, so that no placeholder is replaced inside them.
     tensors = {
         "BUFFERS": "\n".join(buffers) + "\n",
         "GIVEN": ", ".join(given) or "NULL",
@@ -250,7 +250,7 @@ def main(interface: Interface) -> str:
 
 
 def _count(slot: Slot) -> int:
-    """Numbers in an output: at least one, two for a complex one."""
+    """The number of C elements of an output: at least 1, two per complex element."""
     assert slot.dtype is not None
     return max(1, prod(slot.shape)) * (2 if slot.dtype.name.startswith("c") else 1)
 

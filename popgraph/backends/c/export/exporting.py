@@ -26,7 +26,7 @@ def export(
     vectors: Sequence[Vector],
     program: str = "main",
 ) -> Exported:
-    """The program of that name, in a module that has gone through all passes."""
+    """Exports the program of that name from a fully lowered module."""
     check_name(form.name)
     image = image_of(module, weights, program)
     interface = Interface(form, image, frame_header(module, form.threads) == POOL)
@@ -52,7 +52,7 @@ def export(
 
 @dataclass(frozen=True)
 class CExporter:
-    """Writes C in one form; see `tools.Exporter`."""
+    """An exporter of C in one form; see `tools.Exporter`."""
 
     form: Form
 
@@ -73,7 +73,7 @@ class CExporter:
 
 
 def exporter(form: ExportForm) -> CExporter:
-    """Writes C in this form; BackendError for a name or a target that cannot be."""
+    """The exporter for these options; BackendError for an invalid name or target."""
     check_name(form.name)
     aim, weights = target_of(form.target), Weights(form.weights)
     return CExporter(Form(aim, form.name, weights, form.threads, form.malloc, form.train))

@@ -1,4 +1,4 @@
-"""The memory of exported C: what is constant in one image, what is written in another."""
+"""The memory of exported C: a ROM image of constants, and a RAM image."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod
 
 ALIGNMENT = 64
-"""Where tensors begin in both images: at a line of a cache."""
+"""The alignment of tensors in both images: a cache line."""
 
 
 def size_of(slot: Slot) -> int:
-    """Bytes of a tensor."""
+    """The size of a tensor in bytes."""
     assert slot.dtype is not None
     return prod(slot.shape) * slot.dtype.numpy.itemsize
 
@@ -38,7 +38,7 @@ def _up(size: int) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """A piece of an image, and the entry of the table of memory that points to it."""
+    """A piece of an image, and the slot of the memory table that points to it."""
 
     number: int
     offset: int
@@ -47,17 +47,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Image:
-    """Where everything is that a program uses, but for inputs and outputs."""
+    """The layout of a program's memory, without inputs and outputs."""
 
     table: Table
     constants: tuple[Place, ...]
-    """What is read."""
+    """The constants in ROM."""
     firsts: tuple[Place, ...]
-    """What variables begin with, by the entry of the variable; also read."""
+    """The initial values of variables in ROM, by the variable's slot."""
     rom: tuple[memoryview, ...]
-    """All of that, in parts."""
+    """The content of ROM, in parts."""
     written: tuple[Place, ...]
-    """Variables, which come first, checks of indices and scratch memory."""
+    """The pieces of RAM: variables first, then index checks and scratch memory."""
 
     @property
     def rom_bytes(self) -> int:
@@ -69,13 +69,13 @@ class Image:
 
     @property
     def state_bytes(self) -> int:
-        """Of the variables, which stand together."""
+        """Bytes of the variables, which are contiguous at the start of RAM."""
         places = [one for one in self.written if self.table.slots[one.number].space == "variable"]
         return max((place.offset + place.bytes for place in places), default=0)
 
 
 def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
-    """The images of a program, in which the work on constants has been done."""
+    """The images of a program, with the results of `prepare` in ROM."""
     table = replace(Layout(find_program(module, name)).table, sizes=sizes_of(module))
     rom, constants, firsts, end = list[memoryview](), list[Place](), list[Place](), 0
     for number, slot in enumerate(table.slots):
@@ -93,7 +93,7 @@ def image_of(module: ModuleOp, weights: WeightStore, name: str) -> Image:
 def _content(
     slot: Slot, table: Table, module: ModuleOp, weights: WeightStore, name: str
 ) -> memoryview | None:
-    """What an entry of the table begins with, if anything reads it."""
+    """The initial content of a slot; None if nothing reads it."""
     if slot.space == "persistent" and table.persistent:
         return prepared(module, weights, name)
     if slot.literal is None or (slot.prepared and slot.space == "constant"):
@@ -112,10 +112,10 @@ def _written(table: Table) -> Iterator[Place]:
 
 
 def prepared(module: ModuleOp, weights: WeightStore, name: str) -> memoryview:
-    """The memory that `prepare` fills, computed by this machine: packed weights, say."""
+    """The persistent memory (such as packed weights), computed by `prepare` on this machine."""
     copy = module.clone()
     program = find_program(copy, name)
-    _empty(list(program.body.block.ops))  # No pass: of a copy that only fills this memory.
+    _empty(list(program.body.block.ops))  # A copy without a body, of which only `prepare` runs.
     layout = Layout(program)
     kernels = print_kernels(copy)
     unit = program_unit(program, layout, kernels)
@@ -130,6 +130,6 @@ def _empty(operations: Sequence[Operation]) -> None:
 
 
 def called(kernels: Sequence[Kernel], text: str) -> list[Kernel]:
-    """The kernels that functions call, without those that are only declared."""
+    """The kernels that a text calls, without merely declared ones."""
     symbols = set(re.findall(r"\b(kernel_\w+)\((?!\w+ chunk)", text))
     return [kernel for kernel in kernels if kernel.symbol in symbols]

@@ -24,11 +24,11 @@ TYPES = {
     "f16": "uint16_t",
     "bf16": "uint16_t",
 }
-"""What C calls elements; others have a byte each. Halves are bits, complex numbers are pairs."""
+"""C types of elements; others take a byte. f16 and bf16 are bits, complex numbers are pairs."""
 
 
 class Weights(StrEnum):
-    """Where the constants of exported C are."""
+    """The place of the constants of exported C."""
 
     INCBIN = "incbin"
     ARRAY = "array"
@@ -37,7 +37,7 @@ class Weights(StrEnum):
 
 @dataclass(frozen=True)
 class Form:
-    """How a user wants exported C."""
+    """The resolved options of exported C."""
 
     target: ExportTarget
     name: str = "model"
@@ -49,49 +49,49 @@ class Form:
 
     @property
     def verb(self) -> str:
-        """What the function is called that computes."""
+        """The name of the function that computes."""
         return "step" if self.train else "run"
 
 
 @dataclass(frozen=True)
 class Interface:
-    """What exported C is called with."""
+    """The interface of an exported program: its structs' members and options."""
 
     form: Form
     image: Image
     pooled: bool
-    """Whether threads share kernels."""
+    """Whether a thread pool runs kernels."""
 
     @cached_property
     def inputs(self) -> dict[str, tuple[int, Slot]]:
-        """The entries of the table that inputs are, by member of their struct."""
+        """The number and slot of each input, by member of the struct of inputs."""
         return self._named("input")
 
     @cached_property
     def outputs(self) -> dict[str, tuple[int, Slot]]:
-        """The same of outputs, without those that check indices."""
+        """The number and slot of each output, without index checks."""
         return self._named("output")
 
     @cached_property
     def variables(self) -> dict[str, tuple[int, Slot]]:
-        """The same of what a run leaves for the next one, in the order of its memory."""
+        """The number and slot of each variable, in memory order."""
         return self._named("variable")
 
     @cached_property
     def sizes(self) -> dict[str, tuple[int, Size]]:
-        """The sizes that a call brings, by member of their struct; none of a static program."""
+        """The sizes of a call, by member of the struct of sizes; none in a static program."""
         table = self.image.table
         spelled, numbers = members(size.name for size in table.sizes), table.named("input")
         return {spelled[size.name]: (numbers[size.name], size) for size in table.sizes}
 
     def bound(self, member: str) -> str:
-        """The macro of the largest number that a size may be."""
+        """The name of the macro for a size's bound."""
         alike = [one for one in self.sizes if one.upper() == member.upper()]
         number = f"_{alike.index(member) + 1}" if member != alike[0] else ""
         return f"{self.form.name}_{member}{number}_max".upper()
 
     def axes(self, slot: Slot) -> dict[int, tuple[str, Place]]:
-        """The axes of a tensor that end at sizes, each with the member of its size."""
+        """The axes of a tensor that end at sizes, with the size's member."""
         return {
             place.axis: (member, place)
             for member, (_, size) in self.sizes.items()
@@ -113,7 +113,7 @@ class Interface:
 
     @property
     def given(self) -> str:
-        """The parameter of functions that are handed the weights."""
+        """The parameter of functions that take the weights."""
         return ", const void *weights" if self.form.weights is Weights.FILE else ""
 
 
@@ -203,7 +203,7 @@ _MEANING = {
 
 
 def _described_variables(interface: Interface) -> str:
-    """What is said of variables, where there are some."""
+    """The description's members for variables; empty without variables."""
     if not interface.variables:
         return ""
     name = interface.form.name
@@ -265,7 +265,7 @@ def _bounds(interface: Interface) -> str:
 
 
 def _codes(interface: Interface) -> str:
-    """The last codes of functions."""
+    """The last return codes."""
     macro, sized = interface.form.name.upper(), bool(interface.sizes)
     code = f"{macro}_BAD_INDEX = 2" + ("," if sized else " ")
     lines = [f"{code} /* An index in the inputs is out of range: outputs mean nothing. */"]
@@ -275,7 +275,7 @@ def _codes(interface: Interface) -> str:
 
 
 def _sizes(interface: Interface) -> str:
-    """The struct of sizes, where there are some."""
+    """The struct of sizes; empty in a static program."""
     if not interface.sizes:
         return ""
     name = interface.form.name
@@ -357,11 +357,11 @@ def _multiple(member: str, place: Place) -> str:
 
 
 def _plain(label: str) -> str:
-    """A name that neither ends a comment nor begins one."""
+    """A label as ASCII text that neither ends nor begins a C comment."""
     safe = label.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *")
     return "".join(each if each.isprintable() else "?" for each in safe).replace("\\", "?")
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as the elements of an array of C, which has one at least."""
+    """A shape as elements of a C array, which must not be empty."""
     return ", ".join(map(str, shape)) or "0"

@@ -1,4 +1,4 @@
-"""Names of exported C: identifiers that neither C nor C++ keeps for itself."""
+"""Names of exported C: identifiers that are not reserved in C or C++."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ template this thread_local throw true try typedef typeid typename union unsigned
 void volatile wchar_t while xor xor_eq
 """
 _WORDS = frozenset(_SPELLED.split())
-"""The words of C and C++."""
+"""The keywords of C and C++."""
 
 _OURS = "main|check_data|self|memory|state|weights|rom|ram|inputs|outputs|sizes"
 _TAKEN = re.compile(rf"{_OURS}|popgraph.*|kernel_.*|[A-Z_].*|(bf|[fiu])\d.*")
-"""What the generated C uses itself; a name in capitals would be that of its own macros."""
+"""Names that the generated C uses itself; capitals are reserved for its macros."""
 
 
 def check_name(name: str) -> None:
-    """BackendError unless functions and files may be called by this name."""
+    """Raises BackendError unless functions and files may have this prefix."""
     if (
         not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)
         or name in _WORDS
         or _TAKEN.fullmatch(name)
     ):
         raise BackendError(
-            f"{name!r} cannot begin the names of C functions",
+            f"{name!r} cannot be the prefix of C functions",
             "--name",
-            "a lower-case word of letters, digits and underscores that C does not know, as `model`",
+            "use lower-case letters, digits and underscores, and no keyword of C: such as `model`",
         )
 
 
 def members(labels: Iterable[str]) -> dict[str, str]:
-    """The member of a struct for each label, all different."""
+    """A unique struct member for each label."""
     found: dict[str, str] = {}
     for label in labels:
         base = re.sub(r"\W", "_", label, flags=re.ASCII).lstrip("_") or "tensor"
@@ -53,7 +53,7 @@ def members(labels: Iterable[str]) -> dict[str, str]:
 
 
 def quoted(text: str) -> str:
-    """A text as a string of C."""
+    """A text as a C string literal."""
     spelled = "".join(
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
         for byte in text.encode()

@@ -1,4 +1,4 @@
-"""The sources of exported C: one translation unit, its runtime, and the weights."""
+"""The sources of exported C: a translation unit, its runtime header, and the weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 
 
 def runtime(pooled: bool) -> str:
-    """What kernels stand on, in one header."""
+    """The runtime of kernels, merged into one header."""
     frame = POOL if pooled else SERIAL
     texts = headers(frame)
     assert set(texts) == {*HEADERS, frame}
@@ -78,10 +78,7 @@ def source(module: ModuleOp, interface: Interface, program: str) -> str:
 
 
 def _kernel(kernel: Kernel) -> str:
-    """
-    A kernel of one translation unit. One chunk has no number to look at, and empty arrays are not
-    read.
-    """
+    """A kernel as a static function; unused parameters, as of single chunks, are cast to void."""
     head, body = kernel.text.split("\n", 1)
     read = set(re.findall(r"\w+", body))
     parameters = re.findall(r"(\w+)[,)]", head)
@@ -237,7 +234,7 @@ def _run(interface: Interface, program: str) -> str:
 
 
 def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator[str]:
-    """Ends a run of which an index was out of range."""
+    """The checks that end a run with BAD_INDEX if an index was out of range."""
     assert slot.dtype is not None
     memory = f"((const {slot.dtype.name}_memory *)self->slots[{number}])"
     for at, (low, last) in enumerate(zip(check.low, check.last, strict=True)):
@@ -246,7 +243,7 @@ def _checked(check: IndexCheck, number: int, slot: Slot, macro: str) -> Iterator
 
 
 def _new(interface: Interface) -> str:
-    """One block of memory: the model, and what it needs behind it."""
+    """NAME_new and NAME_delete, which allocate the model and its memory as one block."""
     name, macro = interface.form.name, interface.form.name.upper()
     passed = ", weights" if interface.given else ""
     return f"""\
@@ -306,7 +303,7 @@ def assembly(interface: Interface) -> str:
 
 
 def array(interface: Interface) -> str:
-    """NAME_weights.c: eight bytes a number, which compilers read faster than one."""
+    """NAME_weights.c, with elements of eight bytes, which compilers parse faster than of one."""
     name = interface.form.name
     words = np.frombuffer(b"".join(interface.image.rom), np.uint64)
     return f"""\
@@ -321,14 +318,14 @@ _Alignas(64) const uint64_t {name}_weights[{max(len(words), 1)}] = {{
 
 
 def words_text(words: Sequence[int] | np.ndarray[tuple[int], np.dtype[np.uint64]]) -> str:
-    """Numbers of 64 bits, five a line."""
+    """64-bit integers as C text, five per line."""
     texts = [f"0x{int(word):x}" for word in words] or ["0"]
     lines = (texts[at : at + 5] for at in range(0, len(texts), 5))
     return "\n".join(f"    {', '.join(line)}," for line in lines)
 
 
 def padded_words(content: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Sequence[int]:
-    """The bytes of an array as numbers of 64 bits, little end first."""
+    """The bytes of an array as little-endian 64-bit integers, zero-padded."""
     raw = bytes(memory_of(np.ascontiguousarray(content)))
     words: list[int] = np.frombuffer(raw + bytes(-len(raw) % 8), np.uint64).tolist()
     return words

@@ -1,4 +1,4 @@
-"""The targets of exported C: the machine that it is made for, and how compilers are told."""
+"""The targets of exported C: machine, compiler and flags."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HERE = "native"
 
 @dataclass(frozen=True)
 class ExportTarget:
-    """What C is made for."""
+    """A target of exported C."""
 
     name: str
     machine: Machine
     flags: tuple[str, ...]
-    """By which GCC and Clang make code for it."""
+    """The flags of GCC and Clang that select it."""
     zig: tuple[str, ...] = ()
-    """The same of `zig cc`, which builds for any machine on any other."""
+    """The flags of `zig cc`, a cross compiler for any machine."""
     compiler: str = "cc"
 
 
@@ -88,11 +88,11 @@ _FOREIGN: Mapping[str, ExportTarget] = {
 }
 
 NAMES = (HERE, *_FOREIGN)
-"""What `popgraph export --target` may name, beside targets from outside."""
+"""The built-in targets of `popgraph export --target`."""
 
 
 def target_of(name: str) -> ExportTarget:
-    """The target of a name; no compiler of another machine than this one is asked for."""
+    """The target of a name; only the native one probes a compiler."""
     if name == HERE:
         return _native()
     if name in _FOREIGN:
@@ -102,19 +102,19 @@ def target_of(name: str) -> ExportTarget:
         installed = (point.name for point in extensions.entry_points(extensions.TARGETS))
         known = dict.fromkeys([*NAMES, *ADDED, *installed])
         raise BackendError(
-            f"there is no target {name!r}", "--target", f"it may be {', '.join(known)}"
+            f"there is no target {name!r}", "--target", f"use one of {', '.join(known)}"
         )
     return _from_outside(added)
 
 
 def _from_outside(added: AddedTarget) -> ExportTarget:
-    """What an extension registered; which spelling the reader's compiler knows, nobody asks."""
+    """The target that an extension registered, with its first spelling of flags."""
     flags = shlex.split(added.flags[0]) if added.flags else []
     return ExportTarget(added.machine.name, added.machine, tuple(flags), (), added.compiler)
 
 
 def _native() -> ExportTarget:
-    """This machine, and the compiler that PopGraph itself would use, with its flags."""
+    """This machine, with the compiler and flags that PopGraph would use."""
     for compiler in candidates():
         found = probe(compiler)
         if not found.reason:

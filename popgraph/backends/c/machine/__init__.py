@@ -1,1 +1,1 @@
-"""The target that code is made for, and the key of this machine in caches."""
+"""The compilation target, and the key of this machine in caches."""

@@ -1,4 +1,4 @@
-"""The key of a machine and target, under which caches keep what only they can use."""
+"""The key of a machine and target, by which caches separate their content."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from popgraph.support.cache_files import digest
 
 
 def machine() -> str:
-    """What code depends on: caches are shared by machines and targets, code is not."""
+    """The key of processor and target: machines may share a cache, but not code."""
     return digest(_processor(), target_key())[:16]
 
 
 @functools.cache
 def _processor() -> str:
-    """What `-march=native` depends on."""
+    """A hash of the processor properties that `-march=native` depends on."""
     facts = [platform.machine(), platform.system()]
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()

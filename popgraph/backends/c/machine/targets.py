@@ -1,4 +1,4 @@
-"""The targets that code can be made for, and which one is asked for."""
+"""The known compilation targets, and the selected one."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ TARGETS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "neon": ("__ARM_NEON", ("",)),
 }
 """
-What code can be made for: a macro that the compiler then has, and the flag that asks for it, as
-GCC and Clang spell it, then as zig does; none where a compiler's own choice will do.
+By target: a macro that the compiler then defines, and the flag that selects it, in the spellings
+of GCC and Clang, then of zig; empty if the compiler's default will do.
 """
 
 
 def wanted_target() -> str:
-    """For what code is to be made: `$POPGRAPH_TARGET`, else for this very machine."""
+    """The target in `$POPGRAPH_TARGET`, else this machine."""
     name = os.environ.get("POPGRAPH_TARGET", "").strip() or NATIVE
     if target_named(name) is None:
         known = (*TARGETS, *(name for name, added in ADDED.items() if added.flags))
         raise BackendError(
-            f"there is no target {name!r}", hint=f"POPGRAPH_TARGET may be {', '.join(known)}"
+            f"there is no target {name!r}", hint=f"set POPGRAPH_TARGET to {', '.join(known)}"
         )
     return name
 
 
 def target_named(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The macro and the flags of a target, as in `TARGETS`; None if there is no such target."""
+    """The macro and the flags of a target, as in `TARGETS`; None for unknown names."""
     if name in TARGETS:
         return TARGETS[name]
     added = added_target(name)
@@ -44,6 +44,6 @@ def target_named(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def target_key() -> str:
-    """The wanted target as caches tell it from others: one from outside by its flags, too."""
+    """The selected target as a cache key; for an extension's target with its flags."""
     name = wanted_target()
     return name if name in TARGETS else f"{name} {target_named(name)}"

@@ -1,1 +1,1 @@
-"""The memory of programs: the table of pointers, pages, and arrays used without a copy."""
+"""The memory of programs: pointer table, pages, zero-copy inputs and outputs."""

@@ -1,4 +1,4 @@
-"""Donated inputs: arrays of the caller in whose memory outputs are made."""
+"""Donated inputs: arrays of the caller that outputs overwrite."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ def donated(
     types: Mapping[str, tuple[DType, Shape]],
 ) -> dict[str, Array]:
     """
-    The arrays of the donated inputs; RunError for one whose memory no output can have.
+    The arrays of the donated inputs; RunError for one that no output can overwrite.
 
-    `inputs` fit the program, whose inputs have these types, and `donations` has the output of each
-    that can be donated.
+    `inputs` fit the program's `types`; `donations` maps inputs that can be donated to outputs.
     """
     if isinstance(donate, str):
         raise RunError(f"donate is {donate!r}, not a list of names", hint=f"donate=[{donate!r}]")
@@ -38,15 +37,15 @@ def donated(
         for other, array in inputs.items():
             if other != name and np.may_share_memory(found[name], as_array(other, array)):
                 raise RunError(
-                    f"input {name!r} cannot be donated: input {other!r} is in the same memory",
-                    hint=f"give a copy of one of them, or leave {name!r} out of donate",
+                    f"input {name!r} cannot be donated: it shares memory with input {other!r}",
+                    hint=f"pass a copy of one of them, or leave {name!r} out of donate",
                 )
     outputs = [donations[name] for name in found]
     for name, output in zip(found, outputs, strict=True):
         if outputs.count(output) > 1:
             rivals = ", ".join(repr(one) for one in found if donations[one] == output)
             raise RunError(
-                f"output {output!r} can be made in one donated input only",
+                f"output {output!r} can overwrite only one donated input",
                 f"input {name!r}",
                 f"donate one of {rivals}",
             )
@@ -60,17 +59,17 @@ def _check_name(name: str, inputs: Mapping[str, Array], donations: Mapping[str, 
     if name not in donations:
         others = ", ".join(f"{one!r} (becomes {donations[one]!r})" for one in donations) or "none"
         raise RunError(
-            f"input {name!r} cannot be donated: no output is computed over it",
-            hint="one of the same type must be an update of it (ScatterND, ScatterElements, "
-            f"elementwise operators) behind all that reads it; inputs that can be: {others}",
+            f"input {name!r} cannot be donated: no output overwrites it",
+            hint="an output of the same type must update it (ScatterND, ScatterElements, "
+            f"elementwise operators) after all its other uses; inputs that can be: {others}",
         )
 
 
 def _memory_of(name: str, value: object, dtype: DType) -> Array:
-    """An array that may be written where it is."""
+    """An array that may be overwritten in place."""
     why = ""
     if not isinstance(value, np.ndarray):
-        why = f"a {type(value).__name__} is no NumPy array"
+        why = f"a {type(value).__name__} is not a NumPy array"
     elif value.dtype != dtype.numpy:
         why = f"it holds {value.dtype}, the model wants {dtype.numpy}"
     elif not value.flags.writeable:
@@ -80,14 +79,14 @@ def _memory_of(name: str, value: object, dtype: DType) -> Array:
     if why:
         raise RunError(
             f"input {name!r} cannot be donated: {why}",
-            hint=f"np.array({name}, np.dtype('{dtype.numpy}'), order='C') is a copy that can be",
+            hint=f"donate a copy: np.array({name}, np.dtype('{dtype.numpy}'), order='C')",
         )
     return np.asarray(value)
 
 
 @contextmanager
 def in_memory_of(array: Array, pointers: Pointers, numbers: Collection[int]) -> Iterator[None]:
-    """These entries of the table point to an array as long as this is open."""
+    """A context in which these entries of the table point to an array."""
     before = [(number, pointers[number]) for number in numbers]
     for number in numbers:
         pointers[number] = address(array)

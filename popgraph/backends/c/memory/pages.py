@@ -17,18 +17,18 @@ from popgraph.support.shapes import Shape
 ALIGNMENT = 64
 
 LARGE_PAGE = 2 << 20
-"""Through small pages, one core reads half as fast what no cache holds."""
+"""From this size on, memory has large pages: small ones halve the speed of uncached reads."""
 
 
 def aligned(size: int) -> Array:
-    """Memory that is new, at an address that vectors and large pages like."""
+    """New memory, aligned for vectors, and for large pages if it is large."""
     if size < LARGE_PAGE:
         return _at(ALIGNMENT, _anywhere(size + ALIGNMENT), size)
     return _at(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE), size)
 
 
 def zeros(size: int) -> Array:
-    """The same, but all zero: where it is large, pages that nobody touches take no memory."""
+    """New aligned memory of zeros; untouched pages of large memory take no space."""
     if size < LARGE_PAGE:
         raw = np.zeros(size + ALIGNMENT, np.uint8)
         return _front(ALIGNMENT, raw, size)
@@ -36,7 +36,7 @@ def zeros(size: int) -> Array:
 
 
 def together(sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Pieces of one new memory, by their keys: where each is small, large pages hold them all."""
+    """Pieces of one allocation, by key, so that small pieces can share large pages."""
     starts = [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes.values())]
     memory = aligned(starts[-1])
     pieces = zip(sizes.items(), starts[:-1], strict=True)
@@ -45,9 +45,9 @@ def together(sizes: Mapping[str, int]) -> dict[str, Array]:
 
 def fresh_array(shape: Shape, dtype: np.dtype[Any], size: int) -> tuple[Array, int]:
     """
-    An array of so many bytes at an address that vectors like, and this address, in little time.
+    A new aligned array of `size` bytes, and its address; fast, for every run.
 
-    Its pages may have served others before, and hold what they held.
+    Its memory may be recycled, with arbitrary content.
     """
     raw = _anywhere(size + ALIGNMENT)
     begins = address(raw)
@@ -64,16 +64,16 @@ def _at(alignment: int, raw: Array, size: int) -> Array:
 
 
 def _front(alignment: int, raw: Array, size: int) -> Array:
-    """So much of some memory, from the first address on that is aligned."""
+    """`size` bytes of memory from the first aligned address on."""
     start = -address(raw) % alignment
     return raw[start : start + size]
 
 
 def address(array: Array) -> int:
-    """Where the elements begin, told in a quarter of the time that `array.ctypes` takes."""
+    """The address of an array's elements, in a quarter of the time of `array.ctypes`."""
     try:
         return addressof(c_char.from_buffer(array.data))
-    except (TypeError, ValueError):  # nobody may write it, or its type is not one of NumPy's own
+    except (TypeError, ValueError):  # read-only, or an element type of ml_dtypes
         return int(array.__array_interface__["data"][0])
 
 
@@ -84,17 +84,17 @@ def _anywhere(size: int) -> Array:
 def _in_large_pages(
     size: int, otherwise: Callable[[int, type[np.uint8]], Array] = np.empty
 ) -> Array:
-    """Memory of its own, all zero: pages that served others before would stay small."""
+    """Newly mapped memory of zeros: recycled pages would stay small."""
     try:
         mapped = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         mapped.madvise(mmap.MADV_HUGEPAGE)
     except (AttributeError, OSError, ValueError, OverflowError):
-        return otherwise(size, np.uint8)  # no large pages here, or not so much memory
+        return otherwise(size, np.uint8)  # no large pages on this system, or not enough memory
     return np.frombuffer(mapped, np.uint8)
 
 
 def to_huge_pages(array: Array) -> Array:
-    """The same elements, where programs read them fast and nobody writes a file below them."""
+    """A large array copied to large pages; a small one copied only if a file backs it."""
     if array.nbytes < LARGE_PAGE:
         return owned(array)
     copy = aligned(array.nbytes).view(array.dtype).reshape(array.shape)

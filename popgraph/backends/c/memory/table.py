@@ -1,4 +1,4 @@
-"""The table of memory slots with which a program is called."""
+"""The table of memory slots that a program is called with."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from popgraph.support.sizes import Size
 
 @dataclass(frozen=True)
 class Literal:
-    """The elements of a constant, the first value of a variable."""
+    """The elements of a constant, or the initial value of a variable."""
 
     dtype: DType
     shape: Shape
     data: bytes = b""
-    """Those of a small one."""
+    """The elements of a small literal."""
     key: str = ""
-    """Of a large one, by which an `ArrayStore` knows it."""
+    """The key of a large literal in an `ArrayStore`."""
 
     def array(self, store: ArrayStore) -> Array:
         """The elements; read-only by convention."""
@@ -43,32 +43,32 @@ class Slot:
     shape: Shape = ()
     literal: Literal | None = None
     prepared: bool = False
-    """Only `prepare` reads it."""
+    """Whether only `prepare` reads it."""
 
 
 THREADS, ARENA, PERSISTENT = Slot("threads", ""), Slot("arena", ""), Slot("persistent", "")
 
 
 def packed(key: str, size: int) -> Slot:
-    """The slot of what `prepare` packs, unless another program of the model has packed it."""
+    """The slot of packed weights; `prepare` fills it unless another program has done so."""
     return Slot("packing", key, BY_NAME["u8"], (size,))
 
 
 @dataclass(frozen=True)
 class Table:
-    """What memory a program is called with: all that is needed to run its library."""
+    """The memory of a program: all that is needed to run its library."""
 
     slots: tuple[Slot, ...]
     arena: int
-    """In bytes."""
+    """Bytes of scratch memory."""
     persistent: int
-    """In bytes; `prepare` fills it."""
+    """Bytes of memory that `prepare` fills."""
     checks: tuple[IndexCheck, ...] = ()
-    """What the outputs that nobody sees tell of a run."""
+    """The checks of indices, in hidden outputs."""
     donations: Mapping[str, str] = field(default_factory=dict)
-    """The output of each input in whose memory it may be made."""
+    """The output that may overwrite each donatable input."""
     sizes: tuple[Size, ...] = ()
-    """The sizes that each call brings, up to their bounds, for which there is memory."""
+    """The sizes that each call may choose, up to their bounds, which memory is planned for."""
 
     @property
     def packings(self) -> dict[str, int]:

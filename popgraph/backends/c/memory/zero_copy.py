@@ -1,4 +1,4 @@
-"""Zero-copy inputs and outputs: large arrays are used where the caller has them."""
+"""Zero-copy inputs and outputs: large arrays are used in the caller's memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from popgraph.support.arrays import Array
 from popgraph.support.poison import fill_with_poison, is_poisoned
 
 LARGE = 1 << 17
-"""Bytes from which on it takes longer to copy an array than to say where it is."""
+"""Bytes from which on copying an array takes longer than passing its address."""
 
 Pointers = CArray[c_void_p]
 """The table that a program is called with."""
 
 
 class ReadInPlace:
-    """Stands for an input's memory: to assign to it is to point to the caller's array."""
+    """Replaces an input's memory: assignment sets the pointer to the caller's array."""
 
     def __init__(self, own: Array, pointers: Pointers, number: int) -> None:
         self.dtype, self.shape = own.dtype, own.shape
@@ -28,19 +28,19 @@ class ReadInPlace:
             self._own[...] = array
             array = self._own
         self._pointers[self._number] = address(array)
-        self._held: Array | None = array  # Until the run has ended.
+        self._held: Array | None = array  # Keeps the array alive during the run.
 
-    def let_go(self) -> None:
-        """Forgets the array of the last run."""
+    def release(self) -> None:
+        """Drops the reference to the last run's array."""
         self._held = None
 
 
 class MadeInPlace:
     """
-    Stands for an output's memory: each run gets other memory than what somebody has.
+    Replaces an output's memory: each run writes to memory that no caller holds.
 
-    It is allocated when the run begins, so that it may be what the last result was in, if nobody
-    has that any more: a processor finds it in its caches.
+    It is allocated when the run begins. If the caller has dropped the last result, the allocator
+    can recycle its memory, which is still in the processor's caches.
     """
 
     def __init__(self, own: Array, pointers: Pointers, number: int) -> None:
@@ -61,6 +61,6 @@ class MadeInPlace:
         assert made is not None, "a run has made it"
         return made
 
-    def let_go(self) -> None:
-        """Forgets memory that no run has filled: the next run gets other memory."""
+    def release(self) -> None:
+        """Drops memory that no run has filled, so that the next run allocates."""
         self._next = None

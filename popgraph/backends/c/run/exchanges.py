@@ -1,4 +1,4 @@
-"""Exchanges of compiled programs: C calls back when one begins, and when it has to be finished."""
+"""Exchanges between ranks in compiled programs, which C starts and finishes by callbacks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _Begin = ctypes.CFUNCTYPE(
 )
 _End = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _BEGIN, _END = "popgraph_begin", "popgraph_end"
-"""What `exchange.h` calls the pointers to these functions."""
+"""The names of the function pointers in `exchange.h`."""
 
 
 class _Exchanges:
     """
-    What programs of this process have begun and not finished, by where the result comes to.
+    The unfinished exchanges of this process, by the address of the result.
 
-    C knows no exceptions: the first one waits until the program has ended.
+    C has no exceptions, so the first one is kept until the program has ended.
     """
 
     def __init__(self) -> None:
@@ -33,10 +33,10 @@ class _Exchanges:
         self._failure: BaseException | None = None
         self.begin, self.end = _Begin(self._begin), _End(self._end)
 
-    def _begin(self, source: int, target: int, told: int, made: int, code: int) -> None:
+    def _begin(self, source: int, target: int, sent: int, received: int, code: int) -> None:
         def begin() -> None:
             exchange, dtype = exchange_of(code)
-            arrays = _memory(source, told, dtype.numpy), _memory(target, made, dtype.numpy)
+            arrays = _memory(source, sent, dtype.numpy), _memory(target, received, dtype.numpy)
             self._begun[target] = world().start(exchange, *arrays)
 
         self._guarded(begin)
@@ -45,7 +45,7 @@ class _Exchanges:
         self._guarded(lambda: self._begun.pop(target, lambda: None)())
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """After a failure nothing is told any more: what comes is wrong already."""
+        """Runs a callback, unless an earlier one failed: its results would be wrong."""
         if self._failure is not None:
             return
         try:
@@ -54,7 +54,7 @@ class _Exchanges:
             self._failure = error
 
     def raise_failure(self) -> None:
-        """Raises what went wrong while a program ran."""
+        """Raises the first exception since the last call."""
         failure, self._failure = self._failure, None
         if failure is not None:
             self._begun.clear()
@@ -65,7 +65,7 @@ _EXCHANGES = _Exchanges()
 
 
 def connect(library: ctypes.CDLL) -> bool:
-    """Gives a library the functions that it calls; whether it calls any."""
+    """Sets a library's function pointers; returns whether it has any."""
     found = False
     for name, function in ((_BEGIN, _EXCHANGES.begin), (_END, _EXCHANGES.end)):
         try:
@@ -78,10 +78,10 @@ def connect(library: ctypes.CDLL) -> bool:
 
 
 def raise_failure() -> None:
-    """Raises what went wrong in an exchange of the program that has just run."""
+    """Raises the exception of a failed exchange in the program that has just run."""
     _EXCHANGES.raise_failure()
 
 
 def _memory(address: int, size: int, dtype: np.dtype[Any]) -> Array:
-    """Memory of the program as a row of elements."""
+    """Memory of the program as a flat array."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address)).view(dtype)

@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class CExecutable(NativeExecutable):
-    """A compiled program with its memory. Two threads may call `run` at once: one waits."""
+    """A compiled program with its memory. `run` is thread-safe: concurrent calls wait."""
 
     def __init__(
         self,
@@ -42,15 +42,15 @@ class CExecutable(NativeExecutable):
         key: str | None = None,
     ) -> None:
         """
-        Without what `prepare` made of this table before, it runs now: it packs what no other
-        program of the model has packed.
+        Without `prepared` results, runs `prepare`, which packs weights unless another program of
+        the model has packed them.
 
-        `key` is that of the cache of programs, if this one is kept there.
+        `key` is the key in the program cache, if the program is cached.
         """
         self.key = key
         self._step_section = ExclusiveSection()
         self._written: set[str] = set()
-        """Variables that got a value since a fork interrupted a step."""
+        """Variables that were written since a fork interrupted a step."""
         self.table = table
         self._arrays: list[Array | None] = []
         pointers = (ctypes.c_void_p * len(table.slots))()
@@ -63,7 +63,7 @@ class CExecutable(NativeExecutable):
         self._pointers, self._address = pointers, ctypes.addressof(pointers)
         self._code, self._entry = code, code.run
         self.packings = self._prepare(weights.shared) if prepared is None else prepared.packings
-        """What it may share with other programs of the model, by keys."""
+        """The packed weights by key, which other programs of the model may share."""
         for key, number in table.named("packing").items():
             self._arrays[number] = self.packings[key]
             pointers[number] = self.packings[key].ctypes.data
@@ -80,10 +80,10 @@ class CExecutable(NativeExecutable):
         self._outputs = outputs | self._made
         self._variables = self._views("variable")
         self._scratch = self._unwritten() if is_poisoned() else ()
-        """What is poisoned before each run."""
+        """The memory that is poisoned before each run."""
 
     def _prepare(self, shared: SharedArrays) -> dict[str, Array]:
-        """Computes what depends on constants alone; all packings, of which some were at hand."""
+        """Runs `prepare`; returns all packings, shared ones included."""
         sizes, found = self.table.packings, dict[str, Array]()
         for key in sizes:
             array = shared.get(key)
@@ -93,7 +93,7 @@ class CExecutable(NativeExecutable):
         numbers = self.table.named("packing")
         for key, array in made.items():
             self._pointers[numbers[key]] = array.ctypes.data
-        self._code.prepare(self._address)  # Where it has no pointer, it packs nothing.
+        self._code.prepare(self._address)  # Skips packings whose pointer is null.
         return found | {key: shared.share(key, array) for key, array in made.items()}
 
     def share(self, other: CExecutable) -> None:
@@ -119,12 +119,12 @@ class CExecutable(NativeExecutable):
         return made
 
     def _put(self, number: int, array: Array | None) -> None:
-        """Gives a slot other memory."""
+        """Replaces the memory of a slot."""
         assert array is not None
         self._arrays[number], self._pointers[number] = array, array.ctypes.data
 
     def _unwritten(self) -> tuple[Array, ...]:
-        """What holds nothing when a run begins; outputs made in place are new memory each time."""
+        """The memory without content before a run; zero-copy outputs are allocated each time."""
         arena = self._arrays[self.table.slots.index(ARENA)]
         assert arena is not None
         return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
@@ -135,12 +135,12 @@ class CExecutable(NativeExecutable):
 
     @property
     def prepared(self) -> Prepared:
-        """What `prepare` made."""
+        """The results of `prepare`."""
         return Prepared(self.persistent, self.packings)
 
     @property
     def persistent(self) -> Array:
-        """The memory that `prepare` filled, packings apart; nothing writes it later."""
+        """The memory that `prepare` filled, without packings; read-only after that."""
         array = self._arrays[self.table.slots.index(PERSISTENT)]
         assert array is not None
         return array[: self.table.persistent]
@@ -172,7 +172,7 @@ class CExecutable(NativeExecutable):
         return array
 
     def _release(self) -> None:
-        """What only `prepare` needed is not needed any more."""
+        """Frees the constants that only `prepare` reads."""
         for number, slot in enumerate(self.table.slots):
             if slot.prepared and slot.space == "constant":
                 self._arrays[number] = None
@@ -196,7 +196,7 @@ class CExecutable(NativeExecutable):
     def _in_place(
         self, space: str, views: Mapping[str, Array], made: Callable[[Array, Pointers, int], Made]
     ) -> dict[str, Made]:
-        """Replaces the memory of large arrays, so that these are not copied."""
+        """Zero-copy replacements of large arrays' memory."""
         numbers = self.table.named(space)
         return {
             name: made(view, self._pointers, numbers[name])
@@ -224,7 +224,7 @@ class CExecutable(NativeExecutable):
     def _whole_step(
         self, run: Callable[Given, Result], *given: Given.args, **named: Given.kwargs
     ) -> Result:
-        """Runs steps that nobody else may begin meanwhile, nor this thread again."""
+        """Runs steps exclusively; a reentrant call of this thread is an error."""
         section = self._step_section
         with section.lock:
             if section.busy or section.interrupted:
@@ -240,7 +240,7 @@ class CExecutable(NativeExecutable):
         return donated(inputs, donate, self.donations, self.inputs)
 
     def _run(self, inputs: Mapping[str, Array], taken: Mapping[str, Array]) -> dict[str, Array]:
-        """`taken` are arrays of inputs in which outputs are made."""
+        """Runs a step; `taken` are the donated inputs' arrays, which outputs overwrite."""
         if len(inputs) != len(self._inputs):
             inputs = self._suited(inputs)
         for name, view in self._inputs.items():
@@ -251,7 +251,7 @@ class CExecutable(NativeExecutable):
                 or array.shape != view.shape
             ):
                 inputs = self._suited(inputs)
-                for name, view in self._inputs.items():  # They may be other views now.
+                for name, view in self._inputs.items():  # `_suited` may have replaced the views.
                     if name not in taken:
                         view[...] = inputs[name]
                 break
@@ -269,7 +269,7 @@ class CExecutable(NativeExecutable):
         return {name: view.copy() for name, view in self._outputs.items()}
 
     def _run_in(self, taken: Mapping[str, Array]) -> dict[str, Array]:
-        """Runs once the inputs are in place; some outputs are made in these arrays of inputs."""
+        """Runs after the inputs are set, with outputs that overwrite donated inputs."""
         given = {self.donations[name]: array for name, array in taken.items()}
         for name, made in self._made.items():
             if name not in given:
@@ -288,7 +288,7 @@ class CExecutable(NativeExecutable):
         }
 
     def _suited(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-        """The inputs of a call as the memory that the next run reads and writes has them."""
+        """The inputs of a call, converted for the next run."""
         return self.fitted(inputs)
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
@@ -315,16 +315,16 @@ class CExecutable(NativeExecutable):
         checks: Sequence[tuple[IndexCheck, Array]],
         count: int,
     ) -> None:
-        """The loop over runs, which does as little as possible for each."""
+        """The loop over runs, with as little overhead as possible."""
         entry, address, scratch = self._entry, self._address, self._scratch
-        tells = self._code.exchanges
+        exchanges = self._code.exchanges
         for at in range(count):
             for view, rows in inputs:
                 view[...] = rows[at]
             for memory in scratch:
                 fill_with_poison(memory)
             entry(address)
-            if tells:
+            if exchanges:
                 raise_failure()
             for memory, rows in outputs:
                 rows[at] = memory
@@ -332,22 +332,22 @@ class CExecutable(NativeExecutable):
                 raise_errors(checks)
 
     def _places(self, name: str) -> tuple[int, int]:
-        """Where the table says where a donated input and its output are."""
+        """The slots of a donated input and its output."""
         return self.table.named("input")[name], self.table.named("output")[self.donations[name]]
 
     def _check_whole(self) -> None:
-        """RunError while a step of this program is unfinished."""
+        """Raises RunError while a step of this program is unfinished."""
         if self._step_section.busy:
             raise RunError(
                 "this program is running: it was called again before the call had ended",
                 "a signal handler, or an input that computes its array",
-                "set a flag there and call the program later, or call one that was compiled for it",
+                "set a flag there and call the program later, or compile another one for it",
             )
         left = self._variables.keys() - self._written
         if left:
             raise RunError(
-                "this process was forked in the middle of a step: some variables are of the next "
-                "step, some are not",
+                "this process was forked in the middle of a step: only some variables have their "
+                "next values",
                 f"variable {', '.join(map(repr, sorted(left)[:3]))}",
                 "write all variables first (weightsFromHost does), or fork between steps",
             )
@@ -381,7 +381,7 @@ class CExecutable(NativeExecutable):
 
 
 def _in_huge_pages(literal: Literal, array: Array, shared: SharedArrays) -> Array:
-    """The elements of a constant; of a large one, one copy for all programs of the model."""
+    """The elements of a constant; a large one is copied once for all programs of the model."""
     if array.nbytes < LARGE_PAGE or not literal.key:
         return to_huge_pages(array)
     found = shared.get(literal.key)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from popgraph.backends.c.run.elf import machine_of
 from popgraph.backends.c.run.exchanges import connect
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError
 
 Entry = Callable[[int], None]
-"""Takes the address of the table; the GIL is free while it runs."""
+"""A function that takes the table's address; it runs without the GIL."""
 
 _unload = ctypes.CDLL(None).dlclose
 _unload.argtypes = [ctypes.c_void_p]
@@ -24,21 +25,21 @@ _unload.argtypes = [ctypes.c_void_p]
 
 @dataclass(eq=False)
 class Code:
-    """What a program consists of; whoever calls it holds this."""
+    """The functions of a program; the library stays loaded while this object lives."""
 
     prepare: Entry
     run: Entry
     library: ctypes.CDLL | None = None
     exchanges: bool = False
-    """Whether it tells other ranks something."""
+    """Whether it exchanges data with other ranks."""
 
 
 def load(path: Path, name: str, *, alone: bool = False) -> Code:
     """
-    `NAME_prepare` and `NAME_run` of a library, which is unloaded when nobody holds them any more.
+    Loads `NAME_prepare` and `NAME_run` of a library, which is unloaded with the result.
 
-    A process can have 65,530 mappings: a model that meets ever new shapes would come to the end.
-    One that is `alone` tells other ranks nothing: they do not run it.
+    Unloading matters: a process has at most 65,530 mappings, and a model with ever new shapes
+    would exhaust them. A program that runs `alone`, not on all ranks, exchanges nothing.
     """
     try:
         library = ctypes.CDLL(str(path))
@@ -55,30 +56,55 @@ def load(path: Path, name: str, *, alone: bool = False) -> Code:
 
 
 def numbers(code: Code, name: str, count: int) -> Array:
-    """An array of 64-bit integers of a library, to be used as long as somebody holds the code."""
+    """An array of 64-bit integers in a library, valid as long as `code` lives."""
     assert code.library is not None
     found: Array = np.ctypeslib.as_array((ctypes.c_int64 * count).in_dll(code.library, name))
     return found
 
 
 def _close(handle: int, stop: Callable[[], None]) -> None:
-    """The program's threads end first: they run its code."""
+    """Unloads a library, after the program's threads, which run its code, have ended."""
     stop()
     _unload(handle)
 
 
 def _refusal(path: Path, error: Exception) -> BackendError:
-    """Why a library cannot be loaded: it is for another machine, or damaged."""
+    """The error for a library that cannot be loaded: for another machine, or damaged."""
     theirs, ours = machine_of(path), machine_of(Path("/proc/self/exe"))
     if theirs and ours and theirs != ours:
         return BackendError(
-            f"the compiled library is for {theirs}, and this process runs on {ours}",
+            f"the compiled library is for {theirs}, but this process runs on {ours}",
             str(path),
-            "CC and POPGRAPH_TARGET say for which machine code is made; "
+            "set CC and POPGRAPH_TARGET for this machine; "
             "`popgraph emit` writes C that can be built for another one",
         )
     return BackendError(
         f"the compiled library could not be loaded: {error}",
         str(path),
-        "delete this file; it is compiled again when it is needed",
+        "delete this file: it is compiled again on demand",
     )
+
+
+# ELF headers
+
+_HEAD = 20
+_NAMES = {
+    (1, 3): "i386", (2, 62): "x86_64", (1, 62): "x32", (1, 40): "arm", (2, 183): "aarch64",
+    (1, 8): "mips", (2, 8): "mips64", (1, 20): "powerpc", (2, 21): "powerpc64", (2, 22): "s390x",
+    (1, 243): "riscv32", (2, 243): "riscv64", (2, 258): "loongarch64",
+}  # fmt: skip
+"""Machine names by address width (1: 32 bits, 2: 64 bits) and ELF machine number."""
+_ORDERS = {1: "<", 2: ">"}
+
+
+def machine_of(path: Path) -> str:
+    """The name of the machine; empty if the file is not ELF."""
+    with suppress(OSError, struct.error, KeyError):
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if head[:4] == b"\x7fELF":
+            order = _ORDERS[head[5]]
+            (number,) = struct.unpack(f"{order}H", head[18:20])
+            name = _NAMES.get((head[4], number), f"machine {number} of ELF")
+            return f"{name}, big-endian" if order == ">" and number != 22 else name
+    return ""

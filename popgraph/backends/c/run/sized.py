@@ -1,4 +1,4 @@
-"""The executable of a program for every size up to a bound, and the choice between both kinds."""
+"""The executable of a program for all sizes up to a bound; construction of executables."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from popgraph.support.shapes import Shape, text
 from popgraph.support.sizes import leading_slices, sizes_in, with_sizes
 
 MOST_KNOWN = 256
-"""Combinations of sizes whose memory is remembered: to find it takes some 20 microseconds."""
+"""Limit of cached views, by combination of sizes: creating them takes some 20 us."""
 
 
 MOST_HELD = 4
-"""An output holds at most so many times its own memory; a smaller part of the bound is copied."""
+"""Largest ratio of an output's allocation to its size; beyond, the output is copied."""
 
 
 class MadeInFront(MadeInPlace):
-    """An output that is the front of new memory for its bound: programs may write all of that."""
+    """An output that is the front of new memory for its bound, which programs may write."""
 
     def __init__(self, own: Array, pointers: Pointers, number: int, shape: Shape) -> None:
         super().__init__(own, pointers, number)
@@ -45,25 +45,25 @@ class MadeInFront(MadeInPlace):
 
 @dataclass(frozen=True)
 class Fronts:
-    """The memory of inputs and outputs as far as it goes for some sizes."""
+    """The views of inputs' and outputs' memory for some sizes."""
 
     numbers: Sequence[int]
-    """The sizes, in the order in which the program has them."""
+    """The sizes, in the program's order."""
     inputs: dict[str, Array | ReadInPlace]
     outputs: dict[str, Array | MadeInPlace]
     made: dict[str, MadeInPlace]
-    """The outputs that each run makes in new memory."""
+    """The zero-copy outputs."""
     read: list[ReadInPlace]
-    """The inputs that are read where the caller has them."""
+    """The zero-copy inputs."""
 
 
 class SizedExecutable(CExecutable):
     """
     A program whose loops end at sizes of the call.
 
-    Its memory is that of the bounds, and each run uses the leading slices of it that its sizes say:
-    the same sizes again cost no more than in a program of just these. Large arrays of which a size
-    is the outermost axis with several places are used where they are; others are copied row by row.
+    Memory is allocated for the bounds, and each run uses leading slices of it. Repeated sizes
+    cost no more than in a program for these sizes. Large arrays are zero-copy if the size is their
+    outermost axis of more than one element; others are copied row by row.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class SizedExecutable(CExecutable):
         """The leading_slices for inputs of these shapes."""
         self._fronts = Fronts((), {}, {}, {}, [])
         """The leading_slices of the last run."""
-        self._turn_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
+        self._switch_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:
-        """The sizes that inputs of these shapes bring; None if the program is not for them."""
+        """The sizes for inputs of these shapes; None if the program does not support them."""
         if any(len(shapes[name]) != len(shape) for name, (_, shape) in self.inputs.items()):
             return None
         numbers = sizes_in(self.sizes, shapes)
@@ -115,11 +115,11 @@ class SizedExecutable(CExecutable):
                 self._known.clear()
             self._known[shapes] = found
         if found is not self._fronts:
-            self._turn_to(found)
+            self._switch_to(found)
         return inputs
 
     def _shapes(self, inputs: Mapping[str, Array]) -> tuple[Shape, ...] | None:
-        """The shapes of inputs; None unless these are arrays of the program's element types."""
+        """The shapes of inputs; None unless they are arrays of the program's element types."""
         if len(inputs) != len(self._inputs):
             return None
         shapes = []
@@ -131,7 +131,7 @@ class SizedExecutable(CExecutable):
         return tuple(shapes)
 
     def _numbers_of(self, given: Mapping[str, Array]) -> dict[str, int]:
-        """The sizes that inputs bring; RunError if they bring none that the program is for."""
+        """The sizes of given inputs; RunError if the program does not support them."""
         numbers = self.serves({name: array.shape for name, array in given.items()})
         if numbers is None:
             bounds = ", ".join(f"{size.name} up to {size.bound}" for size in self.sizes)
@@ -155,14 +155,14 @@ class SizedExecutable(CExecutable):
         assert own is not None, "outputs have memory"
         return MadeInFront(own, pointers, number, view.shape)
 
-    def _turn_to(self, new: Fronts) -> None:
-        """From here on, runs have these sizes."""
+    def _switch_to(self, new: Fronts) -> None:
+        """Sets the views for the following runs."""
         old = self._fronts
         if old.read or old.made or new.read or new.made:
             for read in old.read:
-                read.let_go()
+                read.release()
             for made in (*old.made.values(), *new.made.values()):
-                made.let_go()
+                made.release()
             for slot, address in self._own:
                 self._pointers[slot] = address
         for memory, number in zip(self._numbers, new.numbers, strict=True):
@@ -172,13 +172,13 @@ class SizedExecutable(CExecutable):
 
     def _unwritten(self) -> tuple[Array, ...]:
         arena, *_ = super()._unwritten()
-        return (arena, *self._views("output").values())  # No caller ever gets these.
+        return (arena, *self._views("output").values())  # Outputs are copied from these.
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         return Executable.run_in_row(self, inputs, count)
 
     def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
-        """None: what may be donated is made anew, in memory for the bound."""
+        """Checks the donated inputs, but uses none: outputs need memory for the bound."""
         donated(self.fitted(inputs), donate, self.table.donations, self.inputs)
         return {}
 
@@ -195,7 +195,7 @@ def executable(
     prepared: Prepared | None = None,
     key: str | None = None,
 ) -> CExecutable:
-    """The executable of a library, and of the memory that its program is called with."""
+    """The executable of a library and its memory table."""
     kind = SizedExecutable if table.sizes else CExecutable
     return kind(table, code, weights, threads, prepared, key)
 
@@ -204,9 +204,9 @@ def build_again(
     key: ProgramKey, weights: ArrayStore, threads: int = 1, *, is_told: bool = False
 ) -> CExecutable | None:
     """
-    The executable that `build` saved under this key, without any of its work but warnings.
+    Loads the executable that `build` saved under this key, without passes or compiler.
 
-    Who `is_told` has had them.
+    Repeats its notices unless the user `is_told` already.
     """
     check_threads(threads)
     saved = key.load(weights)

@@ -1,4 +1,4 @@
-"""Warm start: the programs that this very model file became before, before anything is read."""
+"""Warm start: finds the cached programs of a model file without reading the model."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from popgraph.support.sizes import Size
 
 MAGIC = "popgraph shortcut 8"
 LIMIT = 16 << 20
-"""Bytes of shortcuts that are kept."""
+"""Limit of the cached shortcuts in bytes."""
 PIPELINE = "popgraph.passes.pipeline"
 KEYS = "popgraph.backends.c.cache.program_key"
-"""Imported where a program was compiled: a warm start does without xDSL."""
+"""Imported on demand only: a warm start avoids importing xDSL."""
 
 
 @dataclass(frozen=True)
 class KeptModel(KnownModel):
-    """An open model whose file was read before, and the way to the programs it became then."""
+    """A cached interface of an open model, with lookups of its programs."""
 
     key: str = ""
-    """What its programs are found by, together with what a call says; empty: they are not kept."""
+    """The key of its programs, together with a call's signature; empty: not cached."""
     shared: SharedArrays = field(default_factory=SharedArrays, compare=False)
-    """What its programs hold together."""
+    """The arrays that its programs share."""
 
     def recall(self, signature: object) -> Executable | None:
         program = self._found(signature).get("program")
@@ -65,7 +65,7 @@ class KeptModel(KnownModel):
         return _read(self._key(signature)) or {}
 
     def remember(self, signature: object, program: Executable) -> None:
-        """Keeps the way to a program; nothing that is found under no key, or was not compiled."""
+        """Records the program of a signature, if both have a key."""
         if self.key and program.key is not None:
             _write(self._key(signature), {"program": program.key})
 
@@ -76,7 +76,7 @@ class KeptModel(KnownModel):
 def recall(
     model: object, options: object, threads: int, indices: str | None = None
 ) -> KnownProgram | KnownModel | None:
-    """What a file became, if file, options, machine and this package are as they were."""
+    """The cached result for a file, if file, options, machine and package are unchanged."""
     file = path_of(model)
     if file is None:
         return None
@@ -110,7 +110,7 @@ def remember(
     indices: str | None = None,
     overridable: Collection[str] = (),
 ) -> None:
-    """Keeps the way from a model's file to its program; `files` are all that were read."""
+    """Records the program of a model file; `files` are all files that were read."""
     if program.key is not None:
         key = _key_to_keep(model, options, threads, files, indices)
         names = sorted(overridable)
@@ -126,7 +126,7 @@ def remember_open(
     interface: Mapping[str, tuple[Any, ...]],
     overridable: Collection[str] = (),
 ) -> KnownModel:
-    """Keeps what must be known of an open model to find its programs, each by its signature."""
+    """Records the interface of an open model, whose programs are found by signature."""
     key = _key_to_keep(model, options, threads, files, indices)
     rows, names = _rows(files), tuple(sorted(overridable))
     _write(key, {"interface": interface, "overridable": names, "files": rows})
@@ -139,7 +139,7 @@ def note_call(
     call: KnownCall,
     program: Executable,
 ) -> None:
-    """Notes for what a file's program is, so that people can see it; nothing is found by it."""
+    """Records the call that a file's program is for, only for display."""
     file = path_of(model)
     if file is None or is_watched():
         return
@@ -158,7 +158,7 @@ def note_call(
 
 
 def known_calls(model: Path) -> list[KnownCall]:
-    """The calls of a file, as it is now, for which the cache has programs."""
+    """The calls of the current version of a file for which the cache has programs."""
     path, found = model.resolve(), list[KnownCall]()
     wanted = [str(path), list(state_or_absent(path)), digest(_package() or "", machine())]
     files = {file.name: file for cache in readable_caches() for file in _files_of(cache)}
@@ -172,7 +172,7 @@ def known_calls(model: Path) -> list[KnownCall]:
 
 
 def _package() -> str | None:
-    """The content of this package: with another, no program would be used."""
+    """A hash of this package: programs of another version are not used."""
     found: str | None = import_module(KEYS).sources()
     return found
 
@@ -188,7 +188,7 @@ def _key_to_keep(
     files: Mapping[Path, State],
     indices: str | None,
 ) -> str:
-    """The key of a model's file; empty when what it became is not to be kept."""
+    """The key of a model file; empty if its programs must not be cached."""
     file = path_of(model)
     if not files or file is None or not all(map(is_settled, files.values())):
         return ""
@@ -201,7 +201,7 @@ def _rows(files: Mapping[Path, State]) -> dict[str, State]:
 
 
 def _read(key: str) -> dict[str, Any] | None:
-    """The shortcut of a key; None when there is none, or any doubt about it."""
+    """The shortcut of a key; None if it is missing or damaged."""
     with suppress(OSError, ValueError):
         for cache in readable_caches():
             file = _file(cache, key)
@@ -212,7 +212,7 @@ def _read(key: str) -> dict[str, Any] | None:
 
 
 def _write(key: str, shortcut: Mapping[str, object]) -> None:
-    """Keeps a shortcut; not one without a key, nor in a cache that is read-only."""
+    """Stores a shortcut, if it has a key and the cache is writable."""
     first, *others = readable_caches()
     if not key or others:
         return
@@ -224,11 +224,11 @@ def _write(key: str, shortcut: Mapping[str, object]) -> None:
 def _key(
     path: Path, state: State, options: object, threads: int, indices: str | None = None
 ) -> str:
-    """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
+    """The key of all that a file's program depends on; empty if the cache must not be used."""
     described, installed = repr(options), install_fingerprint.states()
     if is_watched() or installed is None or " at 0x" in described or not _own_code(options):
         return ""
-    place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Texts may search beside it.
+    place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Imports may search it.
     facts = (
         str(path),
         state,
@@ -241,12 +241,12 @@ def _key(
 
 
 def standing() -> tuple[object, ...]:
-    """All that shortcuts depend on but for the model, the options and the code."""
+    """Everything that shortcuts depend on besides the model, the options and the code."""
     return (*_surroundings(), Path.cwd())
 
 
 def _surroundings() -> tuple[object, ...]:
-    """What a process has around it that its programs depend on."""
+    """The environment that programs depend on: machine, measured schedules, variables."""
     environment = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
@@ -254,8 +254,8 @@ def _surroundings() -> tuple[object, ...]:
 
 
 def _own_code(options: object) -> bool:
-    """Whether all that takes part is this package's: code from outside may be other code today."""
-    pipeline = sys.modules.get(PIPELINE)  # If nobody imported it, nobody changed it.
+    """Whether only this package's code takes part; extensions may have changed."""
+    pipeline = sys.modules.get(PIPELINE)  # A pipeline that is not imported is unchanged.
     steps = () if pipeline is None else pipeline.PIPELINE
     own = all(step.pass_class.__module__.startswith("popgraph.") for step in steps)
     return own and extensions.is_empty() and not getattr(options, "passes", ())

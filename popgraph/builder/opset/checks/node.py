@@ -30,7 +30,7 @@ class Node:
     """
     An operator with the names and types of its operands, "" for an absent one.
 
-    `attributes` are those of the model, annotations included. `streamed` operands are inputs of the
+    `attributes` include annotations of the model. `streamed` operands are inputs of the
     model, so their values are unknown before a step; `values` are the elements of constants.
     Properties of operands raise `Unknown`.
     """

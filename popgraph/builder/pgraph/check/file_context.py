@@ -33,9 +33,9 @@ class FileContext:
     """
     The shared state of all graphs of a file.
 
-    `scope` holds file-level names. `definitions` are the callable templates; those of this file are
-    added while it is read. `search` are folders for imports, `files` the imported files, and
-    `reading` the files being read, outermost first. `borrowed` are imported names of the scope.
+    `scope` holds file-level names. `definitions` are the callable templates; templates of this
+    file are added while it is read. `search` are folders for imports, `files` the imported files,
+    and `reading` the files being read, outermost first. `borrowed` are imported names of the scope.
     """
 
     source: Source

@@ -20,7 +20,7 @@ PATH = "POPGRAPH_PATH"
 
 
 def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
-    """The folders of the caller, then those of the environment."""
+    """The folders of the caller, then the folders in the environment."""
     named = filter(None, os.environ.get(PATH, "").split(os.pathsep))
     return tuple(map(Path, [*given, *named]))
 

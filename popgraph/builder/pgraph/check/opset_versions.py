@@ -38,7 +38,7 @@ def check_opsets(
     """
     Reports an imported text with other opset versions than the importing one.
 
-    Versions of other domains are added to those of the importing text.
+    Versions of further domains are added to the importing text.
     """
     for domain, version in theirs.items():
         own = mine.setdefault(domain, version)

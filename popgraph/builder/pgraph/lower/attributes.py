@@ -47,7 +47,7 @@ def _attribute(
     expression: Expression,
     types: Sequence[Attribute],
 ) -> object:
-    """The value of an attribute; `types` are those of a graph's inputs, if known."""
+    """The value of an attribute; `types` are a graph's input types, if known."""
     kind, value = of_kind(expression) or (operator.kinds.get(keyword.text, ""), expression)
     lenient = operator.op_type == "If"
     match value:

@@ -30,7 +30,7 @@ from popgraph.support.names import closest
 
 
 def lower_call(context: GraphContext, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
-    """Lowers a call; `names` are those of its results, None for an unnamed intermediate result."""
+    """Lowers a call; `names` are its result names, None for an unnamed intermediate result."""
     call = _resolved(context, call)
     template = context.file.template(call.path)
     if template is not None:

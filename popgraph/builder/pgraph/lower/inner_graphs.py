@@ -41,7 +41,7 @@ def block_graph(
     """
     The context of a block of the current statement.
 
-    A block with `->` behaves like a `graph` attribute: its names are those of the text.
+    A block with `->` behaves like a `graph` attribute: its names are as written in the text.
     """
     name = gives.graph.text if gives and gives.graph else label
     inner = replace(
@@ -61,7 +61,7 @@ def _region_prefix(context: GraphContext, label: str) -> str:
 def lower_inner_graph(
     context: GraphContext, graph: Graph, types: Sequence[Attribute], *, lenient: bool
 ) -> GraphOp:
-    """Lowers a graph attribute; `types` are those of its inputs, if known."""
+    """Lowers a graph attribute; `types` are its input types, if known."""
     inner = inside(context, graph.name.text if graph.name else "", lenient=lenient)
     if context.prefix:  # names of a template must not hide those of its callers
         inner = replace(inner, prefix=_region_prefix(context, inner.writer.name or "body"))

@@ -90,7 +90,7 @@ def lower_head(context: GraphContext, loop: Loop, names: Sequence[str]) -> Head:
     """
     Lowers everything that is computed before the loop, in operand order.
 
-    `names` are those of the results in the graph.
+    `names` are the result names in the graph.
     """
     _check_names(context, loop)
     head = Head(loop, _counter(context, loop))

@@ -76,7 +76,7 @@ class _BodyResult(NamedTuple):
 
 
 Written: TypeAlias = tuple[list[str], list[SSAValue]]
-"""The names of a node's results, and the values of those that are used."""
+"""The names of a node's results, and the values of used results."""
 
 
 def _lower_counted(

@@ -72,7 +72,7 @@ def lower_expression(
     """
     Lowers an expression by kind, after constant folding.
 
-    `names` are those of the results in the graph; None for a nested expression.
+    `names` are the result names in the graph; None for a nested expression.
     """
     match expression:
         case Branches():

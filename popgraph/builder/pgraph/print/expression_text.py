@@ -96,7 +96,7 @@ def number_text(number: Number) -> str:
 
 
 class ExpressionText:
-    """Prints expressions; `blocks` prints those that contain statements."""
+    """Prints expressions; `blocks` prints expressions that contain statements."""
 
     def __init__(self, blocks: Written) -> None:
         self.blocks = blocks

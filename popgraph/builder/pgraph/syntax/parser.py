@@ -38,7 +38,7 @@ Tree = TypeVar("Tree", bound=Node)
 
 
 class _LinesInBrackets:
-    """Drops newlines inside ( ) and [ ], except those of a block inside them."""
+    """Drops newlines inside ( ) and [ ], except in a block inside them."""
 
     always_accept = ("_NEWLINE",)
 

@@ -40,7 +40,7 @@ class Mistake:
 
 @dataclass
 class Report:
-    """State shared by texts that import each other."""
+    """State shared by a text and its imports."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Report:
 
 @dataclass
 class Source:
-    """A text, its name, and the errors found so far in it and in related texts."""
+    """A text, its name, and the errors found until now in it and in related texts."""
 
     text: str
     filename: str
@@ -73,7 +73,7 @@ class Source:
         return self.report.mistakes
 
     def imported(self, text: str, filename: str) -> Source:
-        """An imported text, whose errors are reported together with those of this one."""
+        """An imported text, whose errors are reported together with this text's."""
         return Source(text, filename, self.report)
 
     @cached_property

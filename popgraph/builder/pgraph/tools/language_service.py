@@ -62,7 +62,7 @@ class LanguageService:
     """
     Answers queries about one text; lines and columns count from 1.
 
-    While the text has syntax errors, names are those of the last text without.
+    While the text has syntax errors, names come from the last text without errors.
     """
 
     def __init__(self, filename: str) -> None:
@@ -200,7 +200,7 @@ class LanguageService:
         doc = f"\n\n{template.body.doc}" if template.body.doc else ""
         return f"```pgraph\ndef {template.name.text}({formals}) -> {results}\n```{doc}"
 
-    # what could stand here
+    # completions at a position
 
     def completions(self, line: int, column: int) -> list[Completion]:
         """The words that are valid at a position."""

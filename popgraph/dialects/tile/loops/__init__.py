@@ -1,1 +1,1 @@
-"""The loops level: kernels whose loops are written out, on tensors."""
+"""The loops level: kernels with explicit loops, on tensors."""

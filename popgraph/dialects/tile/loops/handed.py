@@ -1,4 +1,4 @@
-"""Numbers that callers hand to a kernel: constants of its loops that its C takes as parameters."""
+"""Constants of loops that become parameters of the kernel's C function."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _HANDED = "handed"
 
 
 def hand(op: Operation, places: Sequence[int]) -> None:
-    """Marks these operands of an operation, constants, as numbers that callers hand over."""
+    """Marks constant operands of an operation as parameters of the C function."""
     op.attributes[_HANDED] = IntsAttr.of(places)
 
 
 def handed(op: Operation) -> Sequence[int]:
-    """The places of the operands that callers hand over."""
+    """The indices of operands that are parameters."""
     found = op.attributes.get(_HANDED)
     return found.data if isinstance(found, IntsAttr) else ()
 
 
 def natural(value: SSAValue) -> int | None:
-    """An index that is a constant, if it is not negative."""
+    """The value of a constant index; None if it is negative or not constant."""
     number = constant_of(value) if type(value.type) is IndexType else None
     return number if number is not None and number >= 0 else None

@@ -1,4 +1,4 @@
-"""Kernels that are known from other programs: how they are launched, without their loops."""
+"""Kernels that earlier programs compiled: their interfaces, without loops."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _KEY = "kernel_key"
 
 @dataclass(frozen=True)
 class Kernel:
-    """The interface of a kernel to the operations that launch it."""
+    """The interface of a kernel for operations that launch it."""
 
     title: str
-    """The name of its function, but for the number."""
+    """The name of its function without the number."""
     operands: Sequence[int]
-    """The operands of such an operation that the kernel reads, in its order."""
+    """The operands of the launching operation that the kernel reads, in the kernel's order."""
     chunks: int
     inplace: Sequence[Sequence[int]]
-    """Pairs of an input of the kernel and a result that may share memory."""
+    """Pairs (input of the kernel, result) that may share memory."""
 
     def launch(self, function: str, op: Operation, sizes: Sequence[SSAValue]) -> LaunchOp:
-        """Computes what the operation does; its last inputs are the sizes that it runs to."""
+        """The launch that computes an operation; `sizes` are additional last inputs."""
         inputs = [*(op.operands[number] for number in self.operands), *sizes]
         types = [result.type for result in op.results]
         pairs = IntsAttr.of([number for pair in self.inplace for number in pair])
@@ -44,28 +44,28 @@ class KnownKernels(Protocol):
     """
     The kernels of earlier programs, and decisions about them.
 
-    Keys hold all that decides what a kernel does, or what a decision depends on.
+    A key contains everything that the kernel or the decision depends on.
     """
 
     def find(self, key: str) -> Kernel | None:
-        """The kernel of a key, whose loops need not be written."""
+        """The kernel with this key; its loops need not be built."""
 
     def note(self, key: str, kernel: Kernel) -> None:
-        """A kernel whose loops are written now."""
+        """Records a kernel whose loops were just built."""
 
     def decision(self, key: str) -> str | None:
-        """The decision of a key, which need not be taken again."""
+        """The recorded decision for this key."""
 
     def note_decision(self, key: str, decision: str) -> None:
-        """A decision that is taken now."""
+        """Records a decision that was just taken."""
 
 
 def set_key(function: func.FuncOp, key: str) -> None:
-    """Notes by which key the kernel of a function is known."""
+    """Sets the key of a kernel function."""
     function.attributes[_KEY] = StringAttr(key)
 
 
 def key_of(function: func.FuncOp) -> str:
-    """The key of a kernel; empty if it is in no store."""
+    """The key of a kernel function; empty if it has none."""
     found = function.attributes.get(_KEY)
     return found.data if isinstance(found, StringAttr) else ""

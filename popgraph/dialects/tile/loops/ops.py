@@ -1,4 +1,4 @@
-"""The loops level: launches, on tensors, of functions whose loops are written out."""
+"""The loops level: launches of kernels with explicit loops, on tensors."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _INDEX = IndexType()
 
 def memory_type(value: SSAValue) -> MemRefType[Attribute]:
     """
-    The memref behind a tensor value: its physical elements in one row, or a part's span of them.
+    The memref of a tensor: its physical elements as one row, or the span of a part.
 
-    One-dimensional, so that a loop may run across rows, a vector may be loaded anywhere, and
-    kernels that differ in shape only are the same kernel.
+    One dimension lets a loop run across rows and a vector start anywhere, and makes kernels of
+    different shapes equal.
     """
     assert isinstance(value.type, TensorType)
     return _memory(value.type.element_type, memory_span(value.type)[1])
@@ -48,29 +48,29 @@ def memory_type(value: SSAValue) -> MemRefType[Attribute]:
 @functools.cache
 def _memory(element: Attribute, size: int) -> MemRefType[Attribute]:
     """
-    Made once: xDSL checks every type that is made, and programs name the same ones again.
+    Cached: xDSL verifies each type that it constructs, and programs repeat the same ones.
 
-    `MemRefType(element, [size])` builds a constraint to look whether the shape is an attribute.
+    `MemRefType(element, [size])` would also build a constraint to check the shape attribute.
     """
     return MemRefType.new([ArrayAttr([integer(size)]), element, NOTHING, NOTHING])
 
 
 def kernel_arguments(operands: Sequence[SSAValue], results: Sequence[SSAValue]) -> list[Attribute]:
-    """The chunk number, then the memory of every operand and every result."""
+    """Argument types of a kernel: chunk number, then the memory of each operand and result."""
     return [_INDEX, *map(memory_type, operands), *map(memory_type, results)]
 
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
     """
-    Runs a kernel on tensors: a function of the module, with its loops written out.
+    Runs a kernel on tensors: a function of the module with explicit loops.
 
     A kernel is a `func.func` on memory (scf, arith, math, memref, vector). Its arguments are the
-    chunk number, then the memory of every operand and every result. It runs once for every chunk
-    number in `0 .. chunks`; chunks write disjoint memory, so they may run in any order and at
-    once. It writes every element of the results' memory. `inplace` lists pairs (operand, result)
-    that may share memory because each element of the operand is last read before that of the
-    result is written.
+    chunk number, then the memory of each operand and each result. It runs once for each chunk
+    number in `0 .. chunks`. Chunks write disjoint memory, so they may run in any order and in
+    parallel; together they write every element of the results. `inplace` lists pairs
+    (operand, result) that may share memory: each element of the operand is last read before that
+    of the result is written.
     """
 
     name = "tile.launch"
@@ -106,5 +106,7 @@ class LaunchOp(IRDLOperation):
         if kernel is None:
             return
         if [*kernel.function_type.inputs] != kernel_arguments(self.inputs, self.outputs):
-            raise VerifyException("a kernel takes the chunk number and the memory of all values")
+            raise VerifyException(
+                "a kernel must take the chunk number and the memory of all operands and results"
+            )
         check_body(kernel)

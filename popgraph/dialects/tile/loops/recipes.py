@@ -1,4 +1,4 @@
-"""Recipes: attributes of loops that say how passes of the loops level are to transform them."""
+"""Recipes: attributes of loops that request transformations by passes of the loops level."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import NamedNumbers
 
 Recipes: TypeAlias = Mapping[str, Attribute]
-"""Attributes of one loop, by their names."""
+"""{name: attribute} of one loop."""
 
 UNROLL = "unroll"
-"""Replace the loop by a copy of its body for each iteration."""
+"""The attribute of a loop to replace by one copy of its body per iteration."""
 UNROLLED: Recipes = {UNROLL: UnitAttr()}
 
 
 def is_unrolled(op: Operation) -> bool:
-    """Whether a loop is to be unrolled."""
+    """Whether a loop is marked for full unrolling."""
     return UNROLL in op.attributes
 
 
 INTERCHANGE = "interchange"
-"""Move the loop into the loops inside it; its iterations are independent of each other."""
+"""The attribute of a loop with independent iterations, to move into its inner loops."""
 INTERCHANGED: Recipes = {INTERCHANGE: UnitAttr()}
 
 VECTORIZE = "vectorize"
@@ -38,39 +38,39 @@ VECTORIZE = "vectorize"
 
 
 def vectorized(widths: Sequence[int]) -> Recipes:
-    """Vectors of these widths, one after the other, replace the iterations of a loop."""
+    """Requests vectors of these widths, in this order, instead of a loop's iterations."""
     return {VECTORIZE: DenseArrayBase.from_list(i64, widths)}
 
 
 def widths_of(loop: Operation) -> tuple[int, ...]:
-    """The widths of the vectors that a loop is to become; none if it is not marked."""
+    """The widths of the vectors that replace a loop; empty if it is not marked."""
     marked = loop.attributes.get(VECTORIZE)
     return tuple(map(int, marked.get_values())) if isinstance(marked, DenseArrayBase) else ()
 
 
 def check_vectorized(loop: scf.ForOp, trips: int | None) -> None:
-    """VerifyException unless the vectors of a loop are its `trips` iterations; None: unknown."""
+    """Raises VerifyException unless vectors cover the `trips` iterations of a loop exactly."""
     if VECTORIZE not in loop.attributes:
         return
     widths = widths_of(loop)
     if not widths or min(widths) < 1 or sum(widths) != trips:
         raise VerifyException(
-            f"{VECTORIZE} gives each of the {trips} iterations of a loop to one vector, not "
+            f"{VECTORIZE} must cover the {trips} iterations of the loop exactly, not "
             f"{loop.attributes[VECTORIZE]}"
         )
 
 
 PREFETCH = "prefetch"
-"""The attribute of a loop that holds a recipe."""
+"""The attribute of a loop with a prefetch recipe."""
 
 
 @irdl_attr_definition
 class PrefetchAheadAttr(NamedNumbers):
     """
-    Prefetch whatever the loop accesses in one argument of the kernel, `by` elements ahead.
+    Prefetches each access of the loop to one argument of the kernel, `by` elements ahead.
 
-    For memory that is read once, in the order in which it is stored, and for stores to distant
-    lines. In text: `#tile.prefetch_ahead<argument 2, by 640>`.
+    For memory that is read once, in storage order, and for stores to distant cache lines.
+    In text: `#tile.prefetch_ahead<argument 2, by 640>`.
     """
 
     name = "tile.prefetch_ahead"
@@ -81,20 +81,22 @@ class PrefetchAheadAttr(NamedNumbers):
 
     def verify(self) -> None:
         if self.argument.data < 0 or self.by.data < 1:
-            raise VerifyException("a prefetch is for an argument, an element ahead or more")
+            raise VerifyException(
+                "a prefetch needs an argument, and a distance of at least one element"
+            )
 
 
 @irdl_attr_definition
 class PrefetchNextAttr(ParametrizedAttribute):
     """
-    Prefetch the next section of a packed panel while blocks of rows read the current one.
+    Prefetches the next section of a packed panel while blocks of rows read the current one.
 
-    A section has `elements`, which the `loops` innermost loops read in order, `lanes` in a step.
-    Several blocks of rows read it: each step of one prefetches `share` elements, the first `lines`
-    cache lines of them. Each block skips the shares of other blocks: `first` elements, and for each
-    step of the loops around `again` elements (one number a loop, innermost first). Where chunks
-    share the rows, it skips `chunk` elements for each chunk before it, or for each step of the
-    digit `number // divisor % modulo` of the chunk's number.
+    The `loops` innermost loops read a section of `elements` in order, `lanes` per step. Several
+    blocks of rows read it: each step of a block prefetches `share` elements, and of these the first
+    `lines` cache lines. Each block skips the shares of the others: `first` elements, plus `again`
+    elements per step of the enclosing loops (one entry per loop, innermost first). If chunks divide
+    the rows, it also skips `chunk` elements per preceding chunk, or per step of the digit
+    `number // divisor % modulo` of the chunk number.
 
     In text: `#tile.prefetch_next<argument 2, elements 4096, lanes 32, share 3, lines 1, loops 1,
     chunk 512, again [32]>`.
@@ -134,41 +136,43 @@ class PrefetchNextAttr(ParametrizedAttribute):
             elif name in cls.FIELDS or name in cls.RARE:
                 numbers[name] = parser.parse_integer()
             else:
-                parser.raise_error(f"a prefetch has no {name}")
+                parser.raise_error(f"a prefetch has no field {name}")
 
         parser.parse_comma_separated_list(parser.Delimiter.ANGLE, one)
         if missing := [name for name in cls.FIELDS if name not in numbers]:
-            parser.raise_error(f"a prefetch needs {missing[0]}")
+            parser.raise_error(f"a prefetch needs the field {missing[0]}")
         return [*cls.of(again, **numbers).parameters]
 
     def verify(self) -> None:
         if min(*self.numbers, *self.again) < 0:
-            raise VerifyException("the numbers of a prefetch are not negative")
+            raise VerifyException("fields of a prefetch must not be negative")
         if 0 in (self["loops"], self["elements"], self["lines"], self["divisor"]):
-            raise VerifyException("a section has elements in lines, which a loop reads")
+            raise VerifyException(
+                "loops, elements, lines and divisor of a prefetch must be at least 1"
+            )
         if not 1 <= self["share"] <= self["lanes"]:
-            raise VerifyException("a step prefetches at most as many elements as it reads")
+            raise VerifyException("the share of a step must be between 1 and its lanes")
 
 
 PrefetchAttr: TypeAlias = PrefetchAheadAttr | PrefetchNextAttr
 
 
 def argument_of(recipe: PrefetchAttr) -> int:
-    """The number of the argument whose lines a recipe requests."""
+    """The number of the kernel argument that a recipe prefetches."""
     return recipe["argument"] if isinstance(recipe, PrefetchNextAttr) else recipe.argument.data
 
 
 def check_prefetch(loop: Operation, memories: int) -> None:
-    """VerifyException if a loop has a recipe that does not fit it, or the kernel's `memories`."""
+    """Raises VerifyException if a loop's recipe does not fit it or the kernel's `memories`."""
     recipe = loop.attributes.get(PREFETCH)
     if recipe is None:
         return
     if not isinstance(recipe, PrefetchAttr):
-        raise VerifyException(f"{PREFETCH} is a recipe for prefetches, not {recipe}")
+        raise VerifyException(f"{PREFETCH} must be a prefetch recipe, not {recipe}")
     if not 1 <= argument_of(recipe) <= memories:
-        raise VerifyException(f"{recipe} is for none of the kernel's {memories} memories")
+        raise VerifyException(f"{recipe} must name one of the kernel's {memories} memories")
     around: Operation | None = loop
     for _ in range(recipe["loops"] if isinstance(recipe, PrefetchNextAttr) else 1):
         if not isinstance(around, scf.ForOp):
-            raise VerifyException(f"{recipe} needs more loops around it")
+            raise VerifyException(f"{recipe} needs more enclosing loops")
         around = around.parent_op()

@@ -15,13 +15,13 @@ Access = memref.LoadOp | memref.StoreOp | vector.LoadOp | vector.StoreOp
 
 
 def check_chunks(chunks: IntegerAttr) -> None:
-    """VerifyException unless it is a number of chunks."""
+    """Raises VerifyException for a negative number of chunks."""
     if chunks.value.data < 0:
-        raise VerifyException(f"there are no {chunks.value.data} chunks")
+        raise VerifyException(f"a launch needs at least 0 chunks, not {chunks.value.data}")
 
 
 def check_body(kernel: Operation) -> None:
-    """VerifyException for what would never end, or leave its memory, however it is called."""
+    """Raises VerifyException for loops that never end and constant accesses out of bounds."""
     memories = len(kernel.regions[0].blocks[0].args) - 1 if kernel.regions[0].blocks else 0
     for op in kernel.walk():
         if isinstance(op, scf.ForOp):
@@ -34,7 +34,7 @@ def check_body(kernel: Operation) -> None:
 
 
 def called(op: Operation, callee: SymbolRefAttr) -> func.FuncOp | None:
-    """The kernel of this name, if the operation stands in a module that has it."""
+    """The kernel of this name in the module of an operation, if both exist."""
     home: Operation | None = op
     while home is not None and not isinstance(home, ModuleOp):
         home = home.parent_op()
@@ -47,7 +47,7 @@ def called(op: Operation, callee: SymbolRefAttr) -> func.FuncOp | None:
 
 
 def constant_of(value: SSAValue) -> int | None:
-    """The number that an integer or index is, if it is a constant."""
+    """The value of a constant integer or index; None if it is computed."""
     owner = value.owner
     if type(owner) is arith.ConstantOp:
         number = owner.properties["value"]
@@ -57,7 +57,7 @@ def constant_of(value: SSAValue) -> int | None:
 
 
 def iterations(loop: Operation) -> range | None:
-    """The counters of a loop, if they are constants."""
+    """The values of a loop's counter; None unless its bounds and step are constants."""
     lower, upper, step = map(constant_of, tuple(loop.operands)[:3])
     if lower is None or upper is None or not step:
         return None
@@ -67,8 +67,8 @@ def iterations(loop: Operation) -> range | None:
 def _check_step(loop: scf.ForOp) -> None:
     step = constant_of(loop.step)
     if step is None or step <= 0:
-        what = "no constant" if step is None else str(step)
-        raise VerifyException(f"the step of a loop is a positive constant, not {what}")
+        what = "a computed value" if step is None else str(step)
+        raise VerifyException(f"a loop step must be a positive constant, not {what}")
 
 
 def _check_access(op: Access) -> None:
@@ -77,14 +77,16 @@ def _check_access(op: Access) -> None:
     for index, (size, width) in _bounds(op, place.type, op.indices):
         number = constant_of(index)
         if number is not None and size >= 0 and not 0 <= number <= size - width:
-            read = f"{width} elements from {number} on" if width > 1 else f"element {number}"
-            raise VerifyException(f"{op.name} wants {read} of memory that has {size}")
+            read = (
+                f"elements {number} to {number + width - 1}" if width > 1 else f"element {number}"
+            )
+            raise VerifyException(f"{op.name} accesses {read} of memory of size {size}")
 
 
 def _bounds(
     op: Access, type_: MemRefType, indices: Sequence[SSAValue]
 ) -> Iterator[tuple[SSAValue, tuple[int, int]]]:
-    """Each index, with the size of its axis and how many elements are wanted along it."""
+    """Each index with the size of its axis and the number of elements accessed along it."""
     sizes = type_.get_shape()
     widths = [1] * len(sizes)
     held = op.results[0] if isinstance(op, vector.LoadOp) else op.operands[0]

@@ -1,4 +1,4 @@
-"""Branches and loops of a program: other programs run on memory that is handed to them."""
+"""Branches and loops of a program: they run other programs on memory passed to them."""
 
 from __future__ import annotations
 
@@ -29,46 +29,46 @@ class RunsPrograms(IRDLOperation):
     """
     A step that runs other programs of the module.
 
-    A program has an arena and persistent memory of its own: pieces of its caller's.
+    The arena and the persistent memory of a callee are slices of its caller's.
     """
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     WRITTEN: ClassVar[tuple[str, ...]] = ()
-    """The operands that it writes; what it writes before it reads it is part of them."""
+    """Groups of written operands; memory that is written before it is read counts as written."""
 
     @property
     def programs(self) -> tuple[str, ...]:
         """The names of the programs that it may run, in the order of their persistent memory."""
-        raise AssertionError(f"{self.name} says what it runs")
+        raise AssertionError(f"{self.name} must name its programs")
 
     @property
     def repetitions(self) -> int:
-        """How often it runs one of them, at most; once where there is no bound."""
+        """An upper bound on the runs of a program; 1 for unbounded loops."""
         return 1
 
     @property
     def label(self) -> str:
-        """Its name in profiles."""
+        """The name in profiles."""
         return " or ".join(self.programs)
 
     def role(self, program: str) -> str:
-        """What one of its programs is, in words that the name of the model's node follows."""
+        """The role of a program, for messages: the name of the model's node follows."""
         return f"{program} of"
 
     @property
     def arguments(self) -> Sequence[SSAValue]:
-        """All memory that it is given."""
+        """All memory operands."""
         return self.operands
 
     @property
     def written(self) -> frozenset[int]:
-        """The numbers of the operands that it writes."""
+        """The indices of written operands."""
         values = {value for group in self.WRITTEN for value in self.group(group)}
         return frozenset(at for at, value in enumerate(self.operands) if value in values)
 
     def group(self, name: str) -> list[SSAValue]:
-        """The operands of a group, which may be one that is optional."""
+        """The operands of a group, which may be optional."""
         held = getattr(self, name)
         if held is None:
             return []
@@ -77,7 +77,7 @@ class RunsPrograms(IRDLOperation):
 
 @irdl_op_definition
 class PrepareProgramOp(RunsPrograms):
-    """Fills the persistent memory of a program, once."""
+    """Initializes the persistent memory of a program, once."""
 
     name = "tile.prepare_program"
     program = prop_def(SymbolRefAttr)
@@ -101,7 +101,7 @@ class PrepareProgramOp(RunsPrograms):
 
 @irdl_op_definition
 class CondOp(RunsPrograms):
-    """Runs one of two programs: the first if the predicate holds."""
+    """Runs the first program if the predicate is true, else the second."""
 
     name = "tile.cond"
     then_program = prop_def(SymbolRefAttr)
@@ -146,12 +146,11 @@ class CondOp(RunsPrograms):
 @irdl_op_definition
 class LoopOp(RunsPrograms):
     """
-    Runs a program turn by turn.
+    Runs a program once per iteration.
 
-    The carried values are where `carried` says before the first turn. From then on each turn
-    writes them to `finals` and `spares` by turns, so that the last one writes to `finals`; where
-    something ends the loop early, what a last turn left in `spares` is copied. Rows of `scanned`
-    and `stacked` are parts of these.
+    The first iteration reads the carried values in `carried`. Iterations write them alternately to
+    `finals` and `spares`, such that the last one writes `finals`. If the loop ends early and the
+    last iteration wrote `spares`, these are copied. Rows of `scanned` and `stacked` are slices.
     """
 
     name = "tile.loop"
@@ -225,12 +224,12 @@ class LoopOp(RunsPrograms):
 
     @property
     def turns(self) -> int:
-        """The number of turns; the largest that there may be, if the loop can end before."""
+        """The trip count; an upper bound if the loop can end early."""
         return self.trips.value.data
 
     @property
     def ends_early(self) -> bool:
-        """Whether something at run time decides how many turns there are."""
+        """Whether a run-time value decides the number of iterations."""
         return self.go is not None or self.limit is not None
 
     @property
@@ -244,9 +243,9 @@ class LoopOp(RunsPrograms):
 
     def verify_(self) -> None:
         if not len(self.carried) == len(self.finals) == len(self.spares):
-            raise VerifyException("each carried value has memory before, after and between")
+            raise VerifyException("each carried value needs memory in carried, finals and spares")
         if (self.go is None) != (self.next_go is None):
-            raise VerifyException("a condition has memory for its first and for its next value")
+            raise VerifyException("a condition needs memory for its first and its next value")
 
 
 def runs_programs(op: Operation) -> tuple[str, ...]:

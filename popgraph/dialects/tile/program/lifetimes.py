@@ -15,23 +15,25 @@ from popgraph.dialects.tile.program.ops import ALIGNMENT, BufferOp, CallOp, Prog
 from popgraph.dialects.tile.program.work import Counter, size, written
 
 Chosen: TypeAlias = np.ndarray[tuple[int], np.dtype[np.bool_]]
-"""A set of stretches of the arena."""
+"""A set of stretches of the arena, as a mask."""
 
 
 def calls(program: ProgramOp) -> list[CallOp | RunsPrograms]:
-    """What one step runs, in order."""
+    """The calls of one step, in order."""
     return [op for op in program.body.block.ops if isinstance(op, CallOp | RunsPrograms)]
 
 
 def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
     """
-    For each call of a step, the bytes of the arena that hold something then.
+    The live arena bytes at each call of a step.
 
-    That is what the call reads and writes, and what a later call reads before it is written again.
+    Live are the operands and results of the call, and memory that a later call reads before it is
+    written again.
     """
     arena = _Arena(program)
     live = arena.nothing()
     used: list[int] = []
+    # Backwards: memory is live from its last read up to the write before it.
     for call in reversed(calls(program)):
         reads, writes = arena.touched(call, counter)
         used.append(arena.size(live | reads | writes))
@@ -41,7 +43,7 @@ def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A piece of the arena, from the call that writes it to the last one that reads it."""
+    """A range of the arena, from the call that writes it to the last call that reads it."""
 
     offset: int
     size: int
@@ -51,10 +53,10 @@ class Lifetime:
 
 def lifetimes(program: ProgramOp, counter: Counter) -> list[Lifetime]:
     """
-    What the arena holds when: pieces that were written together and are needed as long.
+    The lifetimes of arena memory, as ranges that are written together and live equally long.
 
-    What is alive at a call covers its `bytes_in_use`: a call that writes where it reads ends one
-    piece and begins another.
+    The ranges alive at a call add up to its `bytes_in_use`. A call that overwrites its input ends
+    one range and begins another.
     """
     arena = _Arena(program)
     spans: list[list[tuple[int, int]]] = [[] for _ in arena.stretches]
@@ -81,7 +83,7 @@ def lifetimes(program: ProgramOp, counter: Counter) -> list[Lifetime]:
 
 
 class _Arena:
-    """The arena in stretches that no buffer divides; a set of stretches is an array of booleans."""
+    """The arena, cut into stretches at all buffer bounds; sets of stretches are boolean arrays."""
 
     def __init__(self, program: ProgramOp) -> None:
         buffers = [op for op in program.body.block.ops if isinstance(op, BufferOp)]
@@ -94,11 +96,11 @@ class _Arena:
 
     @property
     def stretches(self) -> list[tuple[int, int]]:
-        """The first byte of each, and the one behind it."""
+        """The first byte of each stretch, and the one after it."""
         return list(pairwise(map(int, self._borders)))
 
     def touched(self, call: CallOp | RunsPrograms, counter: Counter) -> tuple[Chosen, Chosen]:
-        """What a call reads, and what it writes."""
+        """Masks of the stretches that a call reads and writes."""
         if isinstance(call, CallOp):
             targets = written(counter.function(call.callee.string_value()))
         else:
@@ -127,7 +129,7 @@ def _interval(op: BufferOp) -> tuple[int, int]:
 
 
 def bytes_moved(program: ProgramOp, counter: Counter) -> int:
-    """What all calls of a step touch; of branches the larger, of loops all turns."""
+    """The bytes that all calls of a step touch: of the larger branch, of all iterations."""
     return sum(_moved(call, counter) for call in calls(program))
 
 
@@ -139,6 +141,6 @@ def _moved(call: CallOp | RunsPrograms, counter: Counter) -> int:
 
 
 def bytes_touched(arguments: Sequence[Operation | object]) -> int:
-    """The sizes of different buffers, together: what a call moves if it reads each byte once."""
+    """The total size of distinct buffers: the traffic of a call that reads each byte once."""
     buffers = {op for op in arguments if isinstance(op, BufferOp)}
     return sum(size(op.memory.type) for op in buffers)

@@ -39,19 +39,23 @@ from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import prod
 
 ALIGNMENT = 64
-"""Pieces of the arena begin at multiples of it; what is lost before the next counts as used."""
+"""
+Arena buffers start at multiples of this; the padding after a buffer counts as used.
+
+A cache line, and the widest vector (AVX-512).
+"""
 
 
 @irdl_op_definition
 class BufferOp(IRDLOperation):
     """
-    A piece of memory, by where it is.
+    A range of memory, by its address.
 
-    `space` is "arena" (at byte `offset` of the scratch memory, which has no meaning between
-    steps), "persistent" (at byte `offset` of memory that `prepare` fills once), or "input",
-    "output", "variable" (the array of that name; `literal` is a variable's first value), or
-    "constant" (`literal`). The first buffer of an input, output or variable in the program's body
-    has the shape that the caller sees; further ones name the same memory as kernels see it.
+    `space` is "arena" (at byte `offset` of scratch memory, which is undefined between steps),
+    "persistent" (at byte `offset` of memory that `prepare` fills once), "input", "output" or
+    "variable" (the array of that name; `literal` is a variable's initial value), or "constant"
+    (`literal`). The first buffer of an input, output or variable in the program's body has the
+    shape that the caller sees; later ones give the same memory the shape that kernels see.
     """
 
     name = "tile.buffer"
@@ -86,7 +90,7 @@ class BufferOp(IRDLOperation):
         )
 
     def check_within(self, size: int) -> None:
-        """VerifyException unless it lies within memory of so many bytes."""
+        """Raises VerifyException unless the buffer lies within memory of `size` bytes."""
         memory = self.memory.type
         assert isinstance(memory, MemRefType)
         element = element_bytes(memory)
@@ -94,7 +98,8 @@ class BufferOp(IRDLOperation):
         end = begin + prod(memory.get_shape()) * element
         if begin < 0 or end > size:
             raise VerifyException(
-                f"the buffer is bytes {begin} to {end} of {size} bytes of {self.space.data} memory"
+                f"a buffer of bytes {begin} to {end} exceeds the {size} bytes "
+                f"of {self.space.data} memory"
             )
 
 
@@ -117,7 +122,7 @@ class CallOp(IRDLOperation):
 
     @property
     def label(self) -> str:
-        """Its name in profiles."""
+        """The name in profiles."""
         name: str = self.callee.string_value()
         return name
 
@@ -130,10 +135,10 @@ class ProgramOp(IRDLOperation):
     """
     A graph after memory planning: buffers, then calls in order.
 
-    `prepare` runs once after constants and variables are in place, `body` in every step.
-    `arena` and `persistent` are sizes in bytes; `lower_bound` is the largest set of arena bytes
-    alive at once, which no plan can beat. `checks` says which outputs tell of indices. `donations`
-    are names of inputs, each followed by that of the output that may be in the same memory.
+    `prepare` runs once, after constants and variables are loaded; `body` runs in every step.
+    `arena` and `persistent` are sizes in bytes. `lower_bound` is the largest number of arena bytes
+    that are live at once: no plan needs less. `checks` names the outputs that report indices out of
+    range. `donations` lists pairs of an input and an output that may share its memory.
     """
 
     name = "tile.program"
@@ -176,7 +181,7 @@ class ProgramOp(IRDLOperation):
 
     @property
     def donated(self) -> dict[str, str]:
-        """The output of each input whose memory it may have."""
+        """{input: output}: the output may reuse the input's memory."""
         names = [name.text for name in self.donations or ()]
         return dict(zip(names[::2], names[1::2], strict=True))
 
@@ -193,6 +198,7 @@ class ProgramOp(IRDLOperation):
             if isinstance(op, BufferOp) and op.space.data in sizes:
                 op.check_within(sizes[op.space.data])
             elif isinstance(op, CallOp):
+                # Once per kernel: finding it scans all functions of the module.
                 kernels[op.callee.string_value()] = op.callee
         for callee in kernels.values():
             kernel = called(self, callee)
@@ -201,7 +207,7 @@ class ProgramOp(IRDLOperation):
 
 
 def find_program(module: ModuleOp, name: str) -> ProgramOp:
-    """The program of that name."""
+    """The program of this name; BackendError if there is none."""
     programs = [op for op in module.ops if isinstance(op, ProgramOp)]
     for program in programs:
         if program.sym_name.data == name:
@@ -210,5 +216,5 @@ def find_program(module: ModuleOp, name: str) -> ProgramOp:
     raise BackendError(
         f"the module has no tile.program {name!r}",
         hint="run the passes up to plan-memory, without POPGRAPH_STOP_AFTER; "
-        f"programs here: {known}",
+        f"the module has the programs {known}",
     )

@@ -1,4 +1,4 @@
-"""The operation count of a kernel: arithmetic, loads and stores of its loops, without a run."""
+"""Static operation count of a kernel: arithmetic, loads and stores of its loops."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ WORD = 8
 """The bytes of an index."""
 
 Numbers: TypeAlias = dict[SSAValue, int]
-"""The index values that are known where the count stands."""
+"""Known index values at one point of a kernel."""
 
 
 @dataclass(frozen=True)
 class Work:
     """
-    What is executed: scalar floating-point operations (an fma is two), and bytes.
+    Executed work: scalar floating-point operations (an fma counts two) and bytes.
 
-    Products of the integers that words hold count as those of floats.
+    Products of integers in packed words count like float products.
     """
 
     flops: int = 0
     loaded: int = 0
     stored: int = 0
     instructions: int = 0
-    """Operations on floats and memory, a vector counting as one."""
+    """Operations on floats and memory; a vector operation counts one."""
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -85,7 +85,7 @@ _INDICES: dict[type[Operation], Callable[[int, int], int]] = {
     arith.AndIOp: operator.and_,
     arith.OrIOp: operator.or_,
 }
-"""The arithmetic of loop bounds; indices are not negative where they are divided."""
+"""Evaluates index arithmetic; operands of divisions are not negative."""
 
 _COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
     operator.eq,
@@ -93,7 +93,7 @@ _COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
     *(operator.lt, operator.le, operator.gt, operator.ge),
     *(operator.lt, operator.le, operator.gt, operator.ge),
 )
-"""By the number of `arith.cmpi`'s predicate."""
+"""Comparisons in the order of `arith.cmpi`'s predicate numbers."""
 
 
 def lanes(type_: Attribute) -> int:
@@ -112,7 +112,7 @@ def _is_float(type_: Attribute) -> bool:
 
 
 def flops_of(op: Operation) -> int:
-    """What one operation adds, all lanes together."""
+    """The floating-point operations of one operation, over all lanes."""
     if isinstance(op, DotOp):
         return 2 * WORDS[op.words.data].count * lanes(op.result.type)
     if not op.results or not _is_float(op.results[0].type):
@@ -123,7 +123,7 @@ def flops_of(op: Operation) -> int:
 
 
 def work_of(op: Operation) -> Work:
-    """What one operation without regions does."""
+    """The work of one operation without regions."""
     match op:
         case memref.LoadOp() | vector.LoadOp():
             return Work(loaded=size(op.results[0].type), instructions=1)
@@ -139,7 +139,7 @@ def work_of(op: Operation) -> Work:
 
 
 class Counter:
-    """Counts the kernels of a module; equal counts are made once."""
+    """Counts the work of a module's kernels; the count of a kernel is cached."""
 
     def __init__(self, module: ModuleOp) -> None:
         self._functions = {
@@ -151,7 +151,7 @@ class Counter:
         self._known: dict[tuple[str, int], Work] = {}
 
     def call(self, op: CallOp | RunsPrograms) -> Work:
-        """What a call does, all its chunks; of branches the longer, of loops all turns."""
+        """The work of all chunks of a call; of the longer branch, and of all iterations."""
         if isinstance(op, RunsPrograms):
             bodies = [self.calls(self._programs[name].body.block.ops) for name in op.programs]
             return max(bodies, key=lambda work: work.instructions) * op.repetitions
@@ -161,7 +161,7 @@ class Counter:
         return self._known[name, chunks]
 
     def calls(self, ops: Iterable[Operation]) -> Work:
-        """What a section of a program does."""
+        """The work of the calls in a section of a program."""
         steps = (op for op in ops if isinstance(op, CallOp | RunsPrograms))
         return sum((self.call(op) for op in steps), NOTHING)
 
@@ -175,13 +175,14 @@ class Counter:
         body = function.body.block
         chunk = body.args[0]
         counted = _Body(body, self._functions)
+        # Chunks are equal unless the chunk number decides trip counts or branches.
         if chunk not in counted.steering:
             return counted.work({}) * chunks
         return sum((counted.work({chunk: number}) for number in range(chunks)), NOTHING)
 
 
 class _Body:
-    """A block of a kernel: what runs once, and what runs as often as indices say."""
+    """A block of a kernel: work that runs once, and nested blocks that depend on indices."""
 
     def __init__(self, block: Block, functions: Mapping[str, func.FuncOp]) -> None:
         self._functions = functions
@@ -195,7 +196,7 @@ class _Body:
             else:
                 self._plain += work_of(op)
         self.steering = self._steering(block)
-        """The values that decide how often something in here runs."""
+        """Values that decide the number of iterations or the branch of something inside."""
 
     def _steering(self, block: Block) -> set[SSAValue]:
         wanted: set[SSAValue] = set()
@@ -210,7 +211,7 @@ class _Body:
         return wanted
 
     def work(self, known: Numbers) -> Work:
-        """One run of the block."""
+        """The work of one run of the block."""
         numbers = dict(known)
         for op in self._numbers:
             value = evaluated(op, numbers)
@@ -240,19 +241,20 @@ def _is_bit(value: SSAValue) -> bool:
 
 
 def _loop(op: scf.ForOp, body: _Body, numbers: Numbers) -> Work:
-    """A loop whose bounds nobody knows before the run counts as one iteration."""
+    """The work of a loop; one iteration if its bounds are unknown before the run."""
     first, end, step = (numbers.get(value) for value in (op.lb, op.ub, op.step))
     if first is None or end is None or not step:
         return body.work(numbers)
     iterations = range(first, end, step)
     index = op.body.block.args[0]
+    # Iterations are equal unless the index decides trip counts or branches: O(1) instead of O(n).
     if index not in body.steering:
         return body.work(numbers) * len(iterations) if iterations else NOTHING
     return sum((body.work(numbers | {index: step}) for step in iterations), NOTHING)
 
 
 def _branch(op: scf.IfOp, bodies: list[_Body], numbers: Numbers) -> Work:
-    """A condition on data counts as the longer branch."""
+    """The work of a branch; that of the longer one if its condition is unknown."""
     works = [body.work(numbers) for body in bodies]
     condition = numbers.get(op.cond)
     if condition is None:
@@ -284,11 +286,11 @@ def evaluated(op: Operation, numbers: Numbers) -> int | None:
 
 def multiply_adds(module: ModuleOp) -> int:
     """
-    The terms of the sums of products of a model as they are written: the count of all commands.
+    The multiply-adds of a model as written, which every command reports.
 
-    Asked of the module as `graphcore-to-structured` leaves it, this is the number by which all
-    implementations are compared, whatever they save. Of branches the longer counts, and of
-    loops every turn (of those without a bound one).
+    Taken from the module after `graphcore-to-structured`, so implementations that save
+    multiplications are compared by the same number. Counts the longer of two branches and every
+    iteration of a loop (one if it is unbounded).
     """
     graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
     called = {name for graph in graphs.values() for op in _calls(graph) for name in op.graphs}
@@ -300,7 +302,7 @@ def _calls(graph: GraphOp) -> Iterator[CallCondOp | CallLoopOp]:
 
 
 def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
-    """Of one run of a graph."""
+    """The multiply-adds of one run of a graph."""
     total = sum(_products(op) for op in graph.walk() if is_contraction(op))
     for op in _calls(graph):
         turns = 1
@@ -311,13 +313,13 @@ def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
 
 
 def _products(op: ReduceOp) -> int:
-    """How many numbers are multiplied: of words, all that they hold."""
+    """The multiplications of a contraction: for packed words, of all numbers in them."""
     words = op.words
     return prod(op.sizes) * (1 if words is None else WORDS[words.data].count)
 
 
 def written(function: func.FuncOp) -> frozenset[int]:
-    """Which memories of a kernel, counted without the chunk number, it writes to."""
+    """The memories that a kernel writes, numbered without the chunk number."""
     found = set()
     for op in function.walk():
         match op:
@@ -327,7 +329,7 @@ def written(function: func.FuncOp) -> frozenset[int]:
                 target = op.base
             case memref.CopyOp():
                 target = op.destination
-            case func.CallOp():  # what is handed on may be written
+            case func.CallOp():  # the callee may write its arguments
                 found.update(_places(function, op.operands))
                 continue
             case _:

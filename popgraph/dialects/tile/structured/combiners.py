@@ -1,4 +1,4 @@
-"""Combiners of reductions: their identities, and which may be reassociated."""
+"""Combiners of reductions: their identities, and reassociation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ COMBINERS: tuple[Combiner, ...] = (
     *(arith.AddiOp, arith.MuliOp, arith.MaxSIOp, arith.MinSIOp, arith.MaxUIOp, arith.MinUIOp),
     *(arith.AndIOp, arith.OrIOp),
 )
-"""What may be regrouped: float sums with care, the others freely."""
+"""Combiners that may be regrouped: float sums with care for accuracy, the others freely."""
 
 
 def combiners_of(body: Block, inputs: int) -> list[Combiner | None]:
     """
-    For each accumulator how its next value is made of it and something else.
+    For each accumulator, the operation that combines it with a new value; None if it is another.
 
-    The body of a reduction takes so many elements of inputs first, then the accumulators.
+    The body of a reduction takes the elements of `inputs` inputs, then the accumulators.
     """
     result = body.last_op
     assert result is not None
@@ -47,8 +47,9 @@ def _combiner(accumulator: SSAValue, value: SSAValue) -> Combiner | None:
 
 
 def identity_of(combiner: Combiner, initial: Attribute) -> Attribute:
-    """What changes nothing when combined (where twice is as once, the initial value)."""
+    """The neutral element: x op e = x. For idempotent combiners, the initial value itself."""
     if isinstance(initial, FloatAttr):
+        # -0.0 + x is x for every x; 0.0 + -0.0 would be 0.0.
         neutral: dict[Combiner, float] = {arith.AddfOp: -0.0, arith.MulfOp: 1.0}
         return FloatAttr(neutral.get(combiner, initial.value.data), initial.type)
     assert isinstance(initial, IntegerAttr)

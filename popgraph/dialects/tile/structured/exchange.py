@@ -1,4 +1,4 @@
-"""Exchanges between ranks, in two parts: others compute while the elements travel."""
+"""Exchanges between ranks in two halves, so that computation overlaps communication."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, opt_operan
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.interned import tensor_type
-from popgraph.dialects.tile.messages import Telling, told
+from popgraph.dialects.tile.messages import Exchanging, exchange_properties
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.ranks.communicator import ALL_REDUCE, Exchange
 
 
 @irdl_op_definition
-class StartExchangeOp(Telling):
+class StartExchangeOp(Exchanging):
     """
-    Begins to tell the other ranks a row of elements; `graphcore.exchange` says what each gets.
+    Starts an exchange of a row of elements with other ranks; see `graphcore.exchange`.
 
-    What is on its way can only be read by `tile.finish_exchange`. Not pure, like that one: both
-    stay where they are, so that all ranks run them in the same order.
+    Only `tile.finish_exchange` may read the result. Neither operation is pure: both keep their
+    order, so that all ranks run the exchanges in the same order.
     """
 
     name = "tile.start_exchange"
@@ -37,13 +37,13 @@ class StartExchangeOp(Telling):
         Operation.__init__(
             self,
             operands=[x] if when is None else [x, when],
-            properties=told(exchange),
+            properties=exchange_properties(exchange),
             result_types=[tensor_type(element(x), (exchange.result_size(count),))],
         )
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the elements may travel in the memory in which they stand."""
+        """Whether the exchange may overwrite its operand with the result."""
         return self.kind.data == ALL_REDUCE
 
     def verify_(self) -> None:
@@ -51,19 +51,19 @@ class StartExchangeOp(Telling):
         assert isinstance(self.x.type, TensorType)
         shape = self.x.type.get_shape()
         if len(shape) != 1:
-            raise VerifyException("one row of elements is told")
+            raise VerifyException("an exchange takes one row of elements")
         if self.output.type != tensor_type(element(self.x), (self.exchange.result_size(*shape),)):
-            raise VerifyException("the result does not fit what is told")
+            raise VerifyException("the result type does not fit the exchange")
         if self.when is not None and element(self.when) != i1:
-            raise VerifyException("a bool says whether anything is told")
+            raise VerifyException("`when` must be a bool")
 
 
 @irdl_op_definition
 class FinishExchangeOp(IRDLOperation):
     """
-    The elements that have arrived.
+    Waits for the result of an exchange.
 
-    `source` is what was told, where that has to keep its memory until then.
+    `source` is the operand of the exchange, if its memory must stay intact until then.
     """
 
     name = "tile.finish_exchange"
@@ -84,4 +84,4 @@ class FinishExchangeOp(IRDLOperation):
 
     def verify_(self) -> None:
         if self.started.type != self.output.type:
-            raise VerifyException("what arrives is what was started")
+            raise VerifyException("the result must have the type of the started exchange")

@@ -1,4 +1,4 @@
-"""`tile.fused`: structured operations that share loops, and the regions that iterations need."""
+"""`tile.fused`: structured operations that share loops, and the regions of their iterations."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from popgraph.dialects.tile.structured.reduce import ReduceOp, is_contraction
 from popgraph.support.shapes import Shape, prod
 
 Member = MapOp | ReduceOp
-"""The operations that can be fused."""
+"""Operations that can be fused."""
 
 
 @irdl_op_definition
 class FusedOp(IRDLOperation):
     """
-    Structured operations that share loops, run together for a few indices of these at a time.
+    Structured operations that share loops: they run together for a few indices at a time.
 
-    `domain` holds the sizes of the shared loops, `steps` how many indices of each an iteration
-    takes. `loops` has, for each operation, which of its loops are the shared ones: by default its
-    leading ones. The meaning is that of the operations one after the other.
+    `domain` holds the sizes of the shared loops, `steps` the indices of each per iteration. `loops`
+    lists, for each operation, its loops that are shared; by default the leading ones. The meaning
+    is that of the operations in sequence.
 
-    A value that the body computes and does not yield is local: memory holds the region of it that
-    one iteration needs, which follows from the maps that read it. Along a shared loop this region
-    is the indices of the iteration, along all others it is everything, with the halo.
+    A value that the body computes and does not yield is local: memory holds only the region of it
+    that one iteration reads, inferred from the maps of its readers. Along a shared loop the region
+    is the indices of the iteration; along all others it is the full extent, with the halo.
 
-    With `splits`, the last shared loop slides: an iteration needs a window of rows of the local
-    value, which overlaps that of the iteration before. A line buffer holds one window, and an
-    iteration computes the rows that are not in it yet. The iterations fall into `splits` equal
-    parts that run in parallel; each first recomputes the overlap with the part before.
+    With `splits`, the last shared loop is a sliding window: an iteration reads rows of the local
+    value that overlap those of its predecessor. A line buffer holds one window, and an iteration
+    computes only the rows that it lacks. The iterations are divided into `splits` equal chunks that
+    run in parallel; each first recomputes the overlap with its predecessor.
     """
 
     name = "tile.fused"
@@ -96,7 +96,7 @@ class FusedOp(IRDLOperation):
 
     @property
     def members(self) -> list[Member]:
-        """The operations in order; the body holds no others."""
+        """The fused operations, in order; the body holds no others."""
         *inner, _ = self.body.block.ops
         found = [op for op in inner if isinstance(op, Member)]
         assert len(found) == len(inner), "verified"
@@ -116,7 +116,7 @@ class FusedOp(IRDLOperation):
 
     @property
     def line_buffer(self) -> LineBuffer | None:
-        """The regions of the local value along the last shared loop, if this slides."""
+        """The line buffer of the local value along the last shared loop, if it slides."""
         if self.splits is None or len(self.members) != 2:
             return None
         first, second = self.members
@@ -129,7 +129,7 @@ class FusedOp(IRDLOperation):
         return LineBuffer.of(first, second, maps[0], (made, read), self.steps.data[-1])
 
     def region(self, value: SSAValue, width: int) -> TensorType[Attribute]:
-        """The part of a local value that an iteration of `width` last shared indices needs."""
+        """The region of a local value for `width` indices of the last shared loop."""
         owner, type_ = value.owner, value.type
         assert isinstance(owner, Operation) and isinstance(type_, TensorType)
         loops = self.shared[self.members.index(owner)]  # type: ignore[arg-type]
@@ -139,14 +139,14 @@ class FusedOp(IRDLOperation):
     def verify_(self) -> None:
         block = self.body.block
         if [argument.type for argument in block.args] != [value.type for value in self.inputs]:
-            raise VerifyException("the body takes the inputs")
+            raise VerifyException("the body must take the inputs")
         if not isinstance(block.last_op, YieldOp):
-            raise VerifyException("the body ends with tile.yield")
+            raise VerifyException("the body must end with tile.yield")
         yielded = self.yielded
         if [value.type for value in yielded] != [value.type for value in self.outputs]:
-            raise VerifyException("the body yields the results")
+            raise VerifyException("the body must yield the results")
         if any(value.owner is block for value in yielded) or len(set(yielded)) != len(yielded):
-            raise VerifyException("every result is computed in the body, once")
+            raise VerifyException("the body must compute each result, and yield it once")
         *inner, _ = block.ops
         for op in inner:
             if not isinstance(op, Member):
@@ -163,17 +163,15 @@ class FusedOp(IRDLOperation):
     def _check_steps(self, count: int) -> None:
         rank, steps = len(self.sizes), self.steps.data
         if len(steps) != rank or any(step < 1 for step in steps):
-            raise VerifyException("an iteration takes one or more indices of every shared loop")
+            raise VerifyException("steps must be at least 1, one for each shared loop")
         if self.loops is None:
             if any(step > 1 for step in steps[:-1]):
-                raise VerifyException(
-                    "an iteration takes one index of each leading loop but the last"
-                )
+                raise VerifyException("steps must be 1 for all leading loops except the last")
             return
         if [len(loops) for loops in self.loops] != [rank] * count:
-            raise VerifyException(f"every operation has {rank} shared loops")
+            raise VerifyException(f"every operation must list {rank} shared loops")
         if any(size % step for size, step in zip(self.sizes, steps, strict=True)):
-            raise VerifyException("steps divide the shared loops")
+            raise VerifyException("steps must divide the sizes of the shared loops")
 
     def _check_loops(self, op: Member, loops: Shape) -> None:
         shared = self._in_step
@@ -182,11 +180,11 @@ class FusedOp(IRDLOperation):
             or not all(0 <= loop < op.parallel_rank for loop in loops)
             or any(op.sizes[loops[at]] != self.sizes[at] for at in shared)
         ):
-            raise VerifyException(f"{op.name} does not have the loops of {self.name}")
+            raise VerifyException(f"{op.name} must have the loops of {self.name}")
         if self.loops is not None and (not is_contraction(op) or len(op.outputs) != 1):
-            raise VerifyException(f"{op.name} shares its leading loops only")
+            raise VerifyException(f"{op.name} can only share its leading loops")
         if self.loops is None and any(layout_of(value.type) for value in op.results):  # type: ignore[arg-type]
-            raise VerifyException("results along leading loops are dense")
+            raise VerifyException("results along leading loops must be dense")
 
     def _check_reads(self, op: Member, loops: Shape, made: dict[SSAValue, Shape]) -> None:
         for value, map_ in readings(op):
@@ -196,11 +194,11 @@ class FusedOp(IRDLOperation):
                 [loops[at] for at in self._in_step],
                 op.sizes,
             ):
-                raise VerifyException(f"{map_} reads what another iteration computes")
+                raise VerifyException(f"{map_} reads elements of another iteration")
 
     @property
     def _in_step(self) -> range:
-        """The shared loops along which regions are the indices of the iteration."""
+        """The shared loops along which a region is the indices of the iteration."""
         return range(len(self.sizes) - (self.splits is not None))
 
     def _check_line_buffer(self) -> None:
@@ -209,22 +207,22 @@ class FusedOp(IRDLOperation):
         if buffer is None or buffer.extents[1] != self.sizes[-1]:
             raise VerifyException("the windows of a line buffer must advance by equal steps")
         if self.yielded != tuple(self.members[1].results):
-            raise VerifyException("a line buffer ends with its reader")
+            raise VerifyException("the reader of a line buffer must yield the only results")
         if self.splits.value.data < 1 or buffer.steps % self.splits.value.data:
-            raise VerifyException("splits have equally many iterations")
+            raise VerifyException("splits must divide the number of iterations")
 
 
 @dataclass(frozen=True)
 class LineBuffer:
     """
-    The regions that iterations of a contraction need of another one, along one loop of each.
+    The regions of a producer contraction that iterations of its reader need, along one loop each.
 
-    Index `y` of the reader's loop reads what the other one computes at `stride * y + low` and at
-    the `span - 1` indices after it. An iteration takes `rows` such indices.
+    Index `y` of the reader's loop reads `span` producer indices from `stride * y + low` on. An
+    iteration covers `rows` reader indices.
     """
 
     loops: tuple[int, int]
-    """The loop of the producer and that of the reader."""
+    """The loop of the producer, and that of the reader."""
     extents: tuple[int, int]
     """The sizes of these loops."""
     rows: int
@@ -236,7 +234,7 @@ class LineBuffer:
     def of(
         first: ReduceOp, second: ReduceOp, map_: AffineMap, loops: Sequence[int], rows: int
     ) -> LineBuffer | None:
-        """The line buffer between two contractions, the second reading the first by this map."""
+        """The line buffer between two contractions, where the second reads the first by `map_`."""
         made, reader = loops
         if not (0 <= made < first.parallel_rank and 0 <= reader < second.parallel_rank):
             return None
@@ -246,7 +244,7 @@ class LineBuffer:
         stride = form.stride(reader)
         if users != [made] or stride is None or any(dim < second.parallel_rank for dim in others):
             return None
-        if prod(first.sizes[:made]) != 1:  # Rows of several images do not follow one another.
+        if prod(first.sizes[:made]) != 1:  # Rows of several images are not consecutive.
             return None
         low, high = form.bounds([1 if d == reader else n for d, n in enumerate(second.sizes)])
         extents = first.sizes[made], second.sizes[reader]
@@ -254,7 +252,9 @@ class LineBuffer:
         return found if found.is_even() else None
 
     def is_even(self) -> bool:
-        """Whether all iterations are alike, except that the last one may produce fewer rows."""
+        """Whether all iterations are equal, except that the last may produce fewer rows."""
+        # Windows start in the padding or at row 0 and skip no rows; the last iteration still
+        # produces a row.
         return (
             0 < self.rows < self.extents[1]
             and self.extents[1] % self.rows == 0
@@ -272,17 +272,17 @@ class LineBuffer:
 
     @property
     def produced(self) -> int:
-        """The rows that an iteration produces."""
+        """The rows that one iteration produces."""
         return self.rows * self.stride
 
     @property
     def overlap(self) -> int:
-        """The rows that the next iteration reads again."""
+        """The rows that consecutive iterations share."""
         return self.span - self.stride
 
     @property
     def prologue(self) -> int:
-        """The rows that must be there before the first iteration."""
+        """The rows that must exist before the first iteration."""
         return self.low + self.overlap
 
     @property
@@ -300,9 +300,9 @@ def region(
     type_: TensorType[Attribute], steps: Mapping[int, int], buffer: LineBuffer | None = None
 ) -> TensorType[Attribute]:
     """
-    The region of a local value: `steps` indices along these axes, all along others, and the halo.
+    The region of a local value: `steps` indices along these axes, all along others, plus the halo.
 
-    Along the producer's loop of a line buffer it is the rows that one iteration reads.
+    Along the producer's loop of a line buffer, it is the rows that one iteration reads.
     """
     around, shape = halo_of(type_), list(type_.get_shape())
     assert around is not None, "local values are dense but for a halo"
@@ -320,7 +320,7 @@ def region(
 
 
 def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
-    """Every operand with its map; tables have none."""
+    """Every operand with its map; None for tables."""
     match op:
         case MapOp():
             yield from zip(op.inputs, op.input_maps, strict=True)
@@ -334,7 +334,7 @@ def readings(op: Member) -> Iterator[tuple[SSAValue, AffineMap | None]]:
 def follows(
     map_: AffineMap | None, axes: Sequence[int], loops: Sequence[int], sizes: Shape
 ) -> bool:
-    """Whether a map reads, for each index of the loops, at that very index of these axes only."""
+    """Whether a map reads, at each index of `loops`, exactly that index along `axes`."""
     if map_ is None or len(map_.results) <= max(axes, default=-1):
         return False
     return all(
@@ -349,5 +349,5 @@ def follows(
 
 
 def keeps_leading(map_: AffineMap | None, sizes: Shape, shared: int) -> bool:
-    """Whether a map reads, for each index of the leading loops, at that very index."""
+    """Whether a map reads, at each index of the leading loops, exactly that index."""
     return follows(map_, range(shared), range(shared), sizes)

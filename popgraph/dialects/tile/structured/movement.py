@@ -33,11 +33,11 @@ from popgraph.support.shapes import Shape, prod
 @irdl_op_definition
 class AssembleOp(IRDLOperation):
     """
-    A tensor put together from pieces: concatenation, padding, spreading with gaps.
+    A tensor assembled from pieces: concatenation, padding, interior padding.
 
-    Piece `i` stands at `offsets[i]`, its neighbours `steps[i]` apart along each dimension; both
-    attributes hold one number per dimension and piece, piece after piece. Everything that no piece
-    covers is `fill`. Pieces do not overlap.
+    Piece `i` begins at `offsets[i]`; along each dimension, its elements have stride `steps[i]`.
+    Both attributes hold one number per piece and dimension. Elements that no piece covers are
+    `fill`. Pieces do not overlap.
     """
 
     name = "tile.assemble"
@@ -72,7 +72,7 @@ class AssembleOp(IRDLOperation):
         )
 
     def placements(self) -> list[tuple[SSAValue, Shape, Shape]]:
-        """(piece, its offsets, its steps), one per piece."""
+        """(piece, offsets, steps) of each piece."""
         assert isinstance(self.output.type, TensorType)
         rank = self.output.type.get_num_dims()
         offsets, steps = self.offsets.data, self.steps.data
@@ -89,32 +89,34 @@ class AssembleOp(IRDLOperation):
         assert isinstance(self.output.type, TensorType)
         shape = self.output.type.get_shape()
         if not len(self.offsets) == len(self.steps) == len(shape) * len(self.pieces):
-            raise VerifyException("one offset and one step per piece and dimension")
+            raise VerifyException(
+                "an assembly needs one offset and one step per piece and dimension"
+            )
         for piece, offsets, steps in self.placements():
             assert isinstance(piece.type, TensorType)
             for size, offset, step, limit in zip(
                 piece.type.get_shape(), offsets, steps, shape, strict=True
             ):
                 if offset < 0 or step < 1 or (size and offset + (size - 1) * step >= limit):
-                    raise VerifyException(f"a piece of {piece.type} leaves the result")
+                    raise VerifyException(f"a piece of {piece.type} exceeds the result")
             self._check_ends(piece.type)
 
     def _check_ends(self, piece: TensorType[Attribute]) -> None:
-        """Beyond the pieces of a shared memory nobody would zero a halo."""
+        """Refuses a halo along the dimension of a shared memory: no piece would zero it."""
         assert isinstance(self.output.type, TensorType)
         own, halo = halo_of(piece), halo_of(self.output.type)
         if own is None or halo is None or own.part in (-1, halo.part):
             return
         if halo.low[own.part] or halo.high[own.part]:
-            raise VerifyException(f"nobody zeroes the halo along dimension {own.part}")
+            raise VerifyException(f"no piece zeroes the halo along dimension {own.part}")
 
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
     """
-    The same memory under another shape, row-major on both sides, perhaps as words of its elements.
+    The same memory with another shape, both row-major; the elements may become packed words.
 
-    A halo stays where it is: only dimensions without one are put together or taken apart.
+    Halos keep their positions: only dimensions without one are merged or split.
     """
 
     name = "tile.view"
@@ -137,12 +139,18 @@ class ViewOp(IRDLOperation):
         each = [element_bytes(type_) for type_ in (source, output)]
         for sizes in (TensorType.get_shape, physical_shape):
             if prod(sizes(source)) * each[0] != prod(sizes(output)) * each[1]:
-                raise VerifyException("a view keeps the number of elements, or of their bytes")
+                raise VerifyException("a view must keep the number of bytes")
 
 
-class _Relayout(IRDLOperation):
-    """Shared by pack and unpack: the value stays, the memory order changes."""
+@irdl_op_definition
+class PackOp(IRDLOperation):
+    """
+    The same value in the layout of the result; unused physical elements become zero.
 
+    A result without a layout is dense and row-major.
+    """
+
+    name = "tile.pack"
     source = operand_def(TensorType)
     output = result_def(TensorType)
     traits = traits_def(Pure(), EndsAtSizes(by_result=True))
@@ -155,18 +163,4 @@ class _Relayout(IRDLOperation):
         source, output = self.source.type, self.output.type
         assert isinstance(source, TensorType) and isinstance(output, TensorType)
         if source.get_shape() != output.get_shape() or source.element_type != output.element_type:
-            raise VerifyException("packing changes the layout only")
-
-
-@irdl_op_definition
-class PackOp(_Relayout):
-    """From dense row-major to the layout of the result; unreached elements become zero."""
-
-    name = "tile.pack"
-
-
-@irdl_op_definition
-class UnpackOp(_Relayout):
-    """From the layout of the source to dense row-major."""
-
-    name = "tile.unpack"
+            raise VerifyException("packing must keep the shape and the element type")

@@ -1,4 +1,4 @@
-"""Bodies of contractions: the product of two factors joins a sum."""
+"""Bodies of contractions: they add the product of two operands to a sum."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from xdsl.irdl.declarative_assembly_format import (
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
-from popgraph.dialects.element_types import of_sums
+from popgraph.dialects.element_types import words_accumulator
 from popgraph.dialects.tile.lanes import DotOp
 from popgraph.dialects.tile.scalars import widening
 from popgraph.dialects.tile.structured.ops import IndexOp, YieldOp
@@ -43,18 +43,18 @@ from popgraph.dialects.tile.structured.ops import IndexOp, YieldOp
 @dataclass(frozen=True)
 class Product:
     """
-    What a body makes of an element of each factor: `sum + f(left) * g(right)`.
+    The body of a contraction: `sum + f(left) * g(right)`.
 
-    Of `words`, it is the sum of the products of all numbers that they hold.
+    With `words`, it adds the dot product of the numbers in both packed words.
     """
 
     factors: tuple[SSAValue, SSAValue]
-    """`f(left)` and `g(right)`, each made of one argument of the body alone."""
+    """`f(left)` and `g(right)`, each computed from one argument of the body alone."""
     words: StringAttr | None = None
 
 
 def product_of(body: Block) -> Product | None:
-    """The product that a body adds to its last argument, if it does just that."""
+    """The product that a body adds to its last argument; None for any other body."""
     if len(body.args) != 3 or body.last_op is None or len(body.last_op.operands) != 1:
         return None
     lhs, rhs, total = body.args
@@ -69,12 +69,13 @@ def product_of(body: Block) -> Product | None:
                 found = Product((left, right))
     if found is None or not total.has_one_use():
         return None
+    # Each operand gets a body of its own (`factor_body`), so it may use its element alone.
     both = zip(found.factors, (lhs, rhs), strict=True)
     return found if all(_is_made_of(value, element) for value, element in both) else None
 
 
 def _is_made_of(value: SSAValue, element: BlockArgument) -> bool:
-    """Whether nothing but an element, constants and indices make a value."""
+    """Whether a value is computed only from an element, constants and indices."""
     if isinstance(value.owner, Block):
         return value is element
     return all(_is_made_of(operand, element) for operand in value.owner.operands)
@@ -83,7 +84,7 @@ def _is_made_of(value: SSAValue, element: BlockArgument) -> bool:
 def factor_body(
     value: SSAValue, element: BlockArgument, loop: Callable[[int], int]
 ) -> Block | None:
-    """A body of its own for a factor, see `copied`; None for the element as it is."""
+    """A separate body that computes an operand; None if it is the element itself."""
     if value is element:
         return None
     body = Block(arg_types=[element.type])
@@ -95,9 +96,10 @@ def copied(
     body: Block, value: SSAValue, values: dict[SSAValue, SSAValue], loop: Callable[[int], int]
 ) -> SSAValue:
     """
-    A value, with all that makes it, at the end of another body.
+    Copies a value, with the operations that compute it, to the end of another body.
 
-    `values` has what stands there for arguments; indices are along `loop(dim)` instead of `dim`.
+    `values` maps arguments to their replacements; indices along `dim` become those along
+    `loop(dim)`.
     """
     for op in _makers(value):
         if isinstance(op, IndexOp):
@@ -110,7 +112,7 @@ def copied(
 
 
 def _makers(value: SSAValue) -> list[Operation]:
-    """The operations that make a value, in order."""
+    """The operations that compute a value, in order."""
     needed, found = {value}, []
     last = value.owner if isinstance(value.owner, Operation) else None
     while last is not None:
@@ -122,19 +124,19 @@ def _makers(value: SSAValue) -> list[Operation]:
 
 
 def type_of_sums(factor: Attribute, words: StringAttr | None = None) -> Attribute:
-    """The type of sums of products: halves are summed in single precision."""
+    """The accumulator type: f16 and bf16 accumulate in f32."""
     if words is not None:
-        return of_sums(words.data)
+        return words_accumulator(words.data)
     return f32 if isinstance(factor, Float16Type | BFloat16Type) else factor
 
 
 def zero_of(kind: Attribute) -> Attribute:
-    """What sums of a type begin with."""
+    """The initial value of sums of a type."""
     return FloatAttr(0.0, kind) if isinstance(kind, AnyFloat) else IntegerAttr(0, kind)  # type: ignore[call-overload]
 
 
 def product_body(kinds: Sequence[Attribute], words: StringAttr | None = None) -> Region:
-    """The body `sum + left * right` for elements and a sum of these types, or `dot` of words."""
+    """The body `sum + left * right` for element types and a sum type, or a dot product of words."""
     body = Block(arg_types=kinds)
     left, right, total = body.args
     with ImplicitBuilder(body):
@@ -150,17 +152,17 @@ def product_body(kinds: Sequence[Attribute], words: StringAttr | None = None) ->
 
 
 def _widened(value: SSAValue, kind: Attribute) -> SSAValue | Operation:
-    """A value as a number of a type, if it is stored in fewer bits."""
+    """A value converted to a type if its own is narrower."""
     return value if value.type == kind else widening(value, kind)
 
 
 @irdl_custom_directive
 class FoldDirective(CustomDirective):
     """
-    Where a reduction begins, and its body: `initial [0.0 : f32] { ... }`.
+    The text form of a reduction's initial values and body: `initial [0.0 : f32] { ... }`.
 
-    That of a contraction begins with `product` instead; `product f32` and `dot "u8i8" i32` are
-    those of `product_body` for sums of that type, which begin at zero.
+    A contraction has `product` instead of `initial`. `product f32` and `dot "u8i8" i32` abbreviate
+    `product_body` of that sum type, with the initial value zero.
     """
 
     contracts: AttributeVariable
@@ -187,7 +189,7 @@ class FoldDirective(CustomDirective):
         types = state.operand_types[self.inputs.inner.index] or ()
         kinds = [type_.element_type for type_ in types if isinstance(type_, TensorType)]
         if len(kinds) != 2:
-            parser.raise_error(f"a product has 2 factors, not {len(kinds)}")
+            parser.raise_error(f"a product needs 2 inputs, not {len(kinds)}")
         self.initial.set(state, ArrayAttr([zero_of(initial)]))
         self.body.set(state, product_body([*kinds, initial], words))
 
@@ -208,7 +210,7 @@ class FoldDirective(CustomDirective):
 
 
 def _is_plain(found: Product, body: Region, initial: Attribute) -> bool:
-    """Whether a product is of elements as they are, and begins at zero."""
+    """Whether a body multiplies unmodified elements, and its sums start at zero."""
     kinds = [argument.type for argument in body.block.args]
     written = product_body(kinds, found.words)
     return initial == ArrayAttr([zero_of(kinds[-1])]) and body.is_structurally_equivalent(written)

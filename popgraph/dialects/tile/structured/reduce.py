@@ -1,4 +1,4 @@
-"""Reductions, in which matrix products, convolutions and their gradients are written, too."""
+"""Reductions, including contractions: matmuls, convolutions and their gradients."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ from popgraph.dialects.tile.structured.product import (
 @dataclass(frozen=True)
 class Blocks:
     """
-    Sums in blocks of terms: the first `loops` of the reduction number them.
+    Blocked summation: the first `loops` loops of the reduction number blocks of terms.
 
-    What `body(sum, inputs...)` makes of the sum of a block is added to the total.
+    `body(sum, inputs...)` finishes the sum of a block before it is added to the total.
     """
 
     loops: int
     body: Region
     inputs: Sequence[SSAValue] = ()
     maps: Sequence[AffineMap] = ()
-    """Over the parallel loops and those that number the blocks."""
+    """Maps over the parallel loops and the loops that number blocks."""
 
 
 @irdl_op_definition
@@ -73,16 +73,16 @@ class ReduceOp(Structured):
     """
     Reductions of any kind, in index order.
 
-    For every parallel index, accumulators start at `initial`; `body(inputs..., accumulators...)`
-    yields the next accumulators for each reduction index; `epilogue(accumulators..., inputs...)`
-    yields the results. Maps of `epilogue_inputs` cover the parallel dimensions only.
+    For each parallel index, accumulators start at `initial`; for each reduction index,
+    `body(inputs..., accumulators...)` yields the next accumulators; `epilogue(accumulators...,
+    inputs...)` yields the results. Maps of `epilogue_inputs` cover the parallel dimensions only.
 
-    A contraction is a sum of products that `contracts`: its loops are blocked as `schedule` says,
-    or plain ones without it. Matrix products, convolutions and their gradients are of this form; a
-    convolution's maps contain sliding expressions such as `2*y + r`. Its body multiplies the
-    elements of two factors, numbers that it makes of them (widened, one of several in an element),
-    or all that words hold. With `block`, the first `block_loops` of the reduction number blocks of
-    terms: `block(sum, inputs...)` of each is added to the total.
+    With `contracts` it is a contraction, a sum of products: `schedule` blocks its loops, without it
+    they are plain. Matmuls, convolutions and their gradients have this form; the maps of a
+    convolution contain sliding expressions such as `2*y + r`. The body multiplies the elements of
+    two operands, or values computed from them (widened, or one of several packed in an element), or
+    computes dot products of packed words. With `block`, the first `block_loops` loops of the
+    reduction number blocks of terms: `block(sum, inputs...)` of each is added to the total.
     """
 
     name = "tile.reduce"
@@ -175,34 +175,34 @@ class ReduceOp(Structured):
 
     @property
     def product(self) -> Product:
-        """What the body does."""
+        """The product that the body adds."""
         found = product_of(self.body.block)
         assert found is not None, "verified"
         return found
 
     @property
     def words(self) -> StringAttr | None:
-        """What elements hold, if products are of all that they hold."""
+        """The packing of the operands, if the body computes dot products of packed words."""
         return self.product.words
 
     @property
     def blocked_rank(self) -> int:
-        """How many leading loops tell blocks of terms apart: all that do not run inside of one."""
+        """The number of leading loops outside of blocks of terms."""
         return self.parallel_rank + (self.block_loops.value.data if self.block_loops else 0)
 
     @property
     def finds_factors(self) -> bool:
-        """Whether the body looks at indices, to find one of several numbers in an element."""
+        """Whether the body uses indices, to select one of several numbers packed in an element."""
         return bool(indexed_dims(self.body.block))
 
     @property
     def numbers_loops(self) -> bool:
-        """Whether something but its maps tells loops by their number."""
+        """Whether something other than maps depends on loop numbers."""
         return self.block is not None or self.finds_factors
 
     @property
     def blocks(self) -> Blocks | None:
-        """The blocks of terms, with a copy of their body, if there are any."""
+        """The blocked summation with a copy of its body; None without."""
         if self.block is None:
             return None
         loops = self.blocked_rank - self.parallel_rank
@@ -214,12 +214,12 @@ class ReduceOp(Structured):
 
     @property
     def sum_type(self) -> Attribute:
-        """The type of the sums of products."""
+        """The type of the accumulator of products."""
         return self.body.block.args[-1].type
 
     @property
     def total_type(self) -> Attribute:
-        """The type of what the epilogue takes first."""
+        """The type of the epilogue's first argument."""
         kind = self.sum_type if self.block is None else yielded(self.block.block)[0].type
         assert isinstance(kind, Attribute)
         return kind
@@ -227,9 +227,10 @@ class ReduceOp(Structured):
     @property
     def mapped(self) -> list[tuple[SSAValue, AffineMap]]:
         """
-        Every operand and result, with where the element of a domain index stands in it.
+        Every operand and result, with its map from domain indices.
 
-        What is no factor depends on parallel indices only, or on those of blocks.
+        Only maps of the two multiplied operands use all reduction indices; others use parallel
+        indices, and indices that number blocks.
         """
         maps = [*self.input_maps, *self.epilogue_input_maps, *self.block_input_maps]
         maps += [AffineMap.identity(self.parallel_rank)] * len(self.outputs)
@@ -245,7 +246,7 @@ class ReduceOp(Structured):
         if self.contracts is not None:
             self._check_product()
         elif self.schedule is not None or self.block is not None:
-            raise VerifyException("only contractions have a schedule, and blocks of terms")
+            raise VerifyException("only contractions may have a schedule or blocks of terms")
         self._check_blocks()
         if self.block is not None:
             totals = [self.total_type]
@@ -254,11 +255,11 @@ class ReduceOp(Structured):
 
     def _check_product(self) -> None:
         if product_of(self.body.block) is None:
-            raise VerifyException("the body must add the product of two factors to a sum")
+            raise VerifyException("the body must add the product of both inputs to a sum")
         if list(self.initial) != [zero_of(self.sum_type)]:
-            raise VerifyException("sums of products must begin at zero")
+            raise VerifyException("sums of products must start at zero")
         if any(dim < self.parallel_rank for dim in indexed_dims(self.body.block)):
-            raise VerifyException("factors must be the same at all parallel indices")
+            raise VerifyException("multiplied values must not depend on parallel indices")
 
     def _check_blocks(self) -> None:
         if self.block is None:
@@ -266,14 +267,14 @@ class ReduceOp(Structured):
                 raise VerifyException("blocks of terms need a body that finishes their sums")
             return
         if not self.parallel_rank < self.blocked_rank <= len(self.sizes):
-            raise VerifyException("blocks of terms are numbered by loops of the reduction")
+            raise VerifyException("block_loops must be between 1 and the number of reduction loops")
         self.check_maps(self.block_inputs, self.block_input_maps, self.sizes[: self.blocked_rank])
         expected = [self.sum_type, *map(element, self.block_inputs)]
         check_block("block", self.block.block, expected)
 
 
 def is_contraction(op: object) -> TypeGuard[ReduceOp]:
-    """Whether an operation is a sum of products that loops are blocked for."""
+    """Whether an operation is a contraction: a sum of products with blocked loops."""
     return isinstance(op, ReduceOp) and "contracts" in op.properties
 
 
@@ -289,7 +290,7 @@ def contraction(
     epilogue_maps: Sequence[AffineMap] = (),
     words: StringAttr | None = None,
 ) -> ReduceOp:
-    """Sums of products of two factors' elements, or of all that `words` hold."""
+    """Sums of products of elements, or dot products of packed `words`."""
     kinds = element(lhs), element(rhs)
     total = type_of_sums(kinds[0], words)
     return ReduceOp(

@@ -1,4 +1,4 @@
-"""Schedule files: overrides of schedules, as the user or the tuner writes them."""
+"""Schedule files: overrides of schedules, written by users or the tuner."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROWS = "schedules"
 CONTRACTION, OP, WAY = "contraction", "op", "schedule"
 
 Row = dict[str, Any]
-"""One override in a file: what `Override` needs, and whatever else a reader wants to know."""
+"""One override in a file: the fields of `Override`, plus any others for readers."""
 
 
 def read_schedules(path: str | Path) -> tuple[str, ...]:
-    """The overrides of a file, as options want them; ParseError when it is none."""
+    """The overrides in a file, in the form of options; ParseError if it is malformed."""
     return decisions(read_text(Path(path)), str(path))
 
 
@@ -33,20 +33,20 @@ def _unreadable(error: Exception, where: str) -> ParseError:
 
 
 def rows_of(text: str, where: str) -> list[Row]:
-    """The rows of a file; ParseError if it has none."""
+    """The rows of a file; ParseError if it is malformed."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _unreadable(error, where) from error
     rows = found.get(ROWS) if isinstance(found, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        what = f"a file of schedules is a JSON object with a list {ROWS!r}"
-        raise ParseError(what, where, "`popgraph schedules MODEL` prints one to begin with")
+        what = f"a schedule file must be a JSON object with a list {ROWS!r}"
+        raise ParseError(what, where, "print one with `popgraph schedules MODEL` and edit it")
     return rows
 
 
 def decisions(text: str, where: str) -> tuple[str, ...]:
-    """The overrides of a file's text."""
+    """The overrides in the text of a file."""
     rows = enumerate(rows_of(text, where))
     return tuple(str(_decision(row, f"{where}, schedule {number + 1}")) for number, row in rows)
 
@@ -55,15 +55,15 @@ def _decision(row: Row, where: str) -> Override:
     which = [row.get(name) for name in (CONTRACTION, OP)]
     spec = row.get(WAY)
     if [isinstance(one, str) for one in which].count(True) != 1 or not isinstance(spec, str):
-        what = f"a schedule has {CONTRACTION!r} or {OP!r}, not both, and {WAY!r}, all texts"
+        what = f"a schedule needs the text {WAY!r}, and either {CONTRACTION!r} or {OP!r}"
         raise ParseError(what, where)
     name = which[0] if which[1] is None else f"{BY_NAME}{which[1]}"
     try:
         return Override(str(name), ScheduleSpec.of(spec))
     except ValueError as error:
-        raise ParseError(str(error), where, f"a way is {FORMS}") from error
+        raise ParseError(str(error), where, f"write {FORMS}") from error
 
 
 def text_of(rows: Iterable[Mapping[str, object]]) -> str:
-    """The file with these rows."""
+    """The text of a file with these rows."""
     return json.dumps({ROWS: list(rows)}, indent=1) + "\n"

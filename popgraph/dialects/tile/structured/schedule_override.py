@@ -1,4 +1,4 @@
-"""Schedule overrides as text: which contraction, and how it runs."""
+"""Schedule overrides as text: a contraction, and its implementation."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ FORMS = (
     "plain, estimate, winograd 2, winograd 4, winograd 4, tiles 49, or "
     "rhs packed, order 1, #tile.schedule<...>"
 )
-"""Examples of all that `ScheduleSpec` reads."""
+"""Examples of the forms that `ScheduleSpec` reads."""
 
 
 @dataclass(frozen=True)
 class ScheduleSpec:
     """
-    A way to run a contraction, as text.
+    The implementation of a contraction, as text.
 
-    `plain` is a loop without a schedule, `estimate` whatever sums the cost model likes best,
-    `winograd 4, tiles 49` the transforms of tiles of that size, so many at once (left out: as many
-    as the cost model likes), `rhs packed, order 1, #tile.schedule<...>` the factor that runs along
-    vectors, whether it is packed into panels, in which of the possible orders the sums are done
-    (left out: 0, as they are), and how registers are used. With `rhs packed, scalars packed` the
-    other factor is packed as well, so that its terms stand side by side.
+    `plain` is a loop without a schedule; `estimate` the sum of products that the cost model
+    prefers. `winograd 4, tiles 49` is a Winograd transform of that tile size, with this many tiles
+    at a time (default: chosen by the cost model). In `rhs packed, order 1, #tile.schedule<...>`,
+    the first word is the vectorized operand, `packed` stores it in panels, `order` selects an
+    order of the reduction loops (default: 0, the given one), and the schedule blocks registers.
+    With `rhs packed, scalars packed` the other operand is packed too: its terms become adjacent.
     """
 
     word: str = ""
     size: int = 0
-    """Of Winograd's tiles; 0 is a sum."""
+    """The tile size of a Winograd transform; 0 for a sum of products."""
     tiles: int = 0
     factor: int = 0
     packed: bool = False
@@ -45,10 +45,10 @@ class ScheduleSpec:
 
     @staticmethod
     def of(text: str) -> ScheduleSpec:
-        """ValueError when the text is no way to run anything."""
+        """Parses the text; ValueError if it is malformed."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is no way to run a contraction")
+            raise ValueError(f"{text!r} is not an implementation of a contraction")
         return ScheduleSpec(
             word=found["word"] or "",
             size=int(found["size"] or 0),
@@ -74,10 +74,10 @@ class ScheduleSpec:
 @dataclass(frozen=True)
 class Override:
     """
-    Which contractions are to run in which way; as the text of an option, `WHICH -> WAY`.
+    An override of the implementation of contractions; as an option's text, `WHICH -> WAY`.
 
-    `which` is the contraction's own text, or `op NAME` for what the user's operation of this name
-    became.
+    `which` is the contraction's own text, or `op NAME` for all contractions that the user's
+    operation of this name was lowered to.
     """
 
     which: str
@@ -85,7 +85,7 @@ class Override:
 
     @staticmethod
     def of(text: str) -> Override:
-        """ValueError when the text is no override."""
+        """Parses the text; ValueError if it is malformed."""
         which, arrow, spec = text.rpartition(ARROW)
         if not arrow:
             raise ValueError(f"{text!r} is not WHICH{ARROW}WAY")

@@ -1,4 +1,4 @@
-"""Selections whose size depends on data: results up to a bound, the rest is filled."""
+"""Selections of data-dependent size: results up to a bound, then filler."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from popgraph.support.shapes import Shape, prod
 KEY = IntegerType(64, Signedness.UNSIGNED)
 """The type of sort keys."""
 RANK = IntegerType(32, Signedness.UNSIGNED)
-"""The type of sort keys that need not differ: see `tile.suppress`."""
+"""The type of sort keys of `tile.suppress`, which need not be unique."""
 F32 = Float32Type()
 SIDES = 4
-"""Numbers of a box."""
+"""Coordinates of a box."""
 
 
 @irdl_op_definition
 class PositionsOp(IRDLOperation):
-    """The positions of the true elements of a list, ascending, then zeros; how many are true."""
+    """The positions of the true elements of a 1-D mask, ascending, then zeros; and their count."""
 
     name = "tile.positions"
     mask = operand_def(TensorType)
@@ -61,26 +61,26 @@ class PositionsOp(IRDLOperation):
 
     @property
     def sizes(self) -> Shape:
-        """The length of the list."""
+        """The length of the mask."""
         assert isinstance(self.mask.type, TensorType)
         return self.mask.type.get_shape()
 
     def verify_(self) -> None:
         assert isinstance(self.mask.type, TensorType) and isinstance(self.output.type, TensorType)
         if self.mask.type.element_type != i1 or len(self.sizes) != 1:
-            raise VerifyException("the mask is a list of booleans")
+            raise VerifyException("the mask must be 1-D bool")
         if self.output.type.element_type != i64 or self.output.type.get_shape() != self.sizes:
-            raise VerifyException("the result has an i64 position for each element of the mask")
+            raise VerifyException("the result must have one i64 position per element of the mask")
         if self.count.type != TensorType(i64, ()):
-            raise VerifyException("the count is an i64")
+            raise VerifyException("the count must be a scalar i64")
 
 
 @irdl_op_definition
 class CompressOp(IRDLOperation):
     """
-    The slices at the first `count` positions along `axis`, without gaps, as a list.
+    The slices of `data` at the first `count` positions along `axis`, flattened without gaps.
 
-    Nothing reads what follows them.
+    The elements after them are undefined, and not read.
     """
 
     name = "tile.compress"
@@ -107,7 +107,7 @@ class CompressOp(IRDLOperation):
 
     @property
     def sizes(self) -> Shape:
-        """The shape of the data, with as many slices as can be kept."""
+        """The shape of the data with as many slices as may be kept."""
         data, positions = self.data.type, self.positions.type
         assert isinstance(data, TensorType) and isinstance(positions, TensorType)
         return _sizes_of_kept(data, positions, self.axis.value.data)
@@ -116,13 +116,13 @@ class CompressOp(IRDLOperation):
         data, positions, count = (value.type for value in self.operands)
         assert isinstance(data, TensorType) and isinstance(positions, TensorType)
         if positions.element_type != i64 or len(positions.get_shape()) != 1:
-            raise VerifyException("positions are a list of i64")
+            raise VerifyException("positions must be 1-D i64")
         if count != TensorType(i64, ()):
-            raise VerifyException("the count is an i64")
+            raise VerifyException("the count must be a scalar i64")
         if not 0 <= self.axis.value.data < len(data.get_shape()):
-            raise VerifyException("the data have no such axis")
+            raise VerifyException(f"the data have no axis {self.axis.value.data}")
         if self.output.type != TensorType(data.element_type, (prod(self.sizes),)):
-            raise VerifyException("the result has a place for each slice that can be kept")
+            raise VerifyException("the result must have room for as many slices as positions")
 
 
 def _sizes_of_kept(
@@ -135,15 +135,15 @@ def _sizes_of_kept(
 @irdl_op_definition
 class SuppressOp(IRDLOperation):
     """
-    Greedy suppression per row: positions of kept candidates, best first, followed by -1.
+    Greedy non-maximum suppression per row: positions of kept boxes, best first, then -1.
 
-    `keys` [batches, rows, n] order the candidates of a row, the largest first, of equals that at
-    the lower position; 0 is no candidate. `boxes` [batches, n, 4] has a box per position; `corners`
-    turns one into its low and high corners. A candidate is kept unless `body(kept corners, its
-    corners, threshold)` holds for one that is, as long as fewer than `limit` are.
+    `keys` [batches, rows, n] rank the boxes of a row: largest first, the lower position first among
+    equals; key 0 excludes a box. `boxes` [batches, n, 4] hold one box per position; `corners`
+    converts it to its low and high corners. A box is kept unless `body(kept corners, its corners,
+    threshold)` is true for a kept one, until `limit` boxes are kept.
 
-    `heap` and `kept` are memory for the kernel; nothing reads them. In the heap, the complement of
-    the position is the lower half of a key, so that no two are equal.
+    `heap` and `kept` are scratch memory of the kernel; nothing reads them. In the heap, the lower
+    half of a key is the complement of the position, so that all keys differ.
     """
 
     name = "tile.suppress"
@@ -166,7 +166,7 @@ class SuppressOp(IRDLOperation):
     def __init__(
         self, operands: Sequence[SSAValue], count: int, corners: Region, body: Region
     ) -> None:
-        """`operands` are boxes, keys, limit and threshold; `count` are the positions of a row."""
+        """`operands` are boxes, keys, limit and threshold; each row gets `count` positions."""
         assert isinstance(operands[1].type, TensorType)
         batches, rows, length = operands[1].type.get_shape()
         Operation.__init__(
@@ -182,13 +182,13 @@ class SuppressOp(IRDLOperation):
 
     @property
     def sizes(self) -> Shape:
-        """The number of batches, of the rows of each, and of the candidates of a row."""
+        """The number of batches, rows per batch and boxes per row."""
         assert isinstance(self.keys.type, TensorType)
         return self.keys.type.get_shape()
 
     @property
     def count(self) -> int:
-        """The number of positions of a row."""
+        """The number of positions per row."""
         assert isinstance(self.positions.type, TensorType)
         return self.positions.type.get_shape()[-1]
 
@@ -196,7 +196,7 @@ class SuppressOp(IRDLOperation):
         types = [value.type for value in self.operands]
         assert all(isinstance(type_, TensorType) for type_ in types)
         if types[1].element_type != RANK or len(self.sizes) != 3:  # type: ignore[attr-defined]
-            raise VerifyException("keys are ui32, by batches, rows and candidates")
+            raise VerifyException("keys must be ui32[batches, rows, n]")
         batches, rows, length = self.sizes
         expected: list[Attribute] = [
             TensorType(F32, (batches, length, SIDES)),
@@ -205,28 +205,30 @@ class SuppressOp(IRDLOperation):
             TensorType(F32, ()),
         ]
         if types != expected:
-            raise VerifyException("boxes are f32[batches, candidates, 4], limit i64, threshold f32")
+            raise VerifyException("boxes must be f32[batches, n, 4], limit i64, threshold f32")
         made = [
             TensorType(i64, (batches, rows, self.count)),
             TensorType(KEY, (length,)),
             TensorType(F32, (SIDES, padded(self.count))),
         ]
         if [value.type for value in self.results] != made:
-            raise VerifyException("the results are positions of each row, a heap, and kept boxes")
+            raise VerifyException(
+                "the results must be positions of each row, a heap and kept boxes"
+            )
         check_block("corners", self.corners.block, [F32] * SIDES)
         check_block("body", self.body.block, [F32] * (2 * SIDES + 1))
         end = self.body.block.last_op
         if end is None or [value.type for value in end.operands] != [i1]:
-            raise VerifyException("the body yields whether a box is suppressed")
+            raise VerifyException("the body must yield whether a box is suppressed, a bool")
 
 
 @irdl_op_definition
 class OrderOp(IRDLOperation):
     """
-    The positions of unsigned keys in ascending order; of equals the lower position comes first.
+    The positions of unsigned keys in ascending order of key; the sort is stable.
 
-    Only the low `bits` of a key are not zero. `sorting` and `places` are memory for the kernel, two
-    halves each; nothing reads them.
+    Only the low `bits` of a key are nonzero. `sorting` and `places` are scratch memory of the
+    kernel, two halves each; nothing reads them.
     """
 
     name = "tile.order"
@@ -258,11 +260,13 @@ class OrderOp(IRDLOperation):
     def verify_(self) -> None:
         assert isinstance(self.keys.type, TensorType)
         if self.keys.type.element_type != KEY or len(self.sizes) != 1:
-            raise VerifyException("keys are a list of ui64")
+            raise VerifyException("keys must be 1-D ui64")
         if not 0 < self.bits.value.data <= 64:
-            raise VerifyException("keys have 1 to 64 bits")
+            raise VerifyException("keys must have 1 to 64 bits")
         if [value.type for value in self.results] != _types_of_order(self.sizes[0]):
-            raise VerifyException("the results are positions, and twice as many keys and places")
+            raise VerifyException(
+                "the results must be positions, and twice as many keys and places"
+            )
 
 
 def _types_of_order(length: int) -> list[Attribute]:
@@ -276,9 +280,9 @@ def _types_of_order(length: int) -> list[Attribute]:
 @irdl_op_definition
 class SegmentsOp(IRDLOperation):
     """
-    The rows of each segment combined: `y[k, j] = fold of body over rows[starts[k]:ends[k], j]`.
+    Reduces the rows of each segment: `y[k, j] = fold of body over rows[starts[k]:ends[k], j]`.
 
-    It starts at `initial`; `body(element, total)` yields the next total.
+    The fold starts at `initial`; `body(element, total)` yields the next total.
     """
 
     name = "tile.segments"
@@ -309,7 +313,7 @@ class SegmentsOp(IRDLOperation):
 
     @property
     def sizes(self) -> Shape:
-        """The number of segments, and of the elements of a row."""
+        """The number of segments, and the length of a row."""
         assert isinstance(self.output.type, TensorType)
         return self.output.type.get_shape()
 
@@ -317,17 +321,17 @@ class SegmentsOp(IRDLOperation):
         rows, starts, ends, made = (value.type for value in (*self.operands, self.output))
         assert isinstance(rows, TensorType) and isinstance(starts, TensorType)
         if starts != ends or starts.element_type != i64 or len(starts.get_shape()) != 1:
-            raise VerifyException("starts and ends are lists of i64, of one length")
+            raise VerifyException("starts and ends must be 1-D i64 of equal length")
         if len(rows.get_shape()) != 2:
-            raise VerifyException("rows are a matrix")
+            raise VerifyException("rows must be a matrix")
         if made != TensorType(rows.element_type, (*starts.get_shape(), rows.get_shape()[1])):
-            raise VerifyException("the result has a row for each segment")
+            raise VerifyException("the result must have one row per segment")
         kind = rows.element_type
         check_block("body", self.body.block, [kind, self.initial.type])  # type: ignore[attr-defined]
 
 
 def padded(count: int) -> int:
-    """Boxes that there is memory for: whole vectors of any machine, and one that is empty."""
+    """The capacity for boxes: whole vectors of any machine, and one spare vector."""
     return -(-count // LANES) * LANES + LANES
 
 

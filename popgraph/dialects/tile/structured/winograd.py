@@ -38,7 +38,7 @@ from popgraph.support.shapes import Shape, prod
 Matrix = tuple[tuple[float, ...], ...]
 
 TAPS = 3
-"""The window is this high and wide."""
+"""Height and width of the convolution's window."""
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class Transforms:
 
     @property
     def side(self) -> int:
-        """A tile of the input is this high and wide."""
+        """Height and width of an input tile."""
         return len(self.input)
 
     @property
     def gradient(self) -> Matrix:
-        """A: what tiles of a convolution's gradient become."""
+        """A, which transforms tiles of the convolution's gradient."""
         return tuple(zip(*self.output, strict=True))
 
 
 @cache
 def transforms(size: int) -> Transforms:
     """
-    For tiles of `size` x `size` results.
+    The matrices for output tiles of `size` x `size`.
 
-    Of size 4 with the points 0, +-1/sqrt(2), +-sqrt(2) and infinity, which round less than whole
-    numbers do.
+    Size 4 uses the points 0, +-1/sqrt(2), +-sqrt(2) and infinity: they round less than integer
+    points.
     """
     if size == 2:
         return Transforms(
@@ -109,10 +109,10 @@ def transforms(size: int) -> Transforms:
 @dataclass(frozen=True)
 class Tiling:
     """
-    Images in tiles of `size` x `size` results, numbered row by row and image by image.
+    Images divided into tiles of `size` x `size` results, numbered row by row, image by image.
 
-    A tile begins at `min(step * size, last)` along both axes: the last one of a row or column is
-    moved in, so that it ends where the image ends.
+    A tile begins at `min(step * size, last)` along both axes: the last one of a row or column
+    overlaps its predecessor instead of crossing the border.
     """
 
     images: int
@@ -121,13 +121,13 @@ class Tiling:
 
     @staticmethod
     def of(images: Shape, size: int) -> Tiling:
-        """The tiling of images, given their number, height and width."""
+        """The tiling of images of shape (count, height, width)."""
         count, height, width = images
         return Tiling(count, (height, width), size)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The tiles along the height and the width."""
+        """The numbers of tiles along height and width."""
         height, width = self.extents
         return -(-height // self.size), -(-width // self.size)
 
@@ -137,7 +137,7 @@ class Tiling:
 
     @property
     def taps(self) -> int:
-        """The elements of a transformed tile."""
+        """The number of elements of a transformed tile."""
         return self.transforms.side**2
 
     @property
@@ -146,28 +146,26 @@ class Tiling:
 
     @property
     def last(self) -> tuple[int, int]:
-        """The first row of the last tile of a column, the first column of the last one of a row."""
+        """The first row and the first column of a tile at the lower right border."""
         height, width = self.extents
         return height - self.size, width - self.size
 
     @property
     def overlaps(self) -> tuple[int, int]:
-        """The rows and the columns that the last tile and the one before it have in common."""
+        """The rows and columns that the last tile shares with its predecessor."""
         height, width = self.extents
         return -height % self.size, -width % self.size
 
     @cached_property
     def steps(self) -> AffineMap:
-        """From the number of a tile to its image, and how many tiles are above and left of it."""
+        """(tile number) -> (image, tile row, tile column)."""
         columns, each = self.grid[1], prod(self.grid)
         number = AffineExpr.dimension(0)
         return AffineMap(1, 0, (number // each, number % each // columns, number % each % columns))
 
 
 class Tiled(Structured):
-    """
-    An operation on images in tiles; the first dimensions of its domain are image, row and column.
-    """
+    """An operation on image tiles; the first dimensions of its domain are image, row and column."""
 
     @property
     def parallel_rank(self) -> int:
@@ -179,7 +177,7 @@ class Tiled(Structured):
 
     @property
     def window(self) -> AffineMap:
-        """From (image, row, column) of a tile's corner and (row, column, channel) in it to `x`."""
+        """(image, y, x of a tile's corner; row, column, channel in the tile) -> index of `x`."""
         n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
         down, right = self.offset.data  # type: ignore[attr-defined]
         return AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
@@ -187,12 +185,12 @@ class Tiled(Structured):
     def check_tiles(self) -> None:
         size = self.size.value.data  # type: ignore[attr-defined]
         if size not in (2, 4) or len(self.offset) != 2:  # type: ignore[attr-defined]
-            raise VerifyException("tiles of an image are 2x2 or 4x4")
+            raise VerifyException("tiles must be 2x2 or 4x4, with an offset for row and column")
         if min(self.sizes[1:3]) < size:
             raise VerifyException(f"a tile of {size}x{size} is larger than the image")
 
     def check_image(self, image: TensorType[Attribute], window: int) -> None:
-        """What windows read is in the image, or in its halo."""
+        """Checks that windows stay within the image and its halo."""
         sizes = (*self.sizes[:3], window, window, image.get_shape()[-1])
         if leaves(image, self.window, sizes):
             raise VerifyException(f"windows leave {image} over {list(self.sizes[:3])}")
@@ -227,14 +225,14 @@ class MatrixAttr(Data[Matrix]):
 @irdl_op_definition
 class TransformTilesOp(Tiled):
     """
-    Tiles of `x`, which is `[n, y, x, c]`, multiplied by a matrix from both sides: `M tile M^T`.
+    Transforms tiles of `x`, of shape `[n, y, x, c]`, by a matrix from both sides: `M tile M^T`.
 
-    The domain is `[n, y, x]` of a convolution's result, with a tile for each `size` x `size` of
-    them. The tile of the results from (y, x) on begins at `(y, x) + offset`, as high and wide as
-    the matrix has columns. The result is `[row * rows + column, tile, c]`.
+    The domain is `[n, y, x]` of a convolution's result, with one tile for each `size` x `size` of
+    its elements. The tile of the results from (y, x) on begins at `(y, x) + offset`; its height and
+    width are the matrix's number of columns. The result is `[row * rows + column, tile, c]`.
 
-    Larger tiles share the elements between them. Where tiles of `size` were moved in, the elements
-    that two have count in the first one, and are 0 in the other.
+    Tiles larger than `size` share elements. Where a last tile of `size` overlaps its predecessor,
+    shared elements count in the first of both and are 0 in the other.
     """
 
     name = "tile.transform_tiles"
@@ -273,7 +271,7 @@ class TransformTilesOp(Tiled):
 
     @property
     def shares_elements(self) -> bool:
-        """Whether tiles overlap, so that an element counts in all that it is in."""
+        """Whether tiles overlap by design, so that elements count in each of their tiles."""
         return len(self.matrix.data[0]) > self.size.value.data
 
     def verify_(self) -> None:
@@ -281,23 +279,25 @@ class TransformTilesOp(Tiled):
         assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
         rows, columns = self.matrix.data, {len(row) for row in self.matrix.data}
         if len(columns) != 1 or min(columns) < self.size.value.data:
-            raise VerifyException("the rows of the matrix are as long as tiles are wide")
+            raise VerifyException(
+                "the rows of the matrix must have equal lengths of at least the tile size"
+            )
         shape = (len(rows) ** 2, self.tiling.count, self.x.type.get_shape()[-1])
         if self.output.type.get_shape() != shape:
-            raise VerifyException(f"the result's shape must be {shape}")
+            raise VerifyException(f"the result must have shape {shape}")
         self.check_image(self.x.type, min(columns) - self.size.value.data + 1)
 
 
 @irdl_op_definition
 class WinogradOp(Tiled):
     """
-    A 3x3 convolution, tile by tile: `y = epilogue(A^T [U o (B^T d B)] A, inputs...)`.
+    A 3x3 convolution by Winograd's algorithm: `y = epilogue(A^T [U o (B^T d B)] A, inputs...)`.
 
-    `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it is what
-    `tile.transform_tiles` made of that; the domain is that of the result, `[n, y, x, k]`. `u` is
-    G w G^T for every pair of channels; in memory, `[panel, tap, c, lane]` with the lanes of k that
-    the `schedule` takes together. `tiles` of them are transformed before their products with `u`
-    are summed: a contraction `[tap, tile, k]` over c, by the schedule.
+    `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it holds the
+    tiles that `tile.transform_tiles` made of it. The domain is the result's, `[n, y, x, k]`. `u` is
+    G w G^T for each pair of channels, in memory `[panel, tap, c, lane]` with the lanes of k in a
+    panel of the `schedule`. `tiles` tiles are transformed at a time and then multiplied with `u`:
+    a contraction `[tap, tile, k]` over c, blocked by the schedule.
     """
 
     name = "tile.winograd"
@@ -354,12 +354,12 @@ class WinogradOp(Tiled):
 
     @property
     def is_transformed(self) -> bool:
-        """Whether the tiles come transformed."""
+        """Whether `x` holds transformed tiles."""
         return len(self.x.type.get_shape()) == 3  # type: ignore[attr-defined]
 
     @property
     def panels(self) -> int:
-        """The number of panels of weights; the last one may hold lanes of no channel."""
+        """The number of panels of weights; lanes of the last one may be unused."""
         return -(-self.sizes[3] // self.schedule.nr)
 
     def verify_(self) -> None:
@@ -375,7 +375,7 @@ class WinogradOp(Tiled):
         self.check_maps(self.epilogue_inputs, self.epilogue_input_maps, self.sizes)
         self.check_results()
         if element(self.x) != element(self.u):
-            raise VerifyException("both factors have one element type")
+            raise VerifyException("x and u must have the same element type")
         check_block(
             "epilogue", self.epilogue.block, [element(self.x), *map(element, self.epilogue_inputs)]
         )

@@ -124,7 +124,7 @@ class SizeFlow:
                     self._fused(op)
                 case tile.ViewOp():
                     self._note(op.output, _viewed(op, self.of(op.source)))
-                case tile.PackOp() | tile.UnpackOp():
+                case tile.PackOp():
                     self._relayout(op)
                 case tile.AssembleOp():
                     self._assemble(op)
@@ -317,7 +317,7 @@ class SizeFlow:
             _join(ends, self.of(value), "axis", op)
             self._note(target, ends)
 
-    def _relayout(self, op: tile.PackOp | tile.UnpackOp) -> None:
+    def _relayout(self, op: tile.PackOp) -> None:
         ends = self.of(op.source)
         self._run(op, ends)
 

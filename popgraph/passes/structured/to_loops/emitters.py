@@ -71,7 +71,7 @@ def emitter_of(op: Operation, target: Target) -> Emitter:
             return ContractLoops(op, op.schedule, target)
         case tile.ReduceOp():
             return ReduceLoops(op, target)
-        case tile.PackOp() | tile.UnpackOp():
+        case tile.PackOp():
             return RelayoutLoops(op, target, once=runs_once(op))
     return EMITTERS[type(op)](op, target)
 

@@ -4,7 +4,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<5x8xf32>):
     %1 = tile.pack %0 : tensor<5x8xf32> -> tensor<5x8xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[8, 5]>>
-    %2 = tile.unpack %1 : tensor<5x8xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[8, 5]>> -> tensor<5x8xf32>
+    %2 = tile.pack %1 : tensor<5x8xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[8, 5]>> -> tensor<5x8xf32>
     pg.return [#pg.bytes<"y">], %2 : tensor<5x8xf32>
   }
 }

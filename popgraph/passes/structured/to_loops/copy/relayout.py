@@ -1,4 +1,4 @@
-"""Loops of `tile.pack` and `tile.unpack`: copies between dense and blocked layouts."""
+"""Loops of `tile.pack`: copies between dense and blocked layouts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RelayoutLoops(Emitter):
     does not transpose in registers.
     """
 
-    def __init__(self, op: tile.PackOp | tile.UnpackOp, target: Target, *, once: bool) -> None:
+    def __init__(self, op: tile.PackOp, target: Target, *, once: bool) -> None:
         super().__init__(op, target)
         self.op, self.once, self.inputs, self.outputs = op, once, [op.source], [op.output]
         self.type = tensor(op.output)
@@ -185,10 +185,10 @@ def _form(strides: Shape, start: Shape) -> Linear:
     return Linear(first, terms)
 
 
-def _digits(op: tile.PackOp | tile.UnpackOp) -> list[Digit] | None:
+def _digits(op: tile.PackOp) -> list[Digit] | None:
     """Where the packed axes come from, if elements stand as usual before."""
     shape, layout = tensor(op.output).get_shape(), layout_of(tensor(op.output))
-    if isinstance(op, tile.UnpackOp) or layout is None or layout_of(tensor(op.source)) is not None:
+    if layout is None or layout_of(tensor(op.source)) is not None:
         return None
     return None if 0 in shape else digits_of(layout, shape)
 
