@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from popgraph.backend import ReferenceBackend
 from popgraph.cli import app
-from popgraph.conformance.corrected import CORRECTIONS, corrections_of
+from popgraph.conformance.cases import CORRECTIONS, corrections_of
 from popgraph.conformance.outcome import Status, outcome
 from popgraph.conformance.suites import MAX_BYTES, opened
 from popgraph.support.errors import ModelError
