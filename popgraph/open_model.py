@@ -22,7 +22,7 @@ from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
-from popgraph.support.sizes import Place, Size, named, with_sizes
+from popgraph.support.sizes import Size, SizedAxis, named, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -115,13 +115,13 @@ class Interface:
                 )
 
     @cached_property
-    def places(self) -> dict[str, tuple[Place, ...]]:
+    def places(self) -> dict[str, tuple[SizedAxis, ...]]:
         """The axes of each unknown dimension, by its name, or by input and axis if it has none."""
-        found = dict[str, tuple[Place, ...]]()
+        found = dict[str, tuple[SizedAxis, ...]]()
         for tensor, axis, name in self.dimensions:
             called = name or f"axis {axis} of {tensor!r}"
             called = f"size {called}" if called in self.inputs else called
-            found[called] = (*found.get(called, ()), Place(tensor, axis))
+            found[called] = (*found.get(called, ()), SizedAxis(tensor, axis))
         return found
 
     def call(self, inputs: Mapping[str, Array]) -> Call:

@@ -177,10 +177,10 @@ def _vector(
     shapes = {name: inputs[name].shape for name in executable.inputs}
     named = {size.name: number for size, number in zip(sizes, numbers, strict=True)}
     ends = with_sizes(shapes, sizes, named)
-    leading_slices = {
+    slices = {
         name: inputs[name][tuple(slice(0, end) for end in shape)] for name, shape in ends.items()
     }
-    given = executable.fitted(leading_slices)
+    given = executable.fitted(slices)
     for _ in range(steps):
         outputs = executable.run(given)
     return Vector(given, outputs, numbers)

@@ -27,14 +27,14 @@ MAX_BYTES = 2**32
 
 
 @contextmanager
-def opened(places: Iterable[Path]) -> Iterator[list[Case]]:
+def opened(paths: Iterable[Path]) -> Iterator[list[Case]]:
     """
     Opens the tests of folders and wheels for the duration of a block.
 
     Byte-identical tests of several suites are merged.
     """
     with ExitStack() as stack:
-        yield _distinct(case for place in places for case in _suite(place, stack))
+        yield _distinct(case for path in paths for case in _suite(path, stack))
 
 
 def _distinct(cases: Iterable[Case]) -> list[Case]:
@@ -47,20 +47,20 @@ def _distinct(cases: Iterable[Case]) -> list[Case]:
     ]
 
 
-def _suite(place: Path, stack: ExitStack) -> list[Case]:
-    if place.is_dir():
-        folder, name = place, place.resolve().name
-    elif place.is_file():
+def _suite(path: Path, stack: ExitStack) -> list[Case]:
+    if path.is_dir():
+        folder, name = path, path.resolve().name
+    elif path.is_file():
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="popgraph-suite-")))
-        name = _release(place)
-        _unpack(place, folder)
+        name = _release(path)
+        _unpack(path, folder)
     else:
-        raise ModelError("no such file or folder", str(place))
+        raise ModelError("no such file or folder", str(path))
     cases = [replace(case, suites=(name,)) for case in _cases(folder)]
     if not cases:
         raise ModelError(
             "it contains no model tests",
-            str(place),
+            str(path),
             f"give a wheel of onnx, or a folder that holds KIND/{PREFIX}NAME/{MODEL}",
         )
     return cases

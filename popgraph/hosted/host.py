@@ -71,9 +71,9 @@ class Host(Interpreter):
             inner |= part.run(inner, interpreted if self.computes(graph) else None)
         return [inner[value] for value in graph.yielded]
 
-    def computes(self, *places: Graph | OnnxOp) -> bool:
+    def computes(self, *nodes: Graph | OnnxOp) -> bool:
         """Whether Python can compute these nodes and their bodies exactly as a program would."""
-        return all(is_known(op, self.functions) for place in places for op in place.walk())
+        return all(is_known(op, self.functions) for node in nodes for op in node.walk())
 
     def _body_program(self, graph: Graph) -> LazyProgram | None:
         if not self.model.is_ancestor(graph):

@@ -122,7 +122,7 @@ def safetensors(
     """
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
     header: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
-    place = 0
+    start = 0
     for key in order:
         array = arrays[key]
         name = _NAMES.get(dtypes.from_numpy(array.dtype).name)
@@ -130,9 +130,9 @@ def safetensors(
         header[key] = {
             "dtype": name or _BYTES,
             "shape": shape,
-            "data_offsets": [place, place + array.nbytes],
+            "data_offsets": [start, start + array.nbytes],
         }
-        place += array.nbytes
+        start += array.nbytes
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(_HEAD.size + len(text)) % _ALIGNMENT)
     yield _HEAD.pack(len(text)) + text

@@ -61,14 +61,14 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
         nodes.append(Node(op, operands, tuple(attributes.items())))
         return len(nodes)
 
-    def dequantized(value: int | Constant, places: int, axis: int) -> int:
+    def dequantized(value: int | Constant, channels: int, axis: int) -> int:
         """
-        Quantizes to 8 bits and dequantizes, with one scale, or one for each of `places` channels.
+        Quantizes to 8 bits and dequantizes, with one scale, or one for each channel.
         """
         kind = BY_NAME[draw(st.sampled_from(["u8", "i8"]))].onnx
-        zeros = tuple(draw(st.integers(0, 5)) for _ in range(places))
-        scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(places))
-        shape = (places,) if places > 1 else ()
+        zeros = tuple(draw(st.integers(0, 5)) for _ in range(channels))
+        scales = tuple(draw(st.sampled_from([1, 2, 4])) for _ in range(channels))
+        shape = (channels,) if channels > 1 else ()
         scale = Constant(shape, "f32", values=scales)
         zero = add("Cast", Constant(shape, "i64", values=zeros), to=kind)
         whole = add("QuantizeLinear", value, scale, zero, axis=axis)
@@ -82,11 +82,11 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
     is_conv, each = draw(st.booleans()), draw(st.booleans())
     x = add("Cast", add("Mul", 0, Constant((), dtype, fill=7.0)), to=BY_NAME["f32"].onnx)
     lhs = dequantized(x, 1, 0)
-    places = columns if each else 1
+    channels = columns if each else 1
     if is_conv:
         shape: Shape = (1, terms, 4)
         weights = Constant((columns, terms, window), "f32", seed=draw(st.integers(0, 9)))
-        rhs = dequantized(add("Mul", weights, Constant((), "f32", fill=40.0)), places, 0)
+        rhs = dequantized(add("Mul", weights, Constant((), "f32", fill=40.0)), channels, 0)
         pad = draw(st.integers(0, 1))
         product = add("Conv", lhs, rhs, pads=(pad, pad))
     else:
@@ -94,7 +94,7 @@ def quantized_products(draw: DrawFn, dtype: str = "f32") -> Network:
         sizes = (columns, terms) if turned else (terms, columns)
         weights = Constant(sizes, "f32", seed=draw(st.integers(0, 9)))
         rhs = dequantized(
-            add("Mul", weights, Constant((), "f32", fill=40.0)), places, int(not turned)
+            add("Mul", weights, Constant((), "f32", fill=40.0)), channels, int(not turned)
         )
         product = add("MatMul", lhs, add("Transpose", rhs, perm=(1, 0)) if turned else rhs)
     if draw(st.booleans()):

@@ -17,7 +17,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.support.shapes import Shape
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 from popgraph.testing import (
     Constant,
     Network,
@@ -70,7 +70,7 @@ class SizedNetwork:
     def size(self) -> Size:
         """The size, with the input axes that have it."""
         places = [
-            Place(self.bounded.name(number), axis, dim // BOUND)
+            SizedAxis(self.bounded.name(number), axis, dim // BOUND)
             for number, shape in enumerate(self.bounded.inputs)
             for axis, dim in enumerate(shape)
             if _is_sized(dim)

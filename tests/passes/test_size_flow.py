@@ -20,7 +20,7 @@ from popgraph.dialects.program.sizes import set_sizes
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
-from popgraph.support.sizes import Place, Size
+from popgraph.support.sizes import Size, SizedAxis
 
 BOUNDS = {"N": 5, "L": 37}
 CALLS = (
@@ -142,7 +142,7 @@ def bound(text: str, options: Options, level: str) -> tuple[ModuleOp, Compilatio
     bounds = {name: BOUNDS[name] for name in names_in(text)}
     specialise(module, compilation, bounds)
     places = {
-        name: tuple(Place(one, at) for one in axes for at, dim in axes[one] if dim == name)
+        name: tuple(SizedAxis(one, at) for one in axes for at, dim in axes[one] if dim == name)
         for name in bounds
     }
     set_sizes(module, [Size(name, most, places[name]) for name, most in bounds.items()])

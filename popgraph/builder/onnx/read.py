@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.budget import MODELS, most_function_nodes
-from popgraph.builder.onnx.external import DataPlaces, ExternalData
+from popgraph.builder.onnx.external import DataFolders, ExternalData
 from popgraph.builder.onnx.message import (
     BYTES_LOCATION,
     check,
@@ -45,18 +45,18 @@ def import_model(
     store: WeightStore,
     *,
     mapped: bool = False,
-    places: DataPlaces | None = None,
+    folders: DataFolders | None = None,
 ) -> ModuleOp:
     """
     Imports an ONNX model from a file, bytes or a message.
 
     If `mapped`, large weights are memory-mapped from the file, which must not be modified then. The
-    import is lossless. External data are read on demand, beside the model or at `places`.
+    import is lossless. External data are read on demand, beside the model or at `folders`.
     ModelError if the model is not valid.
     """
     proto, folder = _load(model, store, mapped)
     try:
-        return _import(proto, folder, store, places)
+        return _import(proto, folder, store, folders)
     except UnicodeDecodeError as error:
         raise not_utf8("the model") from error
     except RecursionError as error:
@@ -64,10 +64,10 @@ def import_model(
 
 
 def _import(
-    proto: ModelProto, folder: Path | None, store: WeightStore, places: DataPlaces | None
+    proto: ModelProto, folder: Path | None, store: WeightStore, folders: DataFolders | None
 ) -> ModuleOp:
-    if folder is not None or places is not None:
-        ExternalData(folder, store, places).resolve(proto)
+    if folder is not None or folders is not None:
+        ExternalData(folder, store, folders).resolve(proto)
     opsets = versions_of(proto.opset_import) or {"": 1}
     functions = _read_functions(proto, store)
     writer = GraphWriter(opsets, store, name=proto.graph.name, functions=functions)

@@ -149,7 +149,7 @@ class _Plan:
         return {name: _test(one) for name, one in known.parameters.items()}
 
     @cached_property
-    def named_places(self) -> list[str]:
+    def named_indices(self) -> list[str]:
         """The names of positional arguments."""
         kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         return [one.name for one in self.signature.parameters.values() if one.kind in kinds]
@@ -157,8 +157,8 @@ class _Plan:
     @cached_property
     def positional(self) -> list[tuple[int, Test]]:
         """Tests of positional arguments that can fail, by position."""
-        tests = [(place, self.tests[name]) for place, name in enumerate(self.named_places)]
-        return [(place, test) for place, test in tests if test is not anything]
+        tests = [(index, self.tests[name]) for index, name in enumerate(self.named_indices)]
+        return [(index, test) for index, test in tests if test is not anything]
 
     @cached_property
     def rest(self) -> Test:
@@ -170,11 +170,11 @@ class _Plan:
 
     def takes(self, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         given = len(args)
-        for place, test in self.positional:
-            if place < given and not test(args[place]):
+        for index, test in self.positional:
+            if index < given and not test(args[index]):
                 return False
-        places = len(self.named_places)
-        if given > places and not all(map(self.rest, args[places:])):
+        indices = len(self.named_indices)
+        if given > indices and not all(map(self.rest, args[indices:])):
             return False
         return not named or all(self.tests.get(name, anything)(named[name]) for name in named)
 

@@ -306,8 +306,8 @@ class AiGraphcoreOpset1(Operands):
         data, indices = self._shape(args), self._shape(args, 1)
         if data is None or indices is None:
             return UNKNOWN
-        place = axis % len(data)
-        return self._shaped(args, (*data[:place], *indices[1:], *data[place + 1 :]))
+        index = axis % len(data)
+        return self._shaped(args, (*data[:index], *indices[1:], *data[index + 1 :]))
 
     @one_result("SequenceSlice")
     def sequenceslice(
@@ -507,10 +507,10 @@ class AiGraphcoreOpset1(Operands):
         shape, indices = self._shape(args), self._shape(args, 1)
         if shape is None or indices is None:
             return UNKNOWN
-        place = axis % len(shape)
+        index = axis % len(shape)
         if not broadcast:
-            shape = shapes.expanded_indices_shape(indices, len(shape), place, group_size > 1)
-        return self._shaped(args, (*shape[:place], axis_size, *shape[place + 1 :]))
+            shape = shapes.expanded_indices_shape(indices, len(shape), index, group_size > 1)
+        return self._shaped(args, (*shape[:index], axis_size, *shape[index + 1 :]))
 
     # several convolutions
 
@@ -550,11 +550,11 @@ class AiGraphcoreOpset1(Operands):
             "enableConvDithering": enableConvDithering,
         }
         check_sets(args, {**given, **for_each}, str(debugContext))
-        found = [[self._shape(ids, place) for place in range(len(ids))] for ids in args]
+        found = [[self._shape(ids, index) for index in range(len(ids))] for ids in args]
         flat = checked_parameters(args, found, given)
         types = [
-            self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), place, given))
-            for place, ids in enumerate(args)
+            self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), index, given))
+            for index, ids in enumerate(args)
         ]
         hints = {
             "planType": planType,

@@ -70,8 +70,8 @@ def _frame(chart: Chart) -> Iterator[str]:
 
 
 def _text(x: float, y: float, text: str, anchor: str, more: str = 'opacity=".75"') -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"'
-    return f"<text {place} {more}>{escape(text)}</text>"
+    attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"'
+    return f"<text {attributes} {more}>{escape(text)}</text>"
 
 
 def _curve(chart: Chart, curve: Curve) -> Iterator[str]:
@@ -90,8 +90,8 @@ def _curve(chart: Chart, curve: Curve) -> Iterator[str]:
 
 def _paths(chart: Chart, curve: Curve, box: tuple[float, ...]) -> Iterator[str]:
     for segment in curve.segments():
-        places = (_position(chart, point, box) for point in segment)
-        yield "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+        points = (_position(chart, point, box) for point in segment)
+        yield "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def _path(points: str, colour: str, width: float) -> str:

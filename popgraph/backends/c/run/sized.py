@@ -84,9 +84,9 @@ class SizedExecutable(CExecutable):
         self._own = [(slot, self._pointers[slot]) for slot in slots]
         """The addresses of this program's own memory for inputs and outputs."""
         self._known: dict[tuple[Shape, ...], Fronts] = {}
-        """The leading_slices for inputs of these shapes."""
+        """The leading slices for inputs of these shapes."""
         self._fronts = Fronts((), {}, {}, {}, [])
-        """The leading_slices of the last run."""
+        """The leading slices of the last run."""
         self._switch_to(self._fronts_of({size.name: size.bound for size in self.sizes}))
 
     def serves(self, shapes: Mapping[str, Shape]) -> dict[str, int] | None:

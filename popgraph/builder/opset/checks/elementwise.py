@@ -34,9 +34,9 @@ _DOUBLE = dtypes.BY_POPART["DOUBLE"]
 @checks(*BROADCASTING, own=_OWN)
 def broadcasting(node: Node) -> Complaints:
     promoted = any(  # a scalar of FLOAT takes the type of a tensor of FLOAT16
-        (node.element(place), node.element(1 - place)) == (_SINGLE, _HALF)
-        and shapes.prod(node.shape(place)) == 1
-        for place in (0, 1)
+        (node.element(index), node.element(1 - index)) == (_SINGLE, _HALF)
+        and shapes.prod(node.shape(index)) == 1
+        for index in (0, 1)
     )
     yield from _stretched(node, (0, 1), mixed=promoted)
 
@@ -60,12 +60,12 @@ def variadic(node: Node) -> Complaints:
 
 
 def _stretched(
-    node: Node, places: Iterable[int], frame: Shape = (), *, mixed: bool = False
+    node: Node, indices: Iterable[int], frame: Shape = (), *, mixed: bool = False
 ) -> Complaints:
     """Operands are broadcast to a frame in order, and have the same type."""
     type_ = None
-    for place in places:
-        shape, element = node.shape(place), node.element(place)
+    for index in indices:
+        shape, element = node.shape(index), node.element(index)
         if type_ not in (None, element) and not mixed:
             yield (
                 f"np broadcasting failed on Op {node.numbered}, incompatible types "
@@ -91,9 +91,9 @@ def product(node: Node) -> Complaints:
 
 
 def matmul(node: Node) -> Complaints:
-    for place, side in enumerate(("lhs", "rhs")):
-        if node.known_shape(place) == ():
-            yield f"{node} doesn't support scalar tensor {node.inputs[place]} as the {side} input"
+    for index, side in enumerate(("lhs", "rhs")):
+        if node.known_shape(index) == ():
+            yield f"{node} doesn't support scalar tensor {node.inputs[index]} as the {side} input"
     lhs, rhs = node.shape(), node.shape(1)
     yield from _unaligned(node, lhs[:-2], rhs[:-2])
     if lhs[-1] != rhs[-2:][0]:
@@ -130,12 +130,12 @@ def _serialised(node: Node) -> Complaints:
 
 @checks("Clip")
 def clip(node: Node) -> Complaints:
-    for place, word in ((1, "min"), (2, "max")):
+    for index, word in ((1, "min"), (2, "max")):
         yield from known(
             node,
             "Op {node.name}({node.id}), inputs=[{node.inputs[0]}] currently only supports constant "
             f"min/max parameters. Input '{word}' ({{}}) has no data.",
-            place,
+            index,
         )
 
 

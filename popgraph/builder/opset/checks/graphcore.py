@@ -28,8 +28,8 @@ def bucketize(node: Node) -> Complaints:
     yield from _same_types(node, "BucketizeOp::setup", "boundaries", 1)
 
 
-def _same_types(node: Node, about: str, name: str, place: int) -> Complaints:
-    first, other = node.element(), node.element(place)
+def _same_types(node: Node, about: str, name: str, index: int) -> Complaints:
+    first, other = node.element(), node.element(index)
     if first != other:
         yield (
             f"{about} The input and {name} tensors have different data types. The input tensor "
@@ -40,8 +40,8 @@ def _same_types(node: Node, about: str, name: str, place: int) -> Complaints:
 # losses
 
 
-def _unsupported(node: Node, what: str, place: int, wanted: str) -> str:
-    return f"Unsupported {what} for input {place} of Op {node.numbered} (expected {wanted})."
+def _unsupported(node: Node, what: str, index: int, wanted: str) -> str:
+    return f"Unsupported {what} for input {index} of Op {node.numbered} (expected {wanted})."
 
 
 _LABELS = ("UINT32", "INT32")
@@ -67,8 +67,8 @@ def ctc_loss(node: Node) -> Complaints:
     if (element := node.element(1).popart) not in _LABELS:
         wanted = f"a 'targets' tensor of type UINT32 or type INT32, got {element}"
         yield _unsupported(node, "data type", 0, wanted)
-    for place, title in ((2, "input lengths"), (3, "target lengths")):
-        yield from _lengths(node, place, title, title, *_LABELS)
+    for index, title in ((2, "input lengths"), (3, "target lengths")):
+        yield from _lengths(node, index, title, title, *_LABELS)
 
 
 @checks(own=("CtcBeamSearchDecoder",))
@@ -87,16 +87,16 @@ def _log_probabilities(node: Node) -> Complaints:
         yield _unsupported(node, "data type", 0, wanted)
 
 
-def _lengths(node: Node, place: int, title: str, typed: str, *allowed: str) -> Complaints:
+def _lengths(node: Node, index: int, title: str, typed: str, *allowed: str) -> Complaints:
     """Checks for one integer per batch row; messages about its type may use another title."""
-    wanted, shape, element = node.shape()[1:2], node.shape(place), node.element(place).popart
+    wanted, shape, element = node.shape()[1:2], node.shape(index), node.element(index).popart
     if shape != wanted:
         expected = f"a '{title}' tensor of shape {spaced(wanted)}, got {spaced(shape)}"
-        yield _unsupported(node, "shape", place, expected)
+        yield _unsupported(node, "shape", index, expected)
     if element not in allowed:
         types = " or type ".join(allowed)
         expected = f"a '{typed}' tensor of type {types}, got {element}"
-        yield _unsupported(node, "data type", place, expected)
+        yield _unsupported(node, "data type", index, expected)
 
 
 @checks(own=("Nll",))
@@ -137,9 +137,9 @@ def lstm(node: Node) -> Complaints:
         2: ("bias", (4, hidden)),
         3: ("initialState", (2, data[1], hidden)),
     }
-    for place, (name, shape) in wanted.items():
-        if node.known_shape(place) not in (None, shape):
-            yield f"Bad {name} shape {place}, should be {spaced(shape)}"
+    for index, (name, shape) in wanted.items():
+        if node.known_shape(index) not in (None, shape):
+            yield f"Bad {name} shape {index}, should be {spaced(shape)}"
 
 
 _SMALLEST = 2.0**-23
@@ -168,12 +168,12 @@ def reshape(node: Node) -> Complaints:
 def reverse(node: Node) -> Complaints:
     rank, given = node.rank(), node.numbers("dimensions")
     about = f"ReverseOp '{node.numbered}'"
-    for place, one in enumerate(given):
+    for index, one in enumerate(given):
         if one < 0:
             yield f"{about} invalid dimension '{one}'. Only positive dimensions are supported"
         if one >= rank:
             yield f"{about} invalid dimension '{one}' for input tensor of rank {rank}"
-        if one in given[:place]:
+        if one in given[:index]:
             yield f"Dimension {one} appears multiple times in the list of dimensions of {about}"
 
 
@@ -225,14 +225,14 @@ def spline_basis(node: Node) -> Complaints:
 def spline_weighting(node: Node) -> Complaints:
     names = {"input": "Input", "weight": "Weight", "basis": "Basis", "weightIndex": "weightIndex"}
     yield from _spline_ranks(node, names, 2, 3, 2, 2)
-    for place, name in ((1, "weight"), (2, "basis")):
-        yield from _same_types(node, "SplineWeightingOp::setup:", name, place)
+    for index, name in ((1, "weight"), (2, "basis")):
+        yield from _same_types(node, "SplineWeightingOp::setup:", name, index)
 
 
 def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Complaints:
     """Checks the rank of each operand; messages include a second title."""
-    for place, ((name, title), wanted) in enumerate(zip(titles.items(), ranks, strict=True)):
-        if (rank := node.rank(place)) != wanted:
+    for index, ((name, title), wanted) in enumerate(zip(titles.items(), ranks, strict=True)):
+        if (rank := node.rank(index)) != wanted:
             yield (
                 f"{node.op_type}Op::setup: {name} tensor is not a {wanted}-D tensor. {title} "
                 f"tensor rank = {rank}."

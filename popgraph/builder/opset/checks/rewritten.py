@@ -27,16 +27,16 @@ def gemm(node: Node) -> Complaints:
     """Gemm(a, b, c) -> Add(MatMul(Transpose(a), Transpose(b)), c)."""
     names, types = list(node.inputs), list(node.types)
     before = 0
-    for place, attribute in enumerate(("transA", "transB")):
-        if not node.number(attribute) or not node.has(place):
+    for index, attribute in enumerate(("transA", "transB")):
+        if not node.number(attribute) or not node.has(index):
             continue
-        inputs, perm = [names[place]], {"perm": [1, 0]}
-        turned = replace(node, inputs=inputs, types=[types[place]], attributes=perm)
+        inputs, perm = [names[index]], {"perm": [1, 0]}
+        turned = replace(node, inputs=inputs, types=[types[index]], attributes=perm)
         yield from transpose(turned)
-        names[place] = _on_the_way(node, before)
+        names[index] = _on_the_way(node, before)
         before += 1
-        if (shape := static_shape(types[place])) is not None:
-            types[place] = _of_shape(types[place], shape[::-1])
+        if (shape := static_shape(types[index])) is not None:
+            types[index] = _of_shape(types[index], shape[::-1])
     product = replace(
         node,
         op_type="MatMul",

@@ -63,9 +63,9 @@ def aligned(first: Sequence[int], second: Sequence[int]) -> bool:
     return all(1 in pair or pair[0] == pair[1] for pair in pairs)
 
 
-def in_range(node: Node, text: str, default: int = -1, place: int = 0) -> Complaints:
+def in_range(node: Node, text: str, default: int = -1, index: int = 0) -> Complaints:
     """The attribute `axis` is in [-rank, rank) of an operand."""
-    rank, axis = node.rank(place), node.number("axis", default)
+    rank, axis = node.rank(index), node.number("axis", default)
     if not -rank <= axis < rank:
         yield f"{text.format(axis)} acceptable range [{-rank}, {rank - 1}]"
 
@@ -101,22 +101,22 @@ def chosen(node: Node, name: str, text: str, *choices: str) -> Complaints:
         yield text.format(word)
 
 
-def known(node: Node, text: str, *places: int) -> Complaints:
+def known(node: Node, text: str, *indices: int) -> Complaints:
     """Rejects operands that are only known in a step; `text` as in `unsupported`."""
-    for place in places:
-        if place in node.streamed:
-            yield text.format(node.inputs[place], node=node)
+    for index in indices:
+        if index in node.streamed:
+            yield text.format(node.inputs[index], node=node)
 
 
 def needed(
-    node: Node, place: int, word: str, use: str = "determine the output shape"
+    node: Node, index: int, word: str, use: str = "determine the output shape"
 ) -> Complaints:
     """An operand that determines a shape or offset must be known before a step."""
     yield from known(
         node,
         f"Need the value of the {{node.id}} input '{word}' to {use}, but was unable because "
         "[Tensor::getDataViaGraphTraversal] Could not work out tensor data for {}.",
-        place,
+        index,
     )
 
 

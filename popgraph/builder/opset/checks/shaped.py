@@ -101,9 +101,9 @@ def tile(node: Node) -> Complaints:
         yield f"{about} should be rank 1 in TileOp constructor"
     if node.shape(1) != (node.rank(),):
         yield f"{about} should have one element for each dimension of the data tensor"
-    for place, value in enumerate(node.integers(1)):
+    for index, value in enumerate(node.integers(1)):
         if value < 1:
-            yield f"{about} has invalid value `{value}' at index {place}"
+            yield f"{about} has invalid value `{value}' at index {index}"
 
 
 @checks("Tile", table=IMMEDIATE_CHECKS)
@@ -124,10 +124,10 @@ def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
 
 @checks("Flatten")
 def flatten(node: Node) -> Complaints:
-    rank, place = node.rank(), node.number("axis", 1)
-    place += rank if place < 0 else 0
-    if not 0 <= place <= rank:
-        yield f"invalid axis {place} in flattenOpFactory"
+    rank, axis = node.rank(), node.number("axis", 1)
+    axis += rank if axis < 0 else 0
+    if not 0 <= axis <= rank:
+        yield f"invalid axis {axis} in flattenOpFactory"
 
 
 # splitting and joining
@@ -140,69 +140,69 @@ def concat(node: Node) -> Complaints:
     pieces = range(len(node.inputs))
     if len({node.known_element(at) for at in pieces} - {None}) > 1:
         yield f"All input tensor types to a concat operation must be equal. This is for op {node}"
-    place = node.number("axis", default) % len(first)
+    axis = node.number("axis", default) % len(first)
     sizes = list(first)
-    sizes[place] = 0
+    sizes[axis] = 0
     for at in pieces:
         shape = node.shape(at)
         if len(shape) != len(first):
             yield (
                 f"Input {at} of {len(pieces)} to concat does not have matching output rank. Input "
                 f"{at} has rank {len(shape)} ({spaced(shape)}) while the output has rank "
-                f"{len(first)} ({spaced(sizes)}).Concat axis {place}."
+                f"{len(first)} ({spaced(sizes)}).Concat axis {axis}."
             )
-        if (*shape[:place], *shape[place + 1 :]) != (*first[:place], *first[place + 1 :]):
+        if (*shape[:axis], *shape[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]):
             shown = (node.known_shape(one) for one in pieces)
             listed = "".join(f"\n{spaced(one)}" for one in shown if one is not None)
             yield (
                 f"Input {at} to concat does not have matching shape. In "
-                f"ConcatOp::getOutputShape, axis = {place} and shapes : {listed}"
+                f"ConcatOp::getOutputShape, axis = {axis} and shapes : {listed}"
             )
-        sizes[place] += shape[place]
+        sizes[axis] += shape[axis]
 
 
 @checks("Split", table=IMMEDIATE_CHECKS)
 def split_by_builder(node: Node) -> Complaints:
-    shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
+    shape, axis, sizes = node.shape(), node.number("axis"), node.numbers("split")
     count = len(node.outputs)
-    if not -len(shape) <= place < len(shape):
-        yield f"Invalid value of attribute 'axis'. Rank={len(shape)} Value={place}"
+    if not -len(shape) <= axis < len(shape):
+        yield f"Invalid value of attribute 'axis'. Rank={len(shape)} Value={axis}"
     if sizes and len(sizes) != count:
         yield f"Mismatch between number of splits ({len(sizes)}) and outputs ({count})"
-    if sizes and sum(sizes) != shape[place]:
+    if sizes and sum(sizes) != shape[axis]:
         yield (
             f"Mismatch between the sum of 'split' ({sum(sizes)}) and the split dimension of the "
-            f"input ({shape[place]})"
+            f"input ({shape[axis]})"
         )
-    if not sizes and count and shape[place] % count:
+    if not sizes and count and shape[axis] % count:
         yield "The input is not evenly splittable"
 
 
 @checks("Split")
 def split(node: Node) -> Complaints:
     """Session messages, for a model that no builder has checked."""
-    shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
+    shape, axis, sizes = node.shape(), node.number("axis"), node.numbers("split")
     rank, count = len(shape), len(node.outputs)
-    if place < -rank:
-        yield f"Split op input tensor {node.inputs[0]}, rank {rank}, axis {place} is out of range"
+    if axis < -rank:
+        yield f"Split op input tensor {node.inputs[0]}, rank {rank}, axis {axis} is out of range"
     if sizes and len(sizes) != count:
         yield "Number of outputs does not match number of requested splits"
-    if place >= rank:
-        yield f"Axis {place} is out of range for tensor with {rank} dims"
-    if sizes and sum(sizes) != shape[place]:
-        yield f"splits {sum(sizes)} invalid for dimension of size {shape[place]}"
-    if not sizes and count and shape[place] % count:
+    if axis >= rank:
+        yield f"Axis {axis} is out of range for tensor with {rank} dims"
+    if sizes and sum(sizes) != shape[axis]:
+        yield f"splits {sum(sizes)} invalid for dimension of size {shape[axis]}"
+    if not sizes and count and shape[axis] % count:
         yield (
             f"Tensor {node.inputs[0]} ({spaced(shape)}) may not be split into equally sized parts "
-            f"along axis {place % rank}"
+            f"along axis {axis % rank}"
         )
 
 
 @checks("Slice", own=("Slice",))
 def slice_axes(node: Node) -> Complaints:
     if not node.domain:
-        for place, word in enumerate(("starts", "ends", "axes"), 1):
-            yield from needed(node, place, word)
+        for index, word in enumerate(("starts", "ends", "axes"), 1):
+            yield from needed(node, index, word)
         yield from needed(node, 4, "steps", "determine the slicing direction")
     rank = node.rank()
     for one in _slice_axes(node):
@@ -229,12 +229,12 @@ def _slice_axes(node: Node) -> Iterable[int]:
 
 def sorts(node: Node, title: str, default: int) -> Complaints:
     """Operators that sort elements along an axis."""
-    rank, place = node.rank(), node.number("axis", default)
+    rank, axis = node.rank(), node.number("axis", default)
     if rank == 0:
         yield f"{title} input rank must be greater than 0, invalid {title} {node.numbered}."
-    if place >= rank:
+    if axis >= rank:
         yield (
-            f"Cannot compute {title} on axis {place} when input rank is {rank}, invalid {title} "
+            f"Cannot compute {title} on axis {axis} when input rank is {rank}, invalid {title} "
             f"{node.numbered}."
         )
 
@@ -254,17 +254,17 @@ def sort(node: Node) -> Complaints:
 def top_k(node: Node) -> Complaints:
     yield from sorts(node, "BaseSortOp", -1)
     yield from known(node, "The tensor `{}` does not have data", 1)
-    shape, place, wanted = node.shape(), node.number("axis", -1), node.number("k")
-    if place < -len(shape):
+    shape, axis, wanted = node.shape(), node.number("axis", -1), node.number("k")
+    if axis < -len(shape):
         return
     if node.version >= 10:
         given = node.value(1)
         if given.size != 1:
             yield f"Expected input at index 1 to has a shape of [1]. It has shape [{given.size}]"
         wanted = int(given.item())
-    if shape[place] < wanted:
+    if shape[axis] < wanted:
         yield (
-            f"Cannot take top-{wanted} on dim of size {place % len(shape)}, invalid Op "
+            f"Cannot take top-{wanted} on dim of size {axis % len(shape)}, invalid Op "
             f"{node.numbered}"
         )
 
@@ -316,14 +316,14 @@ def scan(node: Node) -> Complaints:
     axes, first = node.numbers("scan_input_axes"), None
     for at in range(count):
         shape = node.shape(len(node.inputs) - count + at)
-        place = axes[at] if at < len(axes) else 0
-        if not -len(shape) <= place < len(shape):
+        axis = axes[at] if at < len(axes) else 0
+        if not -len(shape) <= axis < len(shape):
             return
-        first = shape[place] if first is None else first
-        if shape[place] != first:
+        first = shape[axis] if first is None else first
+        if shape[axis] != first:
             yield (
                 "[ScanOp] Number of iterations required by the inputs do not match: "
-                f"{first} {shape[place]}"
+                f"{first} {shape[axis]}"
             )
 
 
@@ -355,7 +355,7 @@ def scatter_reduce(node: Node) -> Complaints:
 @checks("Scatter", "ScatterElements")
 def scatter(node: Node) -> Complaints:
     """PopART has one class for both, and compares indices with the updates, the last operand."""
-    yield from in_range(node, _OUTSIDE, default=0, place=2)
+    yield from in_range(node, _OUTSIDE, default=0, index=2)
     yield from _beside_source(node, 2, axis=0, partial=True)
 
 
@@ -376,14 +376,14 @@ def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Complai
             "Invalid rank for indices input. "
             f"Indices rank {len(indices)} must be <= data input rank {len(data)}."
         )
-    place, group = node.number("axis", axis) % len(data), node.number("group_size", 1) > 1
-    stretched = shapes.expanded_indices_shape(indices, len(data), place, group)
+    index, group = node.number("axis", axis) % len(data), node.number("group_size", 1) > 1
+    stretched = shapes.expanded_indices_shape(indices, len(data), index, group)
     if any(one > other for one, other in zip(stretched, data, strict=True)):
         yield (
             f"Failed to expand 'indices' shape {_listed(indices)} to match 'src' shape "
-            f"{_listed(data)} using reduction axis = {place}."
+            f"{_listed(data)} using reduction axis = {index}."
         )
-    others = [size for at, size in enumerate(stretched) if at != place and at >= int(group)]
+    others = [size for at, size in enumerate(stretched) if at != index and at >= int(group)]
     if not partial and stretched != data and any(size != 1 for size in others):
         yield "Partial broadcasting of indices is not currently supported."
 

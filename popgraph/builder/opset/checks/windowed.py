@@ -79,8 +79,8 @@ def normalization(node: Node) -> Complaints:
         yield f"batch norm requires X to have a rank >= 3.  x has rank {len(x)}"
     wanted = x[1:2] if spatial else x[1:]
     match = "dimension 1" if spatial else "all but the first dimension"
-    for place, name in enumerate(("scale", "B", "mean", "var"), 1):
-        if (shape := node.known_shape(place)) not in (None, wanted):
+    for index, name in enumerate(("scale", "B", "mean", "var"), 1):
+        if (shape := node.known_shape(index)) not in (None, wanted):
             yield (
                 f"expected shape of batch norm input tensor {name} ({spaced(shape)}) to be "
                 f"{spaced(wanted)} to match {match} of X ({spaced(x)})"
@@ -95,8 +95,8 @@ def local_response(node: Node) -> Complaints:
 
 @checks("RoiAlign")
 def regions(node: Node) -> Complaints:
-    for place, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
-        if node.rank(place) != rank:
+    for index, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
+        if node.rank(index) != rank:
             yield f"The size of input {name} must be {rank}"
 
 
@@ -136,7 +136,7 @@ _COORDINATES = (
 @checks("Resize")
 def resize(node: Node) -> Complaints:
     last = node.version >= 11
-    sizes, scales = (_elements(node, place) for place in ((3, 2) if last else (9, 1)))
+    sizes, scales = (_elements(node, index) for index in ((3, 2) if last else (9, 1)))
     if last and not node.has(2) and not node.has(3):
         yield (
             "Resize op has no input for `size` or `scales`. One of these tensors needs to be "
@@ -163,9 +163,9 @@ def resize(node: Node) -> Complaints:
         )
 
 
-def _elements(node: Node, place: int) -> int:
+def _elements(node: Node, index: int) -> int:
     """The number of elements of a 1-D operand; 0 if absent or unknown."""
-    shape = node.known_shape(place)
+    shape = node.known_shape(index)
     return shape[0] if shape is not None and len(shape) == 1 else 0
 
 

@@ -164,14 +164,14 @@ def _index(source: Source, expression: Index, lookup: Lookup) -> Expression:
     operand = folded(source, expression.operand, lookup)
     if not isinstance(operand, Items) or len(expression.subscripts) != 1:
         return replace(expression, operand=operand)
-    place = folded(source, expression.subscripts[0], lookup)  # type: ignore[arg-type]
-    match place:
+    index = folded(source, expression.subscripts[0], lookup)  # type: ignore[arg-type]
+    match index:
         case Number(value=int() as number) if -len(operand.items) <= number < len(operand.items):
             return operand.items[number]
         case Number():
             source.parse_error(
                 expression.span,
-                f"this list has no item {place.value}",
+                f"this list has no item {index.value}",
                 f"it has {len(operand.items)}, counted from 0",
             )
             raise Failed

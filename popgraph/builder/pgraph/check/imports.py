@@ -26,9 +26,9 @@ def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
 
 
 def found(context: FileContext, item: Import) -> Path:
-    """The file of an import: path_inside the importing file, or in a folder of the search path."""
-    places = (context.folder, *context.search)
-    for folder in places:
+    """The file of an import: next to the importing file, or in a folder of the search path."""
+    paths = (context.folder, *context.search)
+    for folder in paths:
         path = folder / item.file.value
         with _readable(context, item):
             path_inside(folder, item.file.value)
@@ -40,7 +40,7 @@ def found(context: FileContext, item: Import) -> Path:
     context.source.parse_error(
         item.file.span,
         f"there is no file {item.file.value!r}",
-        f"looked in {', '.join(dict.fromkeys(map(str, places)))}; `-I FOLDER` or {PATH} add others",
+        f"looked in {', '.join(dict.fromkeys(map(str, paths)))}; `-I FOLDER` or {PATH} add others",
     )
     raise Failed
 

@@ -76,7 +76,7 @@ class Scope:
         """The names that this scope itself defines."""
         return [Name(span, name) for name, span in self._defined.items() if self._meanings[name]]
 
-    def place(self, name: str) -> Span:
+    def definition_span(self, name: str) -> Span:
         """The position of a name's definition."""
         return self._home(name)._defined[name]
 

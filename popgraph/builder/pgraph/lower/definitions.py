@@ -76,11 +76,11 @@ def _check_no_template(context: FileContext, name: Name) -> None:
     if name.text not in context.definitions:
         return
     first = context.definitions[name.text]
-    place = f"line {first.template.name.span.line}"
+    location = f"line {first.template.name.span.line}"
     if first.context.source is not context.source:
-        place += f" of {first.context.source.filename}"
+        location += f" of {first.context.source.filename}"
     context.source.parse_error(
-        name.span, f"`{name.text}` is defined twice", f"the first time in {place}"
+        name.span, f"`{name.text}` is defined twice", f"the first time in {location}"
     )
     raise Failed
 

@@ -157,14 +157,14 @@ def _check_graphs(source: Source, file: File) -> None:
     defines = any(isinstance(item, Template | Static | Function) for item in file.items)
     if not file.graphs and (file.trains or not defines):
         source.parse_error(Span(1, 1, 1, 2), "there is no graph here", _GRAPH)
-    state_or_absent: set[str] = set()
+    seen: set[str] = set()
     for graph in file.graphs:
         if graph.name is None:
             source.parse_error(graph.span, "a graph of a file needs a name", "`graph name(...)`")
-        elif graph.name.text in state_or_absent:
+        elif graph.name.text in seen:
             source.parse_error(graph.span, f"there are two graphs `{graph.name.text}`")
         else:
-            state_or_absent.add(graph.name.text)
+            seen.add(graph.name.text)
     source.raise_mistakes()
 
 

@@ -54,7 +54,7 @@ from popgraph.support.safetensors import as_type, is_type, read_key, read_part
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
-"""`load("weights.npz", "key")`: an array of a file path_inside the text."""
+"""`load("weights.npz", "key")`: an array of a file next to the text."""
 
 TENSOR = "tensor"
 """`tensor(f32[2, 3], zeros)`: a tensor with an explicit type that is not a weight."""

@@ -29,10 +29,10 @@ def lower_inputs(
     """Lowers inputs; `types` are for those without a declared type."""
     # The inputs of a subgraph are given by its operator, so unused ones are not reported.
     kind = "input" if context.writer.parent is None else ""
-    for place, parameter in enumerate(parameters):
+    for index, parameter in enumerate(parameters):
         value = None
         with suppress(Failed):
-            value = _input(context, parameter, types[place] if place < len(types) else UNKNOWN)
+            value = _input(context, parameter, types[index] if index < len(types) else UNKNOWN)
         context.scope.define(parameter.name, value, kind)
 
 

@@ -187,10 +187,10 @@ def _condition_state(context: GraphContext, loop: Loop, names: Sequence[str]) ->
     """The state that serves as condition, if its final value is not a result."""
     if not isinstance(loop.condition, Name):
         return None
-    for place, state in enumerate(loop.states):
+    for index, state in enumerate(loop.states):
         if state.name.text == loop.condition.text:
             if loop.gives is not None:
-                wanted = place < len(names) and bool(names[place])
+                wanted = index < len(names) and bool(names[index])
             else:
                 wanted = state.name.text in [one.text for one in context.statement.wanted]
             return None if wanted else state

@@ -69,8 +69,8 @@ def _given(caller: GraphContext, definition: Definition, call: Call) -> dict[str
     """The arguments of a call by parameter."""
     formals = [formal.name.text for formal in definition.template.formals]
     given: dict[str, Argument] = {}
-    for place, argument in enumerate(call.arguments):
-        key = argument.keyword.text if argument.keyword else [*formals[place:], ""][0]
+    for index, argument in enumerate(call.arguments):
+        key = argument.keyword.text if argument.keyword else [*formals[index:], ""][0]
         if key not in formals:
             _not_taken(caller, definition, call, argument, formals)
         if key in given:

@@ -227,7 +227,7 @@ def _loss(context: GraphContext, train: Train) -> SSAValue | None:
         value = context.scope.value(name)
     except Failed:
         return None
-    check_loss(context, value, context.scope.place(LOSS))
+    check_loss(context, value, context.scope.definition_span(LOSS))
     return value
 
 
@@ -244,8 +244,8 @@ def optimizer_call(
         )
         raise Failed
     arguments: dict[str, int | float | bool | str] = {}
-    for place, argument in enumerate(expression.arguments):
-        key = _key(source, argument, place)
+    for index, argument in enumerate(expression.arguments):
+        key = _key(source, argument, index)
         if key in arguments:
             source.parse_error(argument.span, f"`{key}` is given twice")
             raise Failed
@@ -260,10 +260,10 @@ def optimizer_call(
     return OptimizerCall(expression.path.text, arguments, source.where(span), span)
 
 
-def _key(source: Source, argument: Argument, place: int) -> str:
+def _key(source: Source, argument: Argument, index: int) -> str:
     if argument.keyword is not None:
         return argument.keyword.text
-    if place == 0:
+    if index == 0:
         return "learning_rate"
     source.parse_error(
         argument.span,

@@ -273,8 +273,8 @@ def _inside_index(text: str) -> bool:
 
 def _open_argument(text: str) -> tuple[str, int | str]:
     """The call that is open at the end of a text; the index of its argument, or its keyword."""
-    place = _open_place(text)
-    inside = text[place + 1 :] if place is not None else ""
+    position = _open_bracket(text)
+    inside = text[position + 1 :] if position is not None else ""
     before_last = None
     while inside != before_last:  # brackets inside brackets
         before_last, inside = inside, re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", inside)
@@ -285,22 +285,22 @@ def _open_argument(text: str) -> tuple[str, int | str]:
 
 def _open_call(text: str) -> str:
     """The name before the innermost open `(`."""
-    place = _open_place(text)
-    match = None if place is None else re.search(r"(\w+)\s*$", text[:place])
-    return match[1] if match and place is not None and text[place] == "(" else ""
+    position = _open_bracket(text)
+    match = None if position is None else re.search(r"(\w+)\s*$", text[:position])
+    return match[1] if match and position is not None and text[position] == "(" else ""
 
 
-def _open_place(text: str) -> int | None:
+def _open_bracket(text: str) -> int | None:
     """The position of the innermost open bracket."""
     depth = 0
-    for place in range(len(text) - 1, -1, -1):
-        if text[place] in ")]":
+    for position in range(len(text) - 1, -1, -1):
+        if text[position] in ")]":
             depth += 1
-        elif text[place] in "([":
+        elif text[position] in "([":
             if depth == 0:
-                return place
+                return position
             depth -= 1
-        elif text[place] in "{}":
+        elif text[position] in "{}":
             return None
     return None
 
