@@ -22,7 +22,7 @@ from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape, prod, text
-from popgraph.support.sizes import Size, SizedAxis, named, with_sizes
+from popgraph.support.sizes import Size, SizedAxis, symbolic_shape, with_sizes
 from popgraph.support.warnings import ManyProgramsWarning
 
 SPECIALISATIONS = 8
@@ -72,7 +72,7 @@ class Interface:
     @cached_property
     def specs(self) -> Mapping[str, TensorSpec]:
         """The specification of each input."""
-        return {row[0]: TensorSpec.of_row(row) for row in self.types}
+        return {row[0]: TensorSpec.from_row(row) for row in self.types}
 
     def fitted(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The inputs in their element types; RunError if one is missing, unknown or unsuitable."""
@@ -209,7 +209,9 @@ class ProgramRange:
         return {size.name: size.bound for size in self.sizes}
 
     def __str__(self) -> str:
-        shapes = {name: named(name, shape, self.sizes) for name, shape in self.shapes.items()}
+        shapes = {
+            name: symbolic_shape(name, shape, self.sizes) for name, shape in self.shapes.items()
+        }
         values = [f"{name} = {array.tolist()}" for name, array in self.values.items()]
         listed = [f"{name} {text(shape)}" for name, shape in shapes.items()]
         return ", ".join([*listed, *values, *map(str, self.sizes)])

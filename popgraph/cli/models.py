@@ -353,11 +353,11 @@ def program_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Ite
 
 def _call_text(call: KnownCall) -> str:
     """`shape = 2,3, x: [N, 2], N 1..64; 1 thread`."""
-    from popgraph.support.sizes import named
+    from popgraph.support.sizes import symbolic_shape
 
     values = [f"{name} = {_value_text(value)}" for name, value in call.values.items()]
     shapes = [
-        f"{name}: [{', '.join(map(str, named(name, tuple(shape), call.sizes)))}]"
+        f"{name}: [{', '.join(map(str, symbolic_shape(name, tuple(shape), call.sizes)))}]"
         for name, shape in call.shapes.items()
         if name not in call.values
     ]

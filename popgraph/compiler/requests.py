@@ -62,8 +62,8 @@ from popgraph.support.errors import (
     NeedsHostError,
     PopgraphError,
     UnsupportedError,
+    combined,
     reporting_out_of_memory,
-    together,
 )
 from popgraph.support.files import changed, is_unchanged
 from popgraph.support.forked import Child, can_fork
@@ -198,7 +198,7 @@ class BuildRequest:
         if self.role.whole:
             refused = unknown_operators(self.module, self.compilation.weights)
             if refused:
-                raise together(refused)
+                raise combined(refused)
 
     @property
     def runs_to_sizes(self) -> bool:
@@ -363,7 +363,7 @@ class BuildRequest:
 
     def _build(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():
-            told, backend = len(self.compilation.notices), self._backend
+            reported, backend = len(self.compilation.notices), self._backend
             own = key is not None and not (options.passes or options.disabled)
             self.compilation.kernels = known = backend.known_kernels() if own else None
             try:
@@ -375,7 +375,7 @@ class BuildRequest:
                 self.compilation.weights,
                 threads=self.threads,
                 key=key,
-                notices=self.compilation.notices[told:],
+                notices=self.compilation.notices[reported:],
                 soon=soon,
                 known=known,
             )

@@ -241,12 +241,12 @@ def _seeded_alike() -> Iterator[None]:
         random.setstate(choices)
 
 
-def cases_like(pattern: str) -> list[Case]:
+def cases_matching(pattern: str) -> list[Case]:
     """Cases of the installed package whose names match a regular expression."""
-    return like(pattern, all_cases())
+    return matching(pattern, all_cases())
 
 
-def like(pattern: str, cases: Iterable[Case]) -> list[Case]:
+def matching(pattern: str, cases: Iterable[Case]) -> list[Case]:
     """Cases whose names match a regular expression."""
     return [case for case in cases if re.search(pattern, case.name)]
 

@@ -47,7 +47,7 @@ class TensorSpec:
         return self.name, self.type, "" if self.dtype is None else self.dtype.name, self.shape
 
     @staticmethod
-    def of_row(row: Sequence[Any]) -> TensorSpec:
+    def from_row(row: Sequence[Any]) -> TensorSpec:
         """The spec stored by `row`."""
         name, type_, dtype, shape = row
         sizes = None if shape is None else tuple(shape)

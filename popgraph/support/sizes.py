@@ -30,7 +30,7 @@ class Size:
     least: int = 1
 
     @staticmethod
-    def of_row(row: Mapping[str, Any]) -> Size:
+    def from_row(row: Mapping[str, Any]) -> Size:
         """The size of a row that `asdict` created."""
         axes = {
             part: tuple(SizedAxis(**one) for one in row[part]) for part in ("inputs", "outputs")
@@ -41,7 +41,9 @@ class Size:
         return f"{self.name} {self.least}..{self.bound}"
 
 
-def named(tensor: str, shape: Sequence[int], sizes: Iterable[Size]) -> tuple[int | str, ...]:
+def symbolic_shape(
+    tensor: str, shape: Sequence[int], sizes: Iterable[Size]
+) -> tuple[int | str, ...]:
     """The shape of an input with names in place of sizes: `(N, 8)`."""
     found: list[int | str] = [*shape]
     for size in sizes:

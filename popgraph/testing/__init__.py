@@ -17,12 +17,12 @@ from popgraph.testing.operators import attentions, clamps, lookups, recurrences,
 from popgraph.testing.products import (
     block_products,
     half_products,
+    integer_products,
     narrow_products,
     products,
     quantized_products,
     roundings,
     scaled_weights,
-    whole_products,
 )
 from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
@@ -58,6 +58,6 @@ __all__ = [
     "scaled_weights",
     "selections",
     "volumes",
-    "whole_products",
+    "integer_products",
     "wide_convolutions",
 ]

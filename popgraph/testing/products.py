@@ -13,7 +13,7 @@ from popgraph.testing.specs import Constant, Network, Node
 
 
 @st.composite
-def whole_products(draw: DrawFn, dtype: str = "f32") -> Network:
+def integer_products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     An integer matmul or convolution of the two inputs.
 

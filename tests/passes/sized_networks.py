@@ -29,7 +29,7 @@ from popgraph.testing import (
     recurrences,
     separable_convolutions,
 )
-from popgraph.testing.strategies import grown
+from popgraph.testing.strategies import random_nodes
 
 BOUND = 23
 """A prime that random networks do not contain: its multiples come from the size."""
@@ -133,7 +133,7 @@ def grown_networks(draw: DrawFn, dtype: str = "f64") -> SizedNetwork:
     known = list(inputs)
     count = draw(st.integers(1, 5))
     try:
-        nodes = grown(draw, known, count, dtype)
+        nodes = random_nodes(draw, known, count, dtype)
     except InvalidArgument:  # No value is small enough to be an operand of a further node.
         reject()
     return SizedNetwork(Network(tuple(inputs), tuple(nodes), dtype, _ends(nodes, len(inputs))))

@@ -117,14 +117,14 @@ def _about(proto: ModelProto) -> dict[str, Attribute]:
             about[key] = BytesAttr.of(text)
     if proto.model_version:
         about["model_version"] = IntegerAttr(proto.model_version, i64)
-    told = set(_IMPORTED_FIELDS)
+    known_fields = set(_IMPORTED_FIELDS)
     if all(entry.HasField("key") and entry.HasField("value") for entry in proto.metadata_props):
         if proto.metadata_props:
             entries = [(entry.key, entry.value) for entry in proto.metadata_props]
             about["metadata"] = MetadataAttr.of(entries)
     else:
-        told.remove("metadata_props")
-    if rest := remainder(proto, told):
+        known_fields.remove("metadata_props")
+    if rest := remainder(proto, known_fields):
         about["rest"] = BytesAttr(rest)
     return about
 

@@ -103,9 +103,9 @@ class Operands:
         return self._broadcast(args)
 
     def _reduced(
-        self, args: Sequence[str], reduction: ReductionType, whole: Shape | None
+        self, args: Sequence[str], reduction: ReductionType, full: Shape | None
     ) -> Attribute:
-        return self._shaped(args, whole if reduction is ReductionType.NoReduction else ())
+        return self._shaped(args, full if reduction is ReductionType.NoReduction else ())
 
     def _add(
         self,

@@ -124,8 +124,8 @@ class AiGraphcoreOpset1(Operands):
         """The most likely label sequences: log probabilities, lengths, labels."""
         shape = self._shape(args)
         found = None if shape is None else (shape[1], top_paths)
-        whole = None if found is None or shape is None else (*found, shape[0])
-        return [self._shaped(args, found), tensor_type("u32", found), tensor_type("u32", whole)]
+        full = None if found is None or shape is None else (*found, shape[0])
+        return [self._shaped(args, found), tensor_type("u32", found), tensor_type("u32", full)]
 
     # unary, same shape
 
@@ -324,15 +324,15 @@ class AiGraphcoreOpset1(Operands):
         """Reshapes; one dimension may be -1."""
         args = [args] if isinstance(args, str) else args
         refused = self._refuses("Reshape", args, {"shape": shape})
-        whole = None if refused else self._shape(args)
-        result = self._shaped(args, None if whole is None else _with_rest(shape, whole))
+        full = None if refused else self._shape(args)
+        result = self._shaped(args, None if full is None else _with_rest(shape, full))
         return self._add("Reshape", args, {"shape": shape}, result, debugContext)[0]
 
     @one_result("Subsample")
     def subsample(self, args: list[str], strides: list[int], debugContext: object = "") -> Results:
         """Every nth element along each axis."""
-        whole = self._shape(args)
-        result = whole and tuple(-(-d // s) for d, s in zip(whole, strides, strict=True))
+        full = self._shape(args)
+        result = full and tuple(-(-d // s) for d, s in zip(full, strides, strict=True))
         return self._shaped(args, result)
 
     @one_result("Slice")
@@ -344,12 +344,12 @@ class AiGraphcoreOpset1(Operands):
         axes: list[int] = [],
         debugContext: object = "",
     ) -> Results:
-        whole = self._shape(args)
+        full = self._shape(args)
         result = None
-        if whole is not None:
-            sizes = list(whole)
+        if full is not None:
+            sizes = list(full)
             for axis, start, end in zip(axes or range(len(starts)), starts, ends, strict=False):
-                sizes[axis] = len(range(whole[axis])[start:end])
+                sizes[axis] = len(range(full[axis])[start:end])
             result = tuple(sizes)
         return self._shaped(args, result)
 
@@ -357,10 +357,10 @@ class AiGraphcoreOpset1(Operands):
     def depthtospace(
         self, args: list[str], blocksize: int, mode: str = "DCR", debugContext: object = ""
     ) -> Results:
-        whole = self._shape(args)
+        full = self._shape(args)
         result = None
-        if whole is not None and len(whole) > 1 and blocksize > 0:
-            n, c, *image = whole
+        if full is not None and len(full) > 1 and blocksize > 0:
+            n, c, *image = full
             result = (n, c // blocksize ** len(image), *(size * blocksize for size in image))
         return self._shaped(args, result)
 
@@ -395,11 +395,11 @@ class AiGraphcoreOpset1(Operands):
         debugContext: object = "",
     ) -> Results:
         """A slice whose offsets, args[1], are runtime values."""
-        whole = self._shape(args)
+        full = self._shape(args)
         result = None
-        if whole is not None:
+        if full is not None:
             placed = dict(zip(axes, sizes, strict=True))
-            result = tuple(placed.get(axis, size) for axis, size in enumerate(whole))
+            result = tuple(placed.get(axis, size) for axis, size in enumerate(full))
         return self._type(args, 2) if len(args) > 2 else self._shaped(args, result)
 
     @one_result("DynamicUpdate")
@@ -612,10 +612,10 @@ def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:
         raise CallError(f"{value} is not a value of {enum.__name__}") from None
 
 
-def _with_rest(shape: Sequence[int], whole: Shape) -> Shape:
+def _with_rest(shape: Sequence[int], full: Shape) -> Shape:
     """Infers the dimension that is -1."""
     known = shapes.prod(size for size in shape if size != -1)
-    rest = shapes.prod(whole) // known if known else 0
+    rest = shapes.prod(full) // known if known else 0
     return tuple(rest if size == -1 else size for size in shape)
 
 

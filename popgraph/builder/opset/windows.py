@@ -36,7 +36,7 @@ def check_window(
         kernel = _kernel_of_weights(inputs, shapes, kernel)
     if shape is not None:
         _check_axes(len(shape) - 2, pads, attributes)
-        _check_room(shape[2:], kernel, pads, attributes)
+        _check_kernel_fits(shape[2:], kernel, pads, attributes)
 
 
 def _numbers(attributes: Mapping[str, object], name: str) -> Sequence[int]:
@@ -51,9 +51,9 @@ def _added(pads: Sequence[int], axes: int) -> Sequence[int]:
 
 def _outputs(axis: tuple[int, ...], rounded: Callable[[float], int] = math.floor) -> int:
     """The output size of a window along an axis."""
-    size, kernel, stride, dilation, spread, padded, behind = axis
+    size, kernel, stride, dilation, spread, padded, output_padding = axis
     room = (size - 1) * spread + padded - dilation * (kernel - 1)
-    return 1 + rounded(room / stride) + behind
+    return 1 + rounded(room / stride) + output_padding
 
 
 def _kernel_of_weights(
@@ -91,7 +91,7 @@ def _check_axes(axes: int, pads: Sequence[int], attributes: Mapping[str, object]
             )
 
 
-def _check_room(
+def _check_kernel_fits(
     sizes: Shape, kernel: Sequence[int], pads: Sequence[int], attributes: Mapping[str, object]
 ) -> None:
     """Checks that the window fits into the padded input."""

@@ -166,7 +166,7 @@ def known_calls(model: Path) -> list[KnownCall]:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             note = json.loads(read_sealed(file))
             if note.get("of") == wanted and ProgramKey(note["program"]).is_kept():
-                sizes = tuple(map(Size.of_row, note["sizes"]))
+                sizes = tuple(map(Size.from_row, note["sizes"]))
                 found.append(KnownCall(note["shapes"], note["values"], note["threads"], sizes))
     return sorted(found, key=repr)
 

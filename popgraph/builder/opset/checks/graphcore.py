@@ -179,12 +179,12 @@ def reverse(node: Node) -> Complaints:
 
 @checks(own=("ShapedDropout",))
 def dropped_shape(node: Node) -> Complaints:
-    whole, shape = node.shape(), node.numbers("shape")
-    if not aligned(shape, whole):
+    full, shape = node.shape(), node.numbers("shape")
+    if not aligned(shape, full):
         yield (
             f"ShapedDropout: incompatible input tensor and dropout shape. {node.id} is configured "
             f"with shape {spaced(shape)} which is not broadcastable to the input tensor with shape "
-            f"{spaced(whole)}."
+            f"{spaced(full)}."
         )
 
 

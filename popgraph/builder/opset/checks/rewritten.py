@@ -16,7 +16,7 @@ from popgraph.dialects.onnx.types import static_shape
 from popgraph.support.shapes import Shape
 
 
-def _on_the_way(node: Node, number: int) -> str:
+def _intermediate_name(node: Node, number: int) -> str:
     """PopART's name of an intermediate tensor of a result, which may not have a name yet."""
     result = node.outputs[0] if node.outputs else node.op_type
     return f"{result}_onnxtoonnxd_{number}"
@@ -33,7 +33,7 @@ def gemm(node: Node) -> Complaints:
         inputs, perm = [names[index]], {"perm": [1, 0]}
         turned = replace(node, inputs=inputs, types=[types[index]], attributes=perm)
         yield from transpose(turned)
-        names[index] = _on_the_way(node, before)
+        names[index] = _intermediate_name(node, before)
         before += 1
         if (shape := static_shape(types[index])) is not None:
             types[index] = _of_shape(types[index], shape[::-1])
@@ -43,7 +43,7 @@ def gemm(node: Node) -> Complaints:
         version=9 if node.version >= 9 else 1,
         inputs=names[:2],
         types=types[:2],
-        outputs=[_on_the_way(node, before)],
+        outputs=[_intermediate_name(node, before)],
     )
     yield from matmul(product)
     if node.has(2) and min(product.rank(0), product.rank(1)) == 2:
@@ -79,6 +79,6 @@ def blocks(node: Node) -> Complaints:
         parts = (n, block, block, c // block**2, h, w)
     else:
         parts = (n, c // block**2, block, block, h, w)
-    outputs = [_on_the_way(node, 0)]
+    outputs = [_intermediate_name(node, 0)]
     moved = replace(node, op_type="Reshape", version=1, domain=DOMAIN, outputs=outputs)
     yield from elements_stay(moved, parts)

@@ -83,7 +83,7 @@ def outputs_of(
 def output_value(context: GraphContext, target: Target, seen: set[str]) -> SSAValue:
     """The value of an output; `seen` are the names of earlier outputs."""
     name = target.name
-    assert isinstance(name, Name), "the grammar wants a name here"
+    assert isinstance(name, Name), "the grammar requires a name here"
     if name.text in seen and not context.is_inner:
         context.source.parse_error(name.span, f"duplicate output `{name.text}`")
         raise Failed

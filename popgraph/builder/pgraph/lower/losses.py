@@ -104,7 +104,7 @@ def lower_loss(
     given = [(name, value) for name, value in options.items() if name in loss.attributes]
     if given:
         if not isinstance(expression, Call) or (loss.alone and len(inputs) == 2):
-            raise _untaken(context, loss, [name for name, _ in given], span)
+            raise _unused_options(context, loss, [name for name, _ in given], span)
         expression = _with_attributes(expression, loss, dict(given))
     return context.rules.expression(context, fold(context, expression), names)
 
@@ -245,7 +245,9 @@ def _with_attributes(operator: Call, loss: Loss, options: Mapping[str, Expressio
     return replace(operator, arguments=(*operator.arguments, *more))
 
 
-def _untaken(context: GraphContext, loss: Loss, options: Sequence[str], span: Span) -> Failed:
+def _unused_options(
+    context: GraphContext, loss: Loss, options: Sequence[str], span: Span
+) -> Failed:
     """Reports options that the formula has no operator for."""
     context.source.parse_error(
         span,

@@ -131,7 +131,7 @@ def check_loss(context: GraphContext, value: SSAValue, span: Span) -> None:
 def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSection | None:
     """Lowers a section; None if it has errors, which the source then holds."""
     said = _settings(file, train)
-    assert graph.name is not None, "the grammar wants a name here"
+    assert graph.name is not None, "the grammar requires a name here"
     context = context_of_graph(file, graph, TRAINING_RULES)
     writer = context.writer
     lower_inputs(context, graph.inputs)
@@ -189,8 +189,8 @@ def _settings(context: FileContext, train: Train) -> _Settings:
 
 def _step_option(source: Source, name: str, value: Number | Text) -> object:
     option = STEP_OPTIONS[name]
-    if not option.fits(value.value):
-        source.parse_error(value.span, f"`{name}` is {option.wanted}", option.example)
+    if not option.is_valid(value.value):
+        source.parse_error(value.span, f"`{name}` is {option.requirement}", option.example)
         raise Failed
     return value.value
 

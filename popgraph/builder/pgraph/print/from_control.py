@@ -149,9 +149,9 @@ def _loop(operands: Sequence[Operand], graph: Graph, body: Body) -> Loop:
     block, gives = _block(graph, LABEL, body)
     number, going, *others = graph.inputs
     last = None if isinstance(operands[0], Missing) else operands[0]
-    turns = Turns(NOWHERE, Number(NOWHERE, 0), last)
+    iteration_range = Turns(NOWHERE, Number(NOWHERE, 0), last)
     states = [_state(going, operands[1], TRUTH), *map(_state, others, operands[2:])]
-    scanned = (_scanned(number, turns, NUMBER),)
+    scanned = (_scanned(number, iteration_range, NUMBER),)
     return Loop(NOWHERE, scanned, name(going.text), tuple(states), gives, block)
 
 

@@ -122,7 +122,7 @@ class LanguageService:
         Raises an error if the renamed text would have errors: names of branches or arguments may be
         tied to others with the same spelling.
         """
-        if not self._is_whole or self._mistake(self.now):
+        if not self._is_complete or self._mistake(self.now):
             raise PopgraphError("cannot rename in a text with errors: fix them first")
         spans, written = renamed(self._names, self._file, line, column, name), name_text(name)
         after = checked(with_name(self.text, spans, written), self.filename)
@@ -142,14 +142,14 @@ class LanguageService:
 
     def hints(self) -> list[Hint]:
         """Inferred types; empty while the text has syntax errors."""
-        return [*hints(self._names)] if self._is_whole else []
+        return [*hints(self._names)] if self._is_complete else []
 
     def tokens(self) -> list[Token]:
         """Names and their kinds; empty while the text has syntax errors."""
-        return tokens(self._names, self._file) if self._is_whole else []
+        return tokens(self._names, self._file) if self._is_complete else []
 
     @property
-    def _is_whole(self) -> bool:
+    def _is_complete(self) -> bool:
         return self._names.text == self.text
 
     def signature(self, line: int, column: int) -> Signature | None:
