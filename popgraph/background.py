@@ -115,12 +115,12 @@ class QuickProgram(Executable):
             finally:
                 self._busy = was
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         with self._stepping:
             self._take_over()
             if self._settled.is_set() and self._next is None:
-                return self.program.run_in_row(inputs, count)
-            return super().run_in_row(inputs, count)  # The tuned one need not wait for all.
+                return self.program.run_stacked(inputs, count)
+            return super().run_stacked(inputs, count)  # The tuned one need not wait for all.
 
     def read(self, variable: str) -> Array:
         with self._stepping:

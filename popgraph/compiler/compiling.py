@@ -161,7 +161,7 @@ class ShortcutRecorder:
         try:
             made = self.make(call)
         except Undecided as error:
-            self.known.note_undecided(call.signature, error.names)
+            self.known.note_structural(call.signature, error.names)
             raise
         notify_tuned(made, unless_folder_changed(partial(self._keep, call), self.shortcuts))
         return made

@@ -359,7 +359,7 @@ class BuildRequest:
     def _cached(self, key: Key, *, is_told: bool = False) -> Executable | None:
         """The cached program of a key; `is_told` suppresses its notices."""
         weights = self.compilation.weights
-        return self._backend.build_again(key, weights, self.threads, is_told=is_told)
+        return self._backend.load_cached(key, weights, self.threads, is_told=is_told)
 
     def _build(self, options: Options, key: Key | None, *, soon: bool = False) -> Executable:
         with without_collection():

@@ -18,7 +18,7 @@ from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.program_stages import StagedCode
 from popgraph.engine.stages import StageNode, Stages
 from popgraph.passes.analysis.graph import only_graph
-from popgraph.passes.analysis.stage_notes import put_on_stage
+from popgraph.passes.analysis.stage_notes import note_stage
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Training
@@ -103,7 +103,7 @@ def assign_stages(graph: GraphOp, loss: str, trained: Collection[str], count: in
             "fewer stages, or replicas",
         )
     for op, stage in zip(ops, stages, strict=True):
-        put_on_stage(op, stage)
+        note_stage(op, stage)
     names = _names(graph, loss)
     nodes = tuple(
         StageNode(stage, stage, _known_names(names, op.operands), _known_names(names, op.results))

@@ -50,19 +50,19 @@ class AlternatingPrograms(Executable):
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]: ...
 
     @abstractmethod
-    def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]: ...
+    def _run_part(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]: ...
 
     def run(self, inputs: Mapping[str, Array], donate: Collection[str] = ()) -> dict[str, Array]:
         if donate:
             refuse_donations(donate, "its program takes turns with another one")
         return self._run(inputs)
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         results, start = [], 0
         while start < count:
             run_count = self._next_runs(count - start)
             given = {name: rows[start : start + run_count] for name, rows in inputs.items()}
-            results.append(self._run_in_row(given, run_count))
+            results.append(self._run_part(given, run_count))
             start += run_count
         return {name: np.concatenate([result[name] for result in results]) for name in self.outputs}
 
@@ -100,8 +100,8 @@ class FusedUpdate(AlternatingPrograms):
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return (self._last if self._is_last else self._others).run(inputs)
 
-    def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        return (self._last if self._is_last else self._others).run_in_row(inputs, count)
+    def _run_part(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        return (self._last if self._is_last else self._others).run_stacked(inputs, count)
 
 
 class SeparateUpdate(AlternatingPrograms):
@@ -113,8 +113,8 @@ class SeparateUpdate(AlternatingPrograms):
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return self._run_then_update(partial(self._others.run, inputs))
 
-    def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        return self._run_then_update(partial(self._others.run_in_row, inputs, count))
+    def _run_part(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        return self._run_then_update(partial(self._others.run_stacked, inputs, count))
 
     def _run_then_update(self, run: Callable[[], dict[str, Array]]) -> dict[str, Array]:
         """Updates even if a run rejected its inputs: it counts as a run."""
@@ -122,4 +122,4 @@ class SeparateUpdate(AlternatingPrograms):
             return run()
         finally:
             if self._runs_since_update == self._period:
-                self._last.run_in_row({}, 1)
+                self._last.run_stacked({}, 1)

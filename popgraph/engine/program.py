@@ -28,7 +28,7 @@ from popgraph.engine.host_weights import InitialValues, WeightBinding, groups_of
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.streams import Stream
 from popgraph.passes.analysis.graph import only_graph, set_outputs
-from popgraph.passes.analysis.stage_notes import put_on_stage
+from popgraph.passes.analysis.stage_notes import note_stage
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.spread_replicas import GROUPS
 from popgraph.passes.graphcore.training.autodiff import DELAYED
@@ -143,7 +143,7 @@ class Program:
         for op in model_of(self._module).graph.nodes:
             for id in op.output_names:
                 if id in self._request.stages:
-                    put_on_stage(op, self._request.stages[id])
+                    note_stage(op, self._request.stages[id])
                     break
 
     @property

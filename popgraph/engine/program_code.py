@@ -28,10 +28,10 @@ from popgraph.passes.graphcore.round_stochastically import RoundStochastically
 from popgraph.passes.graphcore.spread_replicas import SpreadReplicas
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.micro_batches import (
-    is_in_turns,
-    moved_between_updates,
-    settle_turn,
-    update_alone,
+    counts_micro_batches,
+    separate_update,
+    specialize_micro_batch,
+    variables_of_micro_batches,
 )
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
@@ -74,7 +74,7 @@ class ProgramCode:
         `replicas`, as many copies of the program run micro-batches in parallel, if several make an
         update.
         """
-        if not backend_named(backend).is_native or not is_in_turns(self.module):
+        if not backend_named(backend).is_native or not counts_micro_batches(self.module):
             return replace(self._request(backend, threads), backlog=backlog).executable()
         if replicas > 1:
             return self._parallel(backend, max(1, threads // replicas), replicas)
@@ -112,14 +112,14 @@ class ProgramCode:
         assert isinstance(others, NativeExecutable) and isinstance(last, NativeExecutable), (
             "no host steps"
         )
-        own, weights = moved_between_updates(self.module), self.compilation.weights
+        own, weights = variables_of_micro_batches(self.module), self.compilation.weights
         twins = [others.twin(weights, own) for _ in range(replicas - 1)]
         return ParallelCopies(others, last, self.period, twins, own)
 
     @cached_property
     def _update(self) -> ModuleOp | None:
         """The update as a program of its own; None if it cannot be separated."""
-        return update_alone(self.module, self.compilation.weights)
+        return separate_update(self.module, self.compilation.weights)
 
     def build_forward(
         self, backend: str, threads: int, results: Collection[str], trained: Executable
@@ -147,14 +147,14 @@ class ProgramCode:
         request = replace(self._request(backend, threads), backlog=backlog)
         if last and self._update is not None:
             return replace(request, module=self._update.clone()).executable()
-        settle_turn(request.module, request.compilation.weights, last=last)
+        specialize_micro_batch(request.module, request.compilation.weights, last=last)
         return request.executable()
 
     def lowered(self, threads: int) -> BuildRequest:
         """The lowered kernels, as `build` compiles them for the default backend."""
         request = self._request(DEFAULT, threads)
-        if is_in_turns(request.module):
-            settle_turn(request.module, request.compilation.weights, last=True)
+        if counts_micro_batches(request.module):
+            specialize_micro_batch(request.module, request.compilation.weights, last=True)
         options = for_this_machine(request.options, threads)
         lower(request.module, request.compilation, options)
         return request

@@ -23,9 +23,12 @@ from popgraph.engine.staged_executable import (
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode
-from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_turns
+from popgraph.passes.graphcore.stages.parts import Part, Parts, cut, cut_micro_batches
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
-from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
+from popgraph.passes.graphcore.training.micro_batches import (
+    counts_micro_batches,
+    specialize_micro_batch,
+)
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.support.logs import log_of
 from popgraph.support.ranks.communicator import Communicator, RankError, SingleRank
@@ -52,10 +55,10 @@ class StagedCode:
         return StagedExecutable(self._schedule(), inputs, outputs, self.ranks, self.threads)
 
     def _schedule(self) -> UpdateSchedule:
-        if not is_in_turns(self.code.module):
+        if not counts_micro_batches(self.code.module):
             stages = self._stages(cut(self._simplified(self.code.module.clone()), self.pipeline))
             return UpdateSchedule(stages, stages, self.pipeline.devices)
-        others, last = cut_turns(
+        others, last = cut_micro_batches(
             self._module_of_runs(last=False), self._module_of_runs(last=True), self.pipeline
         )
         devices, period = self.pipeline.devices, self.code.period
@@ -63,7 +66,7 @@ class StagedCode:
 
     def _module_of_runs(self, *, last: bool) -> ModuleOp:
         module = self.code.module.clone()
-        settle_turn(module, self.code.compilation.weights, last=last)
+        specialize_micro_batch(module, self.code.compilation.weights, last=last)
         return self._simplified(module)
 
     def _simplified(self, module: ModuleOp) -> ModuleOp:

@@ -79,7 +79,7 @@ class ParallelCopies(SeparateUpdate):
         self._collect(active)
         self._counter[...] = before + count
         if self._runs_since_update == self._period:
-            self._last.run_in_row({}, 1)
+            self._last.run_stacked({}, 1)
         return [found for run in runs for found in run.result()]
 
     def _begin(self) -> None:
@@ -115,7 +115,7 @@ def run_all(program: Executable, inputs: Sequence[Inputs]) -> list[dict[str, Arr
     if isinstance(program, ParallelCopies):
         return program.run_together(inputs)
     if isinstance(program, StagedExecutable):
-        return stack_and_run(program.run_in_row, program.inputs, inputs)
+        return stack_and_run(program.run_stacked, program.inputs, inputs)
     return [program.run(given) for given in inputs]
 
 

@@ -24,7 +24,7 @@ class Driver(Protocol):
     def step(self, executable: Executable, inputs: Inputs) -> Results:
         """Runs the program once."""
 
-    def run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
+    def run_stacked(self, executable: Executable, inputs: Inputs, count: int) -> Results:
         """Runs the program `count` times in one call."""
 
 
@@ -36,8 +36,8 @@ class UnscheduledDriver:
     def step(self, executable: Executable, inputs: Inputs) -> Results:
         return executable.run(inputs)
 
-    def run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
-        return executable.run_in_row(inputs, count)
+    def run_stacked(self, executable: Executable, inputs: Inputs, count: int) -> Results:
+        return executable.run_stacked(inputs, count)
 
 
 class StepRunner:
@@ -71,17 +71,17 @@ class StepRunner:
         executable = self._engine.executable
         assert executable is not None, "steps are of a compiled program"
         self._delayed.begin_step()
-        run_stacked = partial(self._run_in_row, executable)
+        run_stacked = partial(self._run_part, executable)
         if isinstance(executable, StagedExecutable):
             self._steps.run_together(data, run_stacked)
-        elif forward or self._is_one_by_one or not self._steps.run_in_row(data, run_stacked):
+        elif forward or self._is_one_by_one or not self._steps.run_stacked(data, run_stacked):
             run = partial(self._run_replicas, executable, forward)
             only = self._engine.program.forward_outputs if forward else None
             self._steps.run(data, run, only)
 
-    def _run_in_row(self, executable: Executable, inputs: Inputs, count: int) -> Results:
+    def _run_part(self, executable: Executable, inputs: Inputs, count: int) -> Results:
         self.inputs = {id: rows[-1] for id, rows in inputs.items()}
-        return self.driver.run_in_row(executable, inputs, count)
+        return self.driver.run_stacked(executable, inputs, count)
 
     def _run_replicas(
         self, executable: Executable, forward: bool, inputs: Sequence[Inputs]

@@ -222,7 +222,7 @@ class StagedExecutable(Executable):
     A program cut into stages, each on one of several devices.
 
     Devices are partitioned among ranks, then among `threads`. All ranks call all methods together.
-    Only `run_in_row` keeps all devices busy.
+    Only `run_stacked` keeps all devices busy.
     """
 
     def __init__(
@@ -286,10 +286,10 @@ class StagedExecutable(Executable):
         if donate:
             refuse_donations(donate, "its program is a pipeline")
         inputs = self.fitted(inputs)
-        rows = self.run_in_row({name: array[None] for name, array in inputs.items()}, 1)
+        rows = self.run_stacked({name: array[None] for name, array in inputs.items()}, 1)
         return {name: array[0] for name, array in rows.items()}
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
         made = {
             name: np.empty((count, *shape), dtype.numpy)
             for name, (dtype, shape) in self.outputs.items()

@@ -96,7 +96,7 @@ class Steps:
             for id, one in self.program.outputs.items()
         }
 
-    def run_in_row(self, data: StepData, run: RunStacked) -> bool:
+    def run_stacked(self, data: StepData, run: RunStacked) -> bool:
         """Runs a step as one call of the program if its data allow it; returns whether it did."""
         if not self.runs_in_one_call or self.share.is_partial:
             return False
@@ -117,7 +117,7 @@ class Steps:
 
     def run_together(self, data: StepData, run: RunStacked) -> None:
         """Runs a step of one replica; all of its inputs are read before it begins."""
-        if self.run_in_row(data, run):
+        if self.run_stacked(data, run):
             return
         given = [self._read(data, {}) for _ in range(self._count)]
         returning = _OutputWriter(self, data, self.program.outputs)

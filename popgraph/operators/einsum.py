@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.dialects.onnx.record import Complaints
+from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.operators.movement import reshaped, sliced
@@ -158,7 +158,7 @@ class Labelled:
 
 
 @requires("Einsum")
-def require_einsum(node: NodeView) -> Complaints:
+def require_einsum(node: NodeView) -> Conflicts:
     shapes = [shape for index in range(len(node)) if (shape := node.shape_of(index)) is not None]
     if len(shapes) < len(node):
         return

@@ -101,9 +101,9 @@ class ScheduledDriver:
         self.steps += 1
         return executable.run(inputs)
 
-    def run_in_row(
+    def run_stacked(
         self, executable: Executable, inputs: Mapping[str, Array], count: int
     ) -> dict[str, Array]:
         """Runs a program without a schedule `count` times in one call."""
         self.steps += count
-        return executable.run_in_row(inputs, count)
+        return executable.run_stacked(inputs, count)

@@ -33,7 +33,7 @@ def model(*tensors: TensorProto) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
 
 
-def set_aside(data: bytes) -> list[int]:
+def move_to_store(data: bytes) -> list[int]:
     """Sizes of the tensor contents that bypass protobuf's parser."""
     sizes = list[int]()
 
@@ -111,8 +111,8 @@ def test_broken_models_have_the_same_errors(make: Callable[[], TensorProto]) -> 
 
 
 def test_tensor_contents_bypass_protobuf() -> None:
-    assert set_aside(model().SerializeToString()) == [WEIGHTS.nbytes]
-    assert set_aside(model(*[tensor(name=name) for name in "wvu"]).SerializeToString()) == (
+    assert move_to_store(model().SerializeToString()) == [WEIGHTS.nbytes]
+    assert move_to_store(model(*[tensor(name=name) for name in "wvu"]).SerializeToString()) == (
         [WEIGHTS.nbytes] * 3
     )
 

@@ -105,13 +105,13 @@ def assert_same(found: list[Array], wanted: list[Array]) -> None:
 def in_stages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of batches that went through stages, call by call."""
     counts: list[int] = []
-    run = StagedExecutable.run_in_row
+    run = StagedExecutable.run_stacked
 
     def counting(self: Any, inputs: Any, count: int) -> dict[str, Array]:
         counts.append(count)
         return run(self, inputs, count)
 
-    monkeypatch.setattr(StagedExecutable, "run_in_row", counting)
+    monkeypatch.setattr(StagedExecutable, "run_stacked", counting)
     return counts
 
 

@@ -29,7 +29,7 @@ from popgraph.dialects.onnx.reader import (
     read_opset,
     versions_of,
 )
-from popgraph.dialects.onnx.tensorproto import set_aside
+from popgraph.dialects.onnx.tensorproto import move_to_store
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
@@ -89,7 +89,7 @@ def _load(
         return model, None
 
     def kept(rest: bytes, elements: memoryview) -> bytes | None:
-        return set_aside(rest, elements, store)
+        return move_to_store(rest, elements, store)
 
     if isinstance(model, str | Path):
         path = Path(model)

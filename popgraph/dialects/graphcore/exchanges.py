@@ -66,7 +66,7 @@ class ExchangeOp(GraphcoreOp):
             raise self.fail(str(error)) from error
 
     @property
-    def tells_variable(self) -> bool:
+    def gathers_variable(self) -> bool:
         """Whether ranks gather their shards of a variable."""
         return self.kind.data == ALL_GATHER and isinstance(self.x.owner, VariableOp)
 

@@ -174,8 +174,8 @@ class SizedExecutable(CExecutable):
         arena, *_ = super()._unwritten()
         return (arena, *self._views("output").values())  # Outputs are copied from these.
 
-    def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        return Executable.run_in_row(self, inputs, count)
+    def run_stacked(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
+        return Executable.run_stacked(self, inputs, count)
 
     def _donated(self, inputs: Mapping[str, Array], donate: Collection[str]) -> dict[str, Array]:
         """Checks the donated inputs, but uses none: outputs need memory for the bound."""
@@ -200,7 +200,7 @@ def executable(
     return kind(table, code, weights, threads, prepared, key)
 
 
-def build_again(
+def load_cached(
     key: ProgramKey, weights: ArrayStore, threads: int = 1, *, is_told: bool = False
 ) -> CExecutable | None:
     """

@@ -21,7 +21,7 @@ from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.cache.measured import measured_text
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
-from popgraph.backends.c.run.sized import build_again
+from popgraph.backends.c.run.sized import load_cached
 from popgraph.backends.interface import KnownCall, KnownModel, KnownProgram
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays
@@ -50,12 +50,12 @@ class KeptModel(KnownModel):
         program = self._found(signature).get("program")
         if not isinstance(program, str):
             return None
-        return build_again(ProgramKey(program), ArrayStore(shared=self.shared), self.threads)
+        return load_cached(ProgramKey(program), ArrayStore(shared=self.shared), self.threads)
 
     def undecided(self, signature: object) -> tuple[str, ...]:
         return tuple(self._found(signature).get("undecided", ()))
 
-    def note_undecided(self, signature: object, names: Sequence[str]) -> None:
+    def note_structural(self, signature: object, names: Sequence[str]) -> None:
         if self.key:
             _write(self._key(signature), {"undecided": names})
 
@@ -97,7 +97,7 @@ def _follow(found: Mapping[str, Any], key: str, threads: int) -> KnownProgram | 
         return None
     if "program" not in found:
         return known
-    program = build_again(ProgramKey(found["program"]), ArrayStore(), threads)
+    program = load_cached(ProgramKey(found["program"]), ArrayStore(), threads)
     return None if program is None else KnownProgram(program, known.files, overridable)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
-    Complaints,
+    Conflicts,
     aligned,
     checks,
     known,
@@ -32,7 +32,7 @@ _DOUBLE = dtypes.BY_POPART["DOUBLE"]
 
 
 @checks(*BROADCASTING, own=_OWN)
-def broadcasting(node: Node) -> Complaints:
+def broadcasting(node: Node) -> Conflicts:
     promoted = any(  # a scalar of FLOAT takes the type of a tensor of FLOAT16
         (node.element(index), node.element(1 - index)) == (_SINGLE, _HALF)
         and shapes.prod(node.shape(index)) == 1
@@ -42,17 +42,17 @@ def broadcasting(node: Node) -> Complaints:
 
 
 @checks("Where")
-def choice(node: Node) -> Complaints:
+def choice(node: Node) -> Conflicts:
     yield from _stretched(node, (1, 2), node.shape(0))
 
 
 @checks("PRelu")
-def all_broadcast(node: Node) -> Complaints:
+def all_broadcast(node: Node) -> Conflicts:
     yield from _stretched(node, range(len(node.inputs)))
 
 
 @checks(*VARIADIC)
-def variadic(node: Node) -> Complaints:
+def variadic(node: Node) -> Conflicts:
     if node.version >= 8:
         yield from all_broadcast(node)
     elif len(set(node.types)) > 1:
@@ -61,7 +61,7 @@ def variadic(node: Node) -> Complaints:
 
 def _stretched(
     node: Node, indices: Iterable[int], frame: Shape = (), *, mixed: bool = False
-) -> Complaints:
+) -> Conflicts:
     """Operands are broadcast to a frame in order, and have the same type."""
     type_ = None
     for index in indices:
@@ -75,7 +75,7 @@ def _stretched(
         frame, type_ = np.broadcast_shapes(frame, shape), type_ or element
 
 
-def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
+def _unaligned(node: Node, first: Shape, second: Shape) -> Conflicts:
     if not aligned(first, second):
         yield (
             f"np broadcasting failed on 'Op {node.numbered}', frames {[*first]} and {[*second]} "
@@ -84,13 +84,13 @@ def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
 
 
 @checks("MatMul")
-def product(node: Node) -> Complaints:
+def product(node: Node) -> Conflicts:
     yield from partials(node, product_partials)
     yield from matmul(node)
     yield from _serialised(node)
 
 
-def matmul(node: Node) -> Complaints:
+def matmul(node: Node) -> Conflicts:
     for index, side in enumerate(("lhs", "rhs")):
         if node.known_shape(index) == ():
             yield f"{node} doesn't support scalar tensor {node.inputs[index]} as the {side} input"
@@ -111,7 +111,7 @@ _SERIALISED = {
 """Operand, axis and PopART's name of the dimension that a serialized matmul splits."""
 
 
-def _serialised(node: Node) -> Complaints:
+def _serialised(node: Node) -> Conflicts:
     mode = str(node.attributes.get(SERIALIZED, "none"))
     factor = node.attributes.get(SERIALIZED_FACTOR, 0)
     if mode not in _SERIALISED or not isinstance(factor, int):
@@ -129,7 +129,7 @@ def _serialised(node: Node) -> Complaints:
 
 
 @checks("Clip")
-def clip(node: Node) -> Complaints:
+def clip(node: Node) -> Conflicts:
     for index, word in ((1, "min"), (2, "max")):
         yield from known(
             node,
@@ -140,7 +140,7 @@ def clip(node: Node) -> Complaints:
 
 
 @checks("Dropout", own=("ShapedDropout",))
-def dropout(node: Node) -> Complaints:
+def dropout(node: Node) -> Conflicts:
     if not 0 <= (ratio := node.real("ratio", 0.5)) < 1:
         yield (
             f"{node.id} ratio value {ratio:g} is not valid. Please use a value in the interval "
@@ -149,7 +149,7 @@ def dropout(node: Node) -> Complaints:
 
 
 @checks(*RANDOM)
-def random(node: Node) -> Complaints:
+def random(node: Node) -> Conflicts:
     optional = "Optional seed attribute is not supported. Use session::setRandomSeed instead."
     yield from unsupported(node, f"{{node.id}}: {optional}", "seed")
     named = node.attributes.get("dtype")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import IMMEDIATE_CHECKS, Complaints, aligned, checks
+from popgraph.builder.opset.checks.rules import IMMEDIATE_CHECKS, Conflicts, aligned, checks
 from popgraph.builder.opset.checks.shaped import elements_stay, wanted_shape
 from popgraph.support import dtypes, shapes
 
 
 @checks(own=("Abort",))
-def abort(node: Node) -> Complaints:
+def abort(node: Node) -> Conflicts:
     if shapes.prod(node.shape()) > 1:
         yield "Conditional abort op can only test a scalar tensor"
 
 
 @checks(own=("Bucketize",))
-def bucketize(node: Node) -> Complaints:
+def bucketize(node: Node) -> Conflicts:
     if (right := node.number("right")) not in (0, 1):
         yield f"BucketizeOp right = {right} is not valid: must be either 0 or 1."
     if (rank := node.rank(1)) != 1:
@@ -28,7 +28,7 @@ def bucketize(node: Node) -> Complaints:
     yield from _same_types(node, "BucketizeOp::setup", "boundaries", 1)
 
 
-def _same_types(node: Node, about: str, name: str, index: int) -> Complaints:
+def _same_types(node: Node, about: str, name: str, index: int) -> Conflicts:
     first, other = node.element(), node.element(index)
     if first != other:
         yield (
@@ -48,7 +48,7 @@ _LABELS = ("UINT32", "INT32")
 
 
 @checks(own=("Ctc",))
-def ctc_loss(node: Node) -> Complaints:
+def ctc_loss(node: Node) -> Conflicts:
     yield from _log_probabilities(node)
     named = dtypes.BY_ONNX.get(node.number("outDataType"))
     if named is not None and not named.is_float:
@@ -72,12 +72,12 @@ def ctc_loss(node: Node) -> Complaints:
 
 
 @checks(own=("CtcBeamSearchDecoder",))
-def ctc_decoder(node: Node) -> Complaints:
+def ctc_decoder(node: Node) -> Conflicts:
     yield from _log_probabilities(node)
     yield from _lengths(node, 1, "data lengths", "input lengths", "UINT32")
 
 
-def _log_probabilities(node: Node) -> Complaints:
+def _log_probabilities(node: Node) -> Conflicts:
     about = "a 'logarithmized probabilities' tensor"
     if node.rank() != 3:
         wanted = f"{about} of rank 3, got a tensor with shape {spaced(node.shape())}"
@@ -87,7 +87,7 @@ def _log_probabilities(node: Node) -> Complaints:
         yield _unsupported(node, "data type", 0, wanted)
 
 
-def _lengths(node: Node, index: int, title: str, typed: str, *allowed: str) -> Complaints:
+def _lengths(node: Node, index: int, title: str, typed: str, *allowed: str) -> Conflicts:
     """Checks for one integer per batch row; messages about its type may use another title."""
     wanted, shape, element = node.shape()[1:2], node.shape(index), node.element(index).popart
     if shape != wanted:
@@ -100,7 +100,7 @@ def _lengths(node: Node, index: int, title: str, typed: str, *allowed: str) -> C
 
 
 @checks(own=("Nll",))
-def nll_loss(node: Node) -> Complaints:
+def nll_loss(node: Node) -> Conflicts:
     shape, about = node.shape(), f"Op {node.numbered}. "
     if shape == ():
         yield f"Invalid shape for prob tensor ({node.info()}) in {about}"
@@ -117,7 +117,7 @@ def nll_loss(node: Node) -> Complaints:
 
 
 @checks(own=("L1",))
-def l1_loss(node: Node) -> Complaints:
+def l1_loss(node: Node) -> Conflicts:
     if not node.rank():
         yield "L1Op not valid for rank-0 tensor (scalar)"
 
@@ -126,7 +126,7 @@ def l1_loss(node: Node) -> Complaints:
 
 
 @checks(own=("LSTM",))
-def lstm(node: Node) -> Complaints:
+def lstm(node: Node) -> Conflicts:
     """The weights of four gates, and the states, fit the data."""
     data, weights = node.shape(), node.shape(1)
     if len(data) != 3 or len(weights) != 3:
@@ -147,7 +147,7 @@ _SMALLEST = 2.0**-23
 
 
 @checks(own=("NormalizeImage",))
-def image(node: Node) -> Complaints:
+def image(node: Node) -> Conflicts:
     if abs(node.real("scale", 1.0)) < _SMALLEST:
         yield "[normalizeImageOpCreator] scale should be greater than 0."
     if node.rank() < 2 or node.shape()[-1] != 3:
@@ -158,14 +158,14 @@ def image(node: Node) -> Complaints:
 
 
 @checks(own=("Reshape",))
-def reshape(node: Node) -> Complaints:
+def reshape(node: Node) -> Conflicts:
     wanted = node.numbers("shape")
     yield from wanted_shape(node, wanted)
     yield from elements_stay(node, wanted)
 
 
 @checks(own=("Reverse",))
-def reverse(node: Node) -> Complaints:
+def reverse(node: Node) -> Conflicts:
     rank, given = node.rank(), node.numbers("dimensions")
     about = f"ReverseOp '{node.numbered}'"
     for index, one in enumerate(given):
@@ -178,7 +178,7 @@ def reverse(node: Node) -> Complaints:
 
 
 @checks(own=("ShapedDropout",))
-def dropped_shape(node: Node) -> Complaints:
+def dropped_shape(node: Node) -> Conflicts:
     full, shape = node.shape(), node.numbers("shape")
     if not aligned(shape, full):
         yield (
@@ -189,21 +189,21 @@ def dropped_shape(node: Node) -> Complaints:
 
 
 @checks(own=("DynamicAdd", "DynamicSlice", "DynamicUpdate", "DynamicZero"))
-def dynamic(node: Node) -> Complaints:
+def dynamic(node: Node) -> Conflicts:
     axes, sizes = node.numbers("axes"), node.numbers("sizes")
     if len(axes) != len(sizes):
         yield f"Op {node.numbered} has {len(axes)} axes, but {len(sizes)} sizes"
 
 
 @checks(own=("Subsample",), table=IMMEDIATE_CHECKS)
-def strides(node: Node) -> Complaints:
+def strides(node: Node) -> Conflicts:
     given = node.numbers("strides")
     if 0 in given:
         yield f"Strides invalid. 0 stride at index {given.index(0)}"
 
 
 @checks(own=("Subsample",))
-def subsample(node: Node) -> Complaints:
+def subsample(node: Node) -> Conflicts:
     yield from strides(node)
     rank, given = node.rank(), node.numbers("strides")
     if len(given) != rank:
@@ -214,7 +214,7 @@ def subsample(node: Node) -> Complaints:
 
 
 @checks(own=("SplineBasis",))
-def spline_basis(node: Node) -> Complaints:
+def spline_basis(node: Node) -> Conflicts:
     if not 0 <= (degree := node.number("degree", 1)) <= 3:
         yield f"SplineBasisOp degree = {degree} is not valid: must be between 0 and 3."
     names = {"pseudo": "Pseudo", "kernelSize": "KernelSize", "isOpenSpline": "isOpenSpline"}
@@ -222,14 +222,14 @@ def spline_basis(node: Node) -> Complaints:
 
 
 @checks(own=("SplineWeighting",))
-def spline_weighting(node: Node) -> Complaints:
+def spline_weighting(node: Node) -> Conflicts:
     names = {"input": "Input", "weight": "Weight", "basis": "Basis", "weightIndex": "weightIndex"}
     yield from _spline_ranks(node, names, 2, 3, 2, 2)
     for index, name in ((1, "weight"), (2, "basis")):
         yield from _same_types(node, "SplineWeightingOp::setup:", name, index)
 
 
-def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Complaints:
+def _spline_ranks(node: Node, titles: Mapping[str, str], *ranks: int) -> Conflicts:
     """Checks the rank of each operand; messages include a second title."""
     for index, ((name, title), wanted) in enumerate(zip(titles.items(), ranks, strict=True)):
         if (rank := node.rank(index)) != wanted:

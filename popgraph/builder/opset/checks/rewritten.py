@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 
 from popgraph.builder.opset.checks.elementwise import broadcasting, matmul
 from popgraph.builder.opset.checks.node import Node
-from popgraph.builder.opset.checks.rules import Complaints, checks, chosen
+from popgraph.builder.opset.checks.rules import Conflicts, checks, chosen
 from popgraph.builder.opset.checks.shaped import elements_stay, transpose
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.dialects.onnx.types import static_shape
@@ -23,7 +23,7 @@ def _intermediate_name(node: Node, number: int) -> str:
 
 
 @checks("Gemm")
-def gemm(node: Node) -> Complaints:
+def gemm(node: Node) -> Conflicts:
     """Gemm(a, b, c) -> Add(MatMul(Transpose(a), Transpose(b)), c)."""
     names, types = list(node.inputs), list(node.types)
     before = 0
@@ -64,7 +64,7 @@ def _of_shape(type_: Attribute, shape: Shape) -> Attribute:
 
 
 @checks("DepthToSpace", "SpaceToDepth", own=("DepthToSpace",))
-def blocks(node: Node) -> Complaints:
+def blocks(node: Node) -> Conflicts:
     """Implemented as Reshape, Transpose, Reshape, so sizes must be multiples of the block."""
     spreads, block = node.op_type == "SpaceToDepth", node.number("blocksize")
     if not spreads:

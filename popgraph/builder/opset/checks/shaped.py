@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
     IMMEDIATE_CHECKS,
-    Complaints,
+    Conflicts,
     aligned,
     axes,
     checks,
@@ -24,19 +24,19 @@ checks(*REDUCTIONS, own=("ReduceMedian",))(axes)
 
 
 @checks("Constant")
-def constant(node: Node) -> Complaints:
+def constant(node: Node) -> Conflicts:
     yield from unsupported(node, "The Constant op attribute '{}' is not supported.", "sparse_value")
 
 
 @checks("ConstantOfShape")
-def constant_of_shape(node: Node) -> Complaints:
+def constant_of_shape(node: Node) -> Conflicts:
     yield from known(node, "the tensor `{}` does not have data", 0)
 
 
 # shapes
 
 
-def wanted_shape(node: Node, wanted: Sequence[int]) -> Complaints:
+def wanted_shape(node: Node, wanted: Sequence[int]) -> Conflicts:
     """The shape operand of Reshape, where 0 copies a size and -1 is inferred."""
     for bad in (size for size in wanted if size < -1):
         yield f"Dimension, {bad}, of new shape for Reshape cannot be smaller than -1."
@@ -50,7 +50,7 @@ def wanted_shape(node: Node, wanted: Sequence[int]) -> Complaints:
         yield "shape input to ReshapeOp can only use -1 to specify one unknown dimension"
 
 
-def elements_stay(node: Node, wanted: Sequence[int]) -> Complaints:
+def elements_stay(node: Node, wanted: Sequence[int]) -> Conflicts:
     """A reshape keeps the number of elements."""
     sizes = _sizes(node, wanted)
     before, after = shapes.prod(node.shape()), shapes.prod(sizes)
@@ -69,7 +69,7 @@ def _sizes(node: Node, wanted: Sequence[int]) -> list[int]:
 
 
 @checks("Reshape")
-def reshape(node: Node) -> Complaints:
+def reshape(node: Node) -> Conflicts:
     yield from needed(node, 1, "shape")
     wanted = node.integers(1)
     for why in wanted_shape(node, wanted):
@@ -78,7 +78,7 @@ def reshape(node: Node) -> Complaints:
 
 
 @checks("Expand")
-def expand(node: Node) -> Complaints:
+def expand(node: Node) -> Conflicts:
     yield from needed(node, 1, "shape")
     if not aligned(node.shape(), node.integers(1)):
         why = "Expand shape constraint: corresponding dimensions must have the same value or one of"
@@ -92,7 +92,7 @@ _UNABLE = (
 
 
 @checks("Tile")
-def tile(node: Node) -> Complaints:
+def tile(node: Node) -> Conflicts:
     yield from known(node, "The 'Repeats' Tensor `{}' must be of type Constant", 1)
     about = f"'Repeats' tensor `{node.input(1)}'"
     if (found := node.element(1).popart) != "INT64":
@@ -107,13 +107,13 @@ def tile(node: Node) -> Complaints:
 
 
 @checks("Tile", table=IMMEDIATE_CHECKS)
-def tiled(node: Node) -> Complaints:
+def tiled(node: Node) -> Conflicts:
     shape, repeats = node.shape(), node.integers(1)
     if len(repeats) == len(shape):
         yield from no_shape(node, [size * one for size, one in zip(shape, repeats, strict=True)])
 
 
-def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
+def no_shape(node: Node, shape: Sequence[int]) -> Conflicts:
     """The builder infers shapes, and rejects negative sizes."""
     if any(size < 0 for size in shape):
         yield (
@@ -123,7 +123,7 @@ def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
 
 
 @checks("Flatten")
-def flatten(node: Node) -> Complaints:
+def flatten(node: Node) -> Conflicts:
     rank, axis = node.rank(), node.number("axis", 1)
     axis += rank if axis < 0 else 0
     if not 0 <= axis <= rank:
@@ -134,7 +134,7 @@ def flatten(node: Node) -> Complaints:
 
 
 @checks("Concat")
-def concat(node: Node) -> Complaints:
+def concat(node: Node) -> Conflicts:
     first, default = node.shape(), 1 if node.version < 4 else 0
     yield from in_range(node, "Attribute 'axis' of ConcatOp, {}, is outside of", default)
     pieces = range(len(node.inputs))
@@ -162,7 +162,7 @@ def concat(node: Node) -> Complaints:
 
 
 @checks("Split", table=IMMEDIATE_CHECKS)
-def split_by_builder(node: Node) -> Complaints:
+def split_by_builder(node: Node) -> Conflicts:
     shape, axis, sizes = node.shape(), node.number("axis"), node.numbers("split")
     count = len(node.outputs)
     if not -len(shape) <= axis < len(shape):
@@ -179,7 +179,7 @@ def split_by_builder(node: Node) -> Complaints:
 
 
 @checks("Split")
-def split(node: Node) -> Complaints:
+def split(node: Node) -> Conflicts:
     """Session messages, for a model that no builder has checked."""
     shape, axis, sizes = node.shape(), node.number("axis"), node.numbers("split")
     rank, count = len(shape), len(node.outputs)
@@ -199,7 +199,7 @@ def split(node: Node) -> Complaints:
 
 
 @checks("Slice", own=("Slice",))
-def slice_axes(node: Node) -> Complaints:
+def slice_axes(node: Node) -> Conflicts:
     if not node.domain:
         for index, word in enumerate(("starts", "ends", "axes"), 1):
             yield from needed(node, index, word)
@@ -227,7 +227,7 @@ def _slice_axes(node: Node) -> Iterable[int]:
 # sorting
 
 
-def sorts(node: Node, title: str, default: int) -> Complaints:
+def sorts(node: Node, title: str, default: int) -> Conflicts:
     """Operators that sort elements along an axis."""
     rank, axis = node.rank(), node.number("axis", default)
     if rank == 0:
@@ -240,18 +240,18 @@ def sorts(node: Node, title: str, default: int) -> Complaints:
 
 
 @checks("ArgMax", "ArgMin")
-def extremum(node: Node) -> Complaints:
+def extremum(node: Node) -> Conflicts:
     yield from sorts(node, "ArgExtremaOp", 0)
     yield from in_range(node, "Axis {} is out of", 0)
 
 
 @checks(own=("Sort",))
-def sort(node: Node) -> Complaints:
+def sort(node: Node) -> Conflicts:
     yield from sorts(node, "BaseSortOp", -1)
 
 
 @checks("TopK")
-def top_k(node: Node) -> Complaints:
+def top_k(node: Node) -> Conflicts:
     yield from sorts(node, "BaseSortOp", -1)
     yield from known(node, "The tensor `{}` does not have data", 1)
     shape, axis, wanted = node.shape(), node.number("axis", -1), node.number("k")
@@ -270,7 +270,7 @@ def top_k(node: Node) -> Complaints:
 
 
 @checks("Transpose")
-def transpose(node: Node) -> Complaints:
+def transpose(node: Node) -> Conflicts:
     order, rank = node.numbers("perm"), node.rank()
     if order and len(order) != rank:
         yield (
@@ -283,7 +283,7 @@ def transpose(node: Node) -> Complaints:
 
 
 @checks("CumSum")
-def cumulated(node: Node) -> Complaints:
+def cumulated(node: Node) -> Conflicts:
     for name in ("exclusive", "reverse"):
         if node.number(name) not in (0, 1):
             yield f"CumSum op, '{name}' attributes must be 0 or 1."
@@ -296,19 +296,19 @@ def cumulated(node: Node) -> Complaints:
 
 
 @checks("LogSoftmax")
-def log_softmax(node: Node) -> Complaints:
+def log_softmax(node: Node) -> Conflicts:
     yield from in_range(node, "LogSoftmax axis, {}, is outside of", 1)
 
 
 @checks("OneHot")
-def one_hot(node: Node) -> Complaints:
+def one_hot(node: Node) -> Conflicts:
     yield from known(node, "The depth Tensor `{}' does not have data", 1)
     if shapes.prod(node.shape(1)) != 1:
         yield "The depth tensor should be rank 0 in OneHot"
 
 
 @checks("Scan")
-def scan(node: Node) -> Complaints:
+def scan(node: Node) -> Conflicts:
     """All scanned inputs have as many iterations as the first."""
     count = node.number("num_scan_inputs")
     if node.version < 9 or count < 1 or count > len(node.inputs):
@@ -331,7 +331,7 @@ def scan(node: Node) -> Complaints:
 
 
 @checks("Gather", own=("GroupedGather",))
-def gather(node: Node) -> Complaints:
+def gather(node: Node) -> Conflicts:
     yield from in_range(node, "GatherOp::setup axis = {} is outside the", 0)
     rank, grouped = node.rank(), node.domain and node.number("group_size", 1) > 1
     if grouped and rank and node.number("axis") % rank == 0:
@@ -339,7 +339,7 @@ def gather(node: Node) -> Complaints:
 
 
 @checks(own=("ScatterReduce",))
-def scatter_reduce(node: Node) -> Complaints:
+def scatter_reduce(node: Node) -> Conflicts:
     for name in ("axis_size", "group_size"):
         if (size := node.number(name, 1)) < 1:
             yield f"ScatterReduceOp {name} = {size} is not valid: must be > 0."
@@ -353,7 +353,7 @@ def scatter_reduce(node: Node) -> Complaints:
 
 
 @checks("Scatter", "ScatterElements")
-def scatter(node: Node) -> Complaints:
+def scatter(node: Node) -> Conflicts:
     """PopART has one class for both, and compares indices with the updates, the last operand."""
     yield from in_range(node, _OUTSIDE, default=0, index=2)
     yield from _beside_source(node, 2, axis=0, partial=True)
@@ -362,7 +362,7 @@ def scatter(node: Node) -> Complaints:
 _OUTSIDE = "ScatterReduceOp::setup axis = {} is outside the"
 
 
-def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Complaints:
+def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Conflicts:
     """
     Indices, the second operand, broadcast to the shape of a source.
 

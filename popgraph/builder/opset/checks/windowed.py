@@ -5,7 +5,7 @@ from __future__ import annotations
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
     IMMEDIATE_CHECKS,
-    Complaints,
+    Conflicts,
     checks,
     chosen,
     conv_partials,
@@ -19,7 +19,7 @@ PADDING = "Invalid auto_pad provied: {}"
 
 
 @checks("Conv")
-def conv(node: Node) -> Complaints:
+def conv(node: Node) -> Conflicts:
     yield from partials(node, conv_partials)
     yield from chosen(node, "auto_pad", PADDING)
     axes = node.rank() - 2
@@ -36,13 +36,13 @@ def conv(node: Node) -> Complaints:
         )
 
 
-def _group(node: Node) -> Complaints:
+def _group(node: Node) -> Conflicts:
     if node.number("group", 1) < 1:
         yield f"group attribute in {node} must be greater than zero"
 
 
 @checks("ConvTranspose")
-def conv_transpose(node: Node) -> Complaints:
+def conv_transpose(node: Node) -> Conflicts:
     yield from chosen(node, "auto_pad", PADDING)
     yield from _group(node)
     data, weights = node.shape(), node.shape(1)
@@ -57,7 +57,7 @@ def conv_transpose(node: Node) -> Complaints:
 
 
 @checks("AveragePool", "MaxPool")
-def pool(node: Node) -> Complaints:
+def pool(node: Node) -> Conflicts:
     yield from chosen(node, "auto_pad", PADDING)
     dilations = node.numbers("dilations")
     if node.op_type == "MaxPool" and node.version >= 10 and {*dilations} - {1}:
@@ -72,7 +72,7 @@ def pool(node: Node) -> Complaints:
 
 
 @checks("BatchNormalization", own=("BatchNormalization",))
-def normalization(node: Node) -> Complaints:
+def normalization(node: Node) -> Conflicts:
     """Scale, shift and statistics have one number per channel, or per element."""
     x, spatial = node.shape(), bool(node.number("spatial", 1))
     if len(x) < 3:
@@ -88,20 +88,20 @@ def normalization(node: Node) -> Complaints:
 
 
 @checks("LRN")
-def local_response(node: Node) -> Complaints:
+def local_response(node: Node) -> Conflicts:
     if (size := node.number("size", 1)) < 1:
         yield f"LRN requires size to be >= 1. size is {size}"
 
 
 @checks("RoiAlign")
-def regions(node: Node) -> Complaints:
+def regions(node: Node) -> Conflicts:
     for index, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
         if node.rank(index) != rank:
             yield f"The size of input {name} must be {rank}"
 
 
 @checks("Pad")
-def pad(node: Node) -> Complaints:
+def pad(node: Node) -> Conflicts:
     rank, given = node.rank(), node.numbers("pads")
     if "pads" in node.attributes and len(given) != 2 * rank:
         yield (
@@ -114,7 +114,7 @@ def pad(node: Node) -> Complaints:
 
 
 @checks("Pad", table=IMMEDIATE_CHECKS)
-def padded(node: Node) -> Complaints:
+def padded(node: Node) -> Conflicts:
     shape, given = node.shape(), node.numbers("pads")
     if len(given) == 2 * len(shape):
         ends = zip(shape, given, given[len(shape) :], strict=False)
@@ -134,7 +134,7 @@ _COORDINATES = (
 
 
 @checks("Resize")
-def resize(node: Node) -> Complaints:
+def resize(node: Node) -> Conflicts:
     last = node.version >= 11
     sizes, scales = (_elements(node, index) for index in ((3, 2) if last else (9, 1)))
     if last and not node.has(2) and not node.has(3):
@@ -170,7 +170,7 @@ def _elements(node: Node, index: int) -> int:
 
 
 @checks("Upsample")
-def upsample(node: Node) -> Complaints:
+def upsample(node: Node) -> Conflicts:
     yield from known(node, "Scales tensor has no data", 1)
     if (element := node.element(1).popart) not in ("FLOAT", "FLOAT16"):
         yield f"Can not import scales from tensor of type {element}"

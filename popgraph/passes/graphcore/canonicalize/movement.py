@@ -24,7 +24,7 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of
 from popgraph.dialects.graphcore.lookup import positions
-from popgraph.dialects.graphcore.runs import in_pieces
+from popgraph.dialects.graphcore.runs import gathered_by_slices
 from popgraph.passes.graphcore.canonicalize.rewriting import Rule
 from popgraph.support.shapes import Shape, prod
 
@@ -236,7 +236,7 @@ class SliceLookup(Rule[GatherOp]):
         if indices is None or 0 in (*shape, *shape_of(op.data)):
             return None
         places = positions(indices, shape_of(op.data)[axis]).reshape(-1)
-        found = in_pieces(op.data, places, axis, 1)
+        found = gathered_by_slices(op.data, places, axis, 1)
         return found if found is None or indices.ndim == 1 else ReshapeOp(found, shape=shape)
 
 

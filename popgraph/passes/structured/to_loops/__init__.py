@@ -23,7 +23,7 @@ from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.analysis.structural_hash import SpelledStructure, StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.split_epilogue import take_apart
+from popgraph.passes.structured.analysis.split_epilogue import split_blocks
 from popgraph.passes.structured.to_loops.kernel_functions import (
     Functions,
     kernels_of,
@@ -78,7 +78,7 @@ class StructuredToLoops(Pass):
         for op in list(module.walk()):
             # Only register tiles scale sums of blocks; plain loops store the sums of all blocks.
             if tile.is_contraction(op) and op.block is not None and op.schedule is None:
-                take_apart(op)
+                split_blocks(op)
         structures, functions = StructuralHasher(moved_to_start), Functions(module)
         known = KnownByStructure(self.target, compilation.kernels) if compilation.kernels else None
         written: dict[Hashable, tuple[str, Kernel]] = {}

@@ -184,7 +184,7 @@ class ContractLoops(Emitter):
             self.inner,
             self.schedule.kc.data,
             self.prefetch(factors),
-            bool(self.schedule.window_panels.data) or self.op.finds_factors,
+            bool(self.schedule.window_panels.data) or self.op.looks_up_factors,
             self.op.words,
             self._bodies(),
             self._blocks(found[last:end]),
