@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from popgraph.builder.pgraph.check.losses import LOSSES
+from popgraph.builder.pgraph.check.loss_table import LOSSES
 from popgraph.builder.pgraph.lower.schedules import PARAMETERS, SCHEDULE_NAMES, SCHEDULES
 from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.names import Names

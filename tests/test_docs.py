@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.builder.pgraph import load
 from popgraph.builder.pgraph.check.annotations import NODE_NOTES
-from popgraph.builder.pgraph.check.losses import LOSS_NAMES
+from popgraph.builder.pgraph.check.loss_table import LOSS_NAMES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
 from popgraph.builder.pgraph.lower.schedules import SCHEDULE_NAMES, SCHEDULES
 from popgraph.builder.pgraph.syntax.parser import GRAMMAR

@@ -35,7 +35,7 @@ from popgraph.dialects.program import (
     graphs_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.control import Looping
+from popgraph.dialects.program.control_signatures import Looping
 from popgraph.dialects.program.sizes import sizes_of
 from popgraph.dialects.tile.running import Extent
 from popgraph.passes.analysis.replace import replace_op

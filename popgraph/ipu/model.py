@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 from popgraph.compiler.lowering import lower
 from popgraph.dialects.program import GraphOp, graphs_of
 from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.ipu.machine import Ipu
 from popgraph.ipu.map_to_tiles import on_ipus

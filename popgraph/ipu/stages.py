@@ -17,7 +17,7 @@ from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
 from popgraph.dialects.tile.affine import Linear, linear, reads_whole
 from popgraph.dialects.tile.mapping import MappingAttr
 from popgraph.dialects.tile.structured.combiners import combiners_of
-from popgraph.dialects.tile.structured.movement import AssembleOp, ViewOp
+from popgraph.dialects.tile.structured.layouts import AssembleOp, ViewOp
 from popgraph.dialects.tile.structured.ops import (
     IndexOp,
     MapOp,

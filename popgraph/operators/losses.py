@@ -22,7 +22,7 @@ from popgraph.dialects.onnx.custom import ANY_LABEL
 from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.arithmetic import as_i64, cast, computing
 from popgraph.operators.bodies import close
 from popgraph.operators.complaints import at_least, of_shape

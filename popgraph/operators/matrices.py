@@ -20,7 +20,7 @@ from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import ConstantOp, DataAttr, YieldOp
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import at_least, differ, of_rank, shown, stretches
 from popgraph.operators.movement import I64, reshaped

@@ -25,7 +25,7 @@ from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import ConstantOp, YieldOp, constant_array
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.bodies import show_as
 from popgraph.operators.complaints import differ, of_rank, of_shape

@@ -25,7 +25,7 @@ from popgraph.dialects.onnx.record import Conflicts
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.view import NodeView
 from popgraph.dialects.program import YieldOp
-from popgraph.dialects.program.control import NUMBER, row_type
+from popgraph.dialects.program.control_signatures import NUMBER, row_type
 from popgraph.operators.arithmetic import cast, computing
 from popgraph.operators.complaints import of_rank, of_shape, positive, shown
 from popgraph.operators.lookups import Tap, from_start, looked_up, within

@@ -35,7 +35,7 @@ from popgraph.testing.templates.images import (
     pool,
     square_convolution,
 )
-from popgraph.testing.templates.movement import (
+from popgraph.testing.templates.movement_templates import (
     concat,
     gather,
     join,

@@ -8,7 +8,13 @@ from typing import TypeAlias
 
 from xdsl.ir import Attribute
 
-from popgraph.builder.pgraph.check.losses import LOSS_NAMES, LOSSES, Loss, class_axis, loss_named
+from popgraph.builder.pgraph.check.loss_table import (
+    LOSS_NAMES,
+    LOSSES,
+    Loss,
+    class_axis,
+    loss_named,
+)
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import Span
 from popgraph.dialects.onnx.types import dims

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from popgraph.builder.pgraph import Schedule, add_loss, parse, parse_optimizer, parse_schedule
 from popgraph.builder.pgraph import load as load_text
-from popgraph.builder.pgraph.check.losses import CLASS_NUMBERS, LOSS_NAMES, Loss, loss_named
+from popgraph.builder.pgraph.check.loss_table import CLASS_NUMBERS, LOSS_NAMES, Loss, loss_named
 from popgraph.compiler import Model, interface_of, load
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.containers import input_types

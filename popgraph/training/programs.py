@@ -33,7 +33,7 @@ from popgraph.support.inputs import check_names, fitted
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import ScheduledDriver
 from popgraph.training.inference_form import to_inference
-from popgraph.training.reductions import SUM, reduction_of
+from popgraph.training.loss_reduction import SUM, reduction_of
 from popgraph.training.roles import is_float
 from popgraph.training.samples import Batch, count_rows
 from popgraph.training.sized_outputs import may_need_several_programs

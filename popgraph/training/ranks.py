@@ -17,8 +17,8 @@ from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchan
 from popgraph.support.ranks.world import world
 from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.history import Row
+from popgraph.training.loss_reduction import SUM, reduction_of
 from popgraph.training.programs import TrainingSteps
-from popgraph.training.reductions import SUM, reduction_of
 from popgraph.training.samples import Batch, Order, Source
 from popgraph.training.task import Task
 from popgraph.training.totals import Totals

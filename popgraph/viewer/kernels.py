@@ -13,9 +13,9 @@ from xdsl.ir import Operation
 from popgraph.backends.tools import Tools
 from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
 from popgraph.dialects.tile import CallOp, ProgramOp
-from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import bytes_touched
 from popgraph.dialects.tile.program.ops import find_program
+from popgraph.dialects.tile.program.program_control import RunsPrograms
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.facts import cycles
 from popgraph.passes.structured.alternatives import ContractionCandidates

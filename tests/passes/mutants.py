@@ -1153,7 +1153,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "canonicalize",
         "permutations composed in the wrong order",
-        f"{PASSES}.graphcore.canonicalize.movement:MergeTransposes.rewrite",
+        f"{PASSES}.graphcore.canonicalize.movement_rules:MergeTransposes.rewrite",
         composed_backwards,
     ),
     Mutant(
@@ -1207,7 +1207,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "canonicalize",
         "two rules are inverse, in an infinite loop",
-        f"{PASSES}.graphcore.canonicalize.movement:MergeTransposes.rewrite",
+        f"{PASSES}.graphcore.canonicalize.movement_rules:MergeTransposes.rewrite",
         undone,
         needs=frozenset({"Transpose"}),
     ),
@@ -1239,7 +1239,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "graphcore-to-structured",
         "maxima and minima begin with zero",
-        f"{PASSES}.graphcore.to_structured.reductions:INITIAL",
+        f"{PASSES}.graphcore.to_structured.lower_reductions:INITIAL",
         extremes_from_zero,
     ),
     Mutant(
@@ -1259,7 +1259,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "graphcore-to-structured",
         "a reduction of equal axes takes the last ones",
-        f"{PASSES}.graphcore.to_structured.reductions:axes_last",
+        f"{PASSES}.graphcore.to_structured.lower_reductions:axes_last",
         axes_as_given,
     ),
     Mutant(

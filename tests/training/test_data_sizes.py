@@ -20,7 +20,7 @@ from popgraph.passes.options import GRADIENT, Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
-from popgraph.training.reductions import reduction_of
+from popgraph.training.loss_reduction import reduction_of
 from popgraph.training.task import task_of
 from popgraph.training.trainer import Trainer
 from tests.sampling import examples

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph.builder.pgraph import parse, parse_schedule
-from popgraph.builder.pgraph.check.losses import LOSS_NAMES, LOSSES, ONE_HOT
+from popgraph.builder.pgraph.check.loss_table import LOSS_NAMES, LOSSES, ONE_HOT
 from popgraph.cli import app
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError

@@ -12,7 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp, graphs_of
-from popgraph.dialects.program.control import NUMBER
+from popgraph.dialects.program.control_signatures import NUMBER
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.dialects.tile.running import set_running

@@ -11,12 +11,12 @@ from xdsl.ir import SSAValue
 
 from popgraph.builder.pgraph.check.const_eval import folded
 from popgraph.builder.pgraph.check.file_context import FileContext
-from popgraph.builder.pgraph.check.losses import loss_named
+from popgraph.builder.pgraph.check.loss_table import loss_named
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
 from popgraph.builder.pgraph.lower.graphs import context_of_graph
 from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, result_named
-from popgraph.builder.pgraph.lower.losses import loss_of_call, lower_loss
+from popgraph.builder.pgraph.lower.lower_losses import loss_of_call, lower_loss
 from popgraph.builder.pgraph.lower.rules import lower_expression, lower_statement
 from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
 from popgraph.builder.pgraph.lower.statements import lower_statements

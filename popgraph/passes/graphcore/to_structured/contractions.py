@@ -30,7 +30,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
     to_element,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
-from popgraph.passes.graphcore.to_structured.movement import viewed
+from popgraph.passes.graphcore.to_structured.lower_movement import viewed
 from popgraph.passes.graphcore.to_structured.sliding import (
     collect_at,
     dimensions,

@@ -33,7 +33,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
     to_computing,
     to_element,
 )
-from popgraph.passes.graphcore.to_structured.movement import viewed
+from popgraph.passes.graphcore.to_structured.lower_movement import viewed
 from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
 from popgraph.support.shapes import Shape
 

@@ -19,7 +19,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.control_signatures import UNBOUNDED
 from popgraph.dialects.program.interned import symbol, whole
 
 MEMORY = base(MemRefType)

@@ -11,7 +11,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects.graphcore import CondOp, LoopOp
 from popgraph.dialects.graphcore.control import Control, yield_of
 from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp, ReturnOp, graphs_of
-from popgraph.dialects.program.control import row_type
+from popgraph.dialects.program.control_signatures import row_type
 
 
 class Outliner:

@@ -9,7 +9,7 @@ from functools import cache
 from xdsl.ir import SSAValue
 
 from popgraph.builder.pgraph.check.const_eval import folded
-from popgraph.builder.pgraph.check.losses import (
+from popgraph.builder.pgraph.check.loss_table import (
     ALIKE,
     AXIS,
     CLASS_NUMBERS,
