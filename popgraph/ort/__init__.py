@@ -82,8 +82,8 @@ def __getattr__(name: str) -> object:
             value: object = getattr(import_module(f"popgraph.ort.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
-    close = _ELSEWHERE.get(name) or _closest(name, _HOMES)
-    hint = f"\n  try: {close}" if close else ""
+    way = _ELSEWHERE.get(name) or _closest(name, _HOMES)
+    hint = f"\n  try: {way}" if way else ""
     raise AttributeError(f"module 'popgraph.ort' has no attribute {name!r}{hint}")
 
 

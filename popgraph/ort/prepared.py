@@ -91,7 +91,7 @@ def _named_sizes(
         if not any(isinstance(name, str) for name in names):
             ignored.append(denotation)
     for name in ignored:
-        note(f"a size is given for {name!r}, which is no symbolic dimension of an input")
+        note(f"a size is given for {name!r}, but no input has a symbolic dimension of that name")
     return sizes
 
 
