@@ -312,6 +312,8 @@ def test_values_hold_arrays(mul: ort.InferenceSession) -> None:
         ort.OrtValue.ortvalue_from_numpy(X, "cuda", 0)
     half = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.zeros(2, np.uint16), 16)
     assert half.data_type() == "tensor(bfloat16)" and half.element_type() == 16
+    again = ort.OrtValue.from_dlpack(value.__dlpack__())
+    assert again.data_ptr() == value.data_ptr() and value.__dlpack_device__() == (1, 0)
     assert ort.OrtValue.ortvalue_from_shape_and_type([2, 3], np.int64).shape() == [2, 3]
     assert np.shares_memory(ort.OrtValue.from_dlpack(X).numpy(), X)
 
@@ -409,6 +411,26 @@ def test_the_example_runs_with_either_import(
         runpy.run_path(str(path), run_name="__main__")
         printed.append(capsys.readouterr().out.splitlines())
     assert printed[0][:5] == printed[1][:5] and len(printed[0]) > 5
+
+
+def test_memory_is_described(mul: ort.InferenceSession) -> None:
+    (info,), kind = mul.get_input_memory_infos(), ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    assert info.name == mul.get_output_memory_infos()[0].name == "Cpu"
+    assert ort.OrtMemoryInfo("Cpu", kind, 0, ort.OrtMemType.DEFAULT).allocator_type == kind
+    assert mul.get_input_epdevices() == [None]
+    assert ort.OrtArenaCfg(8, 0, 4, 2).max_dead_bytes_per_chunk == 2
+    assert ort.OrtArenaCfg({"max_mem": 16, "arena_extend_strategy": 1}).max_mem == 16
+    with pytest.raises(AttributeError, match="no option 'size'"):
+        ort.OrtArenaCfg({"size": 1})
+
+
+def test_maps_are_dicts() -> None:
+    text = (
+        'g(float[N, 2] x) => (y) { y = ai.onnx.ml.ZipMap <classlabels_strings = ["a", "b"]> (x) }'
+    )
+    session = ort.InferenceSession(model(text), one_thread())
+    assert session.get_outputs()[0].type == "seq(map(string,tensor(float)))"
+    assert session.run(None, {"x": X[:1]})[0] == [{"a": 1, "b": 2}]
 
 
 def test_an_absent_name_has_a_hint() -> None:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from popgraph.ort.logs import set_default_logger_callback as set_default_logger_callback
     from popgraph.ort.logs import set_default_logger_severity as set_default_logger_severity
     from popgraph.ort.logs import set_default_logger_verbosity as set_default_logger_verbosity
+    from popgraph.ort.memory import OrtAllocatorType as OrtAllocatorType
+    from popgraph.ort.memory import OrtArenaCfg as OrtArenaCfg
+    from popgraph.ort.memory import OrtMemoryInfo as OrtMemoryInfo
+    from popgraph.ort.memory import OrtMemType as OrtMemType
+    from popgraph.ort.memory import create_and_register_allocator as create_and_register_allocator
     from popgraph.ort.options import ExecutionMode as ExecutionMode
     from popgraph.ort.options import ExecutionOrder as ExecutionOrder
     from popgraph.ort.options import GraphOptimizationLevel as GraphOptimizationLevel
@@ -38,6 +43,11 @@ _HOMES = {
     "set_default_logger_callback": "logs",
     "set_default_logger_severity": "logs",
     "set_default_logger_verbosity": "logs",
+    "OrtAllocatorType": "memory",
+    "OrtArenaCfg": "memory",
+    "OrtMemoryInfo": "memory",
+    "OrtMemType": "memory",
+    "create_and_register_allocator": "memory",
     "ExecutionMode": "options",
     "ExecutionOrder": "options",
     "GraphOptimizationLevel": "options",

@@ -161,13 +161,23 @@ class SessionOptions(_Settings):
         self._initializers[name] = value
 
     def add_external_initializers(self, names: Sequence[str], values: Sequence[OrtValue]) -> None:
-        """Replaces initializers, also those in external files that do not exist."""
+        """Replaces several initializers."""
         if len(names) != len(values):
             raise WrongValue(
                 f"{len(names)} names have {len(values)} values", hint="pass one value for each name"
             )
         for name, value in zip(names, values, strict=True):
             self.add_initializer(name, value)
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[object], lengths: Sequence[int]
+    ) -> None:
+        """Always raises: external data are read from files."""
+        raise errors.NotImplemented(
+            "external data in memory are not supported",
+            f"file {str(names[0])!r}" if names else "",
+            "write the file beside the model",
+        )
 
     def register_custom_ops_library(self, path: str) -> None:
         """Always raises: libraries of onnxruntime's kernels cannot be called."""

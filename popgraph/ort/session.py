@@ -15,6 +15,7 @@ from popgraph.ort.binding import IOBinding
 from popgraph.ort.errors import Fail, InvalidArgument, NoSuchFile, WrongType, loading, running
 from popgraph.ort.feeds import Feeds, check_outputs, output
 from popgraph.ort.logs import VERBOSE, log, note
+from popgraph.ort.memory import CPU_MEMORY, OrtMemoryInfo
 from popgraph.ort.options import NOTES, RunOptions, SessionOptions
 from popgraph.ort.profile import Profile
 from popgraph.ort.providers import (
@@ -164,6 +165,18 @@ class InferenceSession:
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The initializers that a run may replace by inputs."""
         return list(self._overridable)
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """The memory of each input, always the CPU's."""
+        return [CPU_MEMORY for _ in self._inputs]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """The memory of each output, always the CPU's."""
+        return [CPU_MEMORY for _ in self._outputs]
+
+    def get_input_epdevices(self) -> list[None]:
+        """None for each input: the CPU is not a separate device."""
+        return [None for _ in self._inputs]
 
     def get_modelmeta(self) -> ModelMetadata:
         """The metadata of the model; loads the model on first use."""

@@ -115,6 +115,19 @@ class OrtDevice:
         return self._id
 
 
+class _Capsule:
+    """A DLPack capsule in the protocol of NumPy."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 class OrtValue:
     """
     An array (or a list of arrays) in memory of the CPU.
@@ -167,7 +180,7 @@ class OrtValue:
     @staticmethod
     def from_dlpack(data: Any, is_bool_tensor: bool | None = None) -> OrtValue:
         """A value that shares the memory of an object with `__dlpack__`."""
-        array = np.from_dlpack(data)
+        array = np.from_dlpack(data if hasattr(data, "__dlpack__") else _Capsule(data))
         return OrtValue(array.view(np.bool_) if is_bool_tensor else array)
 
     def numpy(self) -> Any:
