@@ -102,21 +102,15 @@ def loading() -> Iterator[None]:
     """Raises errors of loading and compiling a model as onnxruntime's exceptions."""
     try:
         yield
+    except OrtError:
+        raise
     except PopgraphError as error:
-        if isinstance(error, OrtError):
-            raise
         raise _as(_kind_at_load(error), error) from error
 
 
-@contextmanager
-def running() -> Iterator[None]:
-    """Raises errors of a run as onnxruntime's exceptions."""
-    try:
-        yield
-    except PopgraphError as error:
-        if isinstance(error, OrtError):
-            raise
-        raise _as(_kind_at_run(error), error) from error
+def at_run(error: PopgraphError) -> OrtError:
+    """The error of a run as onnxruntime's exception."""
+    return _as(_kind_at_run(error), error)
 
 
 def _as(kind: type[OrtError], error: PopgraphError) -> OrtError:

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from popgraph.ort.binding import IOBinding
-from popgraph.ort.errors import Fail, InvalidArgument, NoSuchFile, WrongType, loading, running
+from popgraph.ort.errors import (
+    Fail,
+    InvalidArgument,
+    NoSuchFile,
+    OrtError,
+    WrongType,
+    at_run,
+    loading,
+)
 from popgraph.ort.feeds import Feeds, check_outputs, output
 from popgraph.ort.logs import VERBOSE, log, note
 from popgraph.ort.memory import CPU_MEMORY, OrtMemoryInfo
@@ -30,6 +38,7 @@ from popgraph.ort.values import ModelMetadata, NodeArg, OrtValue, numpy_type
 from popgraph.runner import Runner
 from popgraph.start import compile
 from popgraph.support.description import TensorSpec
+from popgraph.support.errors import PopgraphError
 from popgraph.support.garbage import while_importing
 
 Feed: TypeAlias = Mapping[str, Any]
@@ -101,9 +110,17 @@ class InferenceSession:
             raise Fail(
                 "Exiting due to terminate flag being set to true.", hint="set terminate to False"
             )
-        names = list(output_names or ())
-        with running(), self._event("model_run"):
-            found = self._runner(self._feeds.converted(input_feed))
+        try:
+            if self._profile is None:
+                found = self._runner(self._feeds.converted(input_feed))
+            else:
+                with self._profile.event("model_run"):
+                    found = self._runner(self._feeds.converted(input_feed))
+        except OrtError:
+            raise
+        except PopgraphError as error:
+            raise at_run(error) from error
+        names = [] if output_names is None else list(output_names)
         if not names:
             return [output(value) for value in found.values()]
         check_outputs(names, found)
