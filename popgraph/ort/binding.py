@@ -152,4 +152,4 @@ def _at(address: int, element_type: Any, shape: Sequence[int]) -> np.ndarray[Any
     dtype = numpy_type(element_type)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     buffer = (ctypes.c_char * size).from_address(address)
-    return np.ndarray(tuple(shape), dtype, buffer)
+    return np.ndarray(tuple(shape), dtype, memoryview(buffer).cast("B"))
