@@ -47,7 +47,8 @@ class Feeds:
         """
         Whether an array can be passed on as it is; False only means that `_value` decides.
 
-        With this check first, a call with one f32[1, 16] takes 4 microseconds instead of 7 (AMD EPYC).
+        With this check first, a call with one f32[1, 16] takes 4 microseconds instead of 7
+        (AMD EPYC, one thread).
         """
         if type(value) is not np.ndarray or name not in self._plain:
             return False
