@@ -111,6 +111,8 @@ def test_strings_come_back_as_objects() -> None:
         (found,) = session.run(None, {"x": given})
         assert found.dtype == object and found.tolist() == ["this", "Olá"]
     assert session.run(None, {"x": void})[0].tolist() == ["must", "have"]
+    mixed = np.array([["a"], 3], object)  # as onnxruntime: by `str`
+    assert session.run(None, {"x": mixed})[0].tolist() == ["['a']", "3"]
     assert session.run(None, {"x": np.array([b"a", b"bc"])})[0].tolist() == ["a", "bc"]
 
 

@@ -124,12 +124,15 @@ def _array(info: NodeArg, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _strings(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Text for arrays of bytes and of raw memory, and for objects that are bytes."""
+    """Text for arrays of bytes and of raw memory; objects become text by `str`."""
     if array.dtype.kind == "V":
         array = array.view(f"S{array.dtype.itemsize}")
     if array.dtype.kind == "S":
         return np.char.decode(array, "utf-8")
-    return array.astype(str) if array.dtype.kind == "O" else array
+    if array.dtype.kind == "O":
+        texts = np.array([str(one) for one in array.flat], str)
+        return texts.reshape(array.shape)
+    return array
 
 
 def _check_shape(info: NodeArg, shape: tuple[int, ...]) -> None:
