@@ -8,6 +8,7 @@ from typing import Protocol
 
 from popgraph.compiler import BuildRequest
 from popgraph.support.arrays import Array
+from popgraph.support.pace import Pace
 from popgraph.training.checks import Layer
 from popgraph.training.history import History, Row
 
@@ -57,3 +58,23 @@ class Callback:
 
     def on_end(self, trainer: Trained) -> None:
         """Called after the last step, however training ended."""
+
+
+EVERY = 1.0
+"""Minimal seconds between two writes, so that short epochs do not rewrite the file each time."""
+
+
+class Log(Callback):
+    """Writes the epochs as .csv or .jsonl, complete after each write and at the end of training."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pace = Pace(EVERY)
+
+    def on_epoch(self, trainer: Trained, row: Row) -> None:
+        if self._pace.is_due():
+            with self._pace.kept():
+                trainer.history.write(self._path)
+
+    def on_end(self, trainer: Trained) -> None:
+        trainer.history.write(self._path)

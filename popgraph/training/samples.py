@@ -56,7 +56,7 @@ class Source(ABC):
     """Number of samples, if known."""
 
     @property
-    def is_once(self) -> bool:
+    def is_single_pass(self) -> bool:
         """Whether the batches can be iterated only once."""
         return False
 
@@ -124,7 +124,7 @@ class Stream(Source):
         self._once = iter(data) if isinstance(data, Iterator) else None
 
     @property
-    def is_once(self) -> bool:
+    def is_single_pass(self) -> bool:
         return self._once is not None
 
     def first(self, size: int) -> Batch:
@@ -134,11 +134,11 @@ class Stream(Source):
             raise RunError("no data to train on", hint="the iterable yields no batch")
         if self._once is not None:
             self._once = chain([found], self._once)
-        return named(found, self._names)
+        return by_input_name(found, self._names)
 
     def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
         for batch in islice(self._batches(), start, None):
-            yield named(batch, self._names)
+            yield by_input_name(batch, self._names)
 
     def steps(self, order: Order) -> int | None:
         if self._once is not None or not hasattr(self._data, "__len__"):
@@ -158,7 +158,7 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     if isinstance(data, Mapping):
         return _of_arrays(data)
     if isinstance(data, tuple | list) and data and _are_arrays(data, names):
-        return _of_arrays(dict(zip(names, _fitting(data, names), strict=False)))
+        return _of_arrays(dict(zip(names, _check_count(data, names), strict=False)))
     if _is_array(data):
         return _of_arrays({names[0]: data})
     if hasattr(data, "column_names") and hasattr(data, "__getitem__"):
@@ -183,7 +183,7 @@ def first_rows(batch: Batch, rows: int) -> Batch:
     return {name: array[:rows] for name, array in batch.items()}
 
 
-def joined(data: Data, more: Sequence[Data]) -> Data:
+def combine_data(data: Data, more: Sequence[Data]) -> Data:
     """`fit(x, y)`  ->  `fit((x, y))`."""
     for one in more:
         if isinstance(one, int | float | str | bool):
@@ -219,7 +219,7 @@ def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
         return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
     if not isinstance(rows[0], tuple | list):
         rows = [(row,) for row in rows]
-    columns = zip(*(_fitting(row, names) for row in rows), strict=True)
+    columns = zip(*(_check_count(row, names) for row in rows), strict=True)
     return {name: _stacked(column, name) for name, column in zip(names, columns, strict=True)}
 
 
@@ -235,16 +235,16 @@ def _stacked(samples: Sequence[Any], name: str) -> Array:
     return np.stack(arrays)
 
 
-def named(batch: Any, names: Sequence[str]) -> Batch:
+def by_input_name(batch: Any, names: Sequence[str]) -> Batch:
     """The arrays of a batch by input name."""
     if isinstance(batch, Mapping):
         return {name: np.asarray(array) for name, array in batch.items()}
     if isinstance(batch, tuple | list):
-        return dict(zip(names, map(np.asarray, _fitting(batch, names)), strict=False))
+        return dict(zip(names, map(np.asarray, _check_count(batch, names)), strict=False))
     return {names[0]: np.asarray(batch)}
 
 
-def _fitting(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+def _check_count(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
     if len(given) != len(names):
         raise RunError(
             f"the data are {len(given)} arrays, and the model takes {len(names)}",

@@ -24,22 +24,22 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.support.spelling import setting
 from popgraph.support.step_options import RECOMPUTED
-from popgraph.training.arguments import checked
-from popgraph.training.best import Best, best_of
+from popgraph.training.arguments import check_types
+from popgraph.training.best import BestEpoch, best_epoch_of
 from popgraph.training.callbacks import Callback
-from popgraph.training.checkpoints import Facts, Keeper, Running, load
+from popgraph.training.checkpoints import CheckpointWriter, Facts, TrainingState, load
 from popgraph.training.checks import Check, Checker, Layer
-from popgraph.training.diagnosis import Trail
-from popgraph.training.dropping import dropout_rows
+from popgraph.training.diagnosis import StepSnapshot
 from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
-from popgraph.training.loop import Loop, Plan
-from popgraph.training.losses import ClassWeights
+from popgraph.training.loop import FitPlan, Loop
+from popgraph.training.loss_expressions import ClassWeights
 from popgraph.training.measures import Measures
 from popgraph.training.metrics import AnyMetric, Metric, metrics_of
-from popgraph.training.open_batch import fixed_batch, opened
-from popgraph.training.programs import Build, Inference, Steps, sums_of
+from popgraph.training.open_batch import fixed_batch, open_batch
+from popgraph.training.problem import Optimizer, TrainingArguments, TrainingProblem, check_values
+from popgraph.training.programs import BuildSettings, Inference, TrainingSteps, summed_outputs
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
 from popgraph.training.samples import (
@@ -48,14 +48,13 @@ from popgraph.training.samples import (
     Order,
     Samples,
     Source,
+    combine_data,
     count_rows,
     first_rows,
-    joined,
     source_of,
 )
-from popgraph.training.selection import Choice, Selection
+from popgraph.training.selection import Selection, WeightPatterns, dropout_rows
 from popgraph.training.sized_outputs import without_sized_outputs
-from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import described
@@ -100,7 +99,7 @@ class Trainer:
     weights and states unchanged. `tuned` says whether they have; `wait()` waits for them.
     """
 
-    @checked("loss")
+    @check_types("loss")
     def __init__(
         self,
         model: Model,
@@ -128,10 +127,12 @@ class Trainer:
         threads: int = 1,
         quick: bool = False,
     ) -> None:
-        choice = Choice.of(freeze, train_only)
-        wishes = Wishes(loss, optimizer, schedule, class_weights, choice, prediction)
-        self._subject = Subject(model, wishes)
-        self._ranks = Ranks.here()
+        patterns = WeightPatterns.of(freeze, train_only)
+        arguments = TrainingArguments(
+            loss, optimizer, schedule, class_weights, patterns, prediction
+        )
+        self._problem = TrainingProblem(model, arguments)
+        self._ranks = Ranks.current()
         if quick and self._ranks.are_several:
             raise RunError(
                 "ranks switch to tuned programs at different steps, whose sums round differently: "
@@ -148,11 +149,11 @@ class Trainer:
             "replicas": replicas,
             "stages": stages,
         }
-        plan = StepPlan.of(self._subject.step_options, step_options)
+        plan = StepPlan.of(self._problem.step_options, step_options)
         self._plan = plan = self._ranks.planned(plan)
-        plan.check_together(quick=quick)
+        plan.check_combination(quick=quick)
         inputs = dict(values or {})
-        self._build = Build(
+        self._build = BuildSettings(
             backend,
             threads,
             indices,
@@ -170,8 +171,8 @@ class Trainer:
         self.planned: int | None = None
         """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
-        self._steps: Steps | None = None
-        self._now: Running | None = None
+        self._steps: TrainingSteps | None = None
+        self._reached_state: TrainingState | None = None
         """The state of the last `fit`."""
 
     @property
@@ -192,13 +193,13 @@ class Trainer:
     def task(self) -> Task:
         """The training task; known once there are data."""
         if self._task is None:
-            raise _no_data_yet()
+            raise _no_data_error()
         return self._task
 
     @property
     def module(self) -> ModuleOp:
         """The model before the data are known."""
-        return self._subject.given
+        return self._problem.model_with_loss
 
     @property
     def values(self) -> dict[str, Array]:
@@ -221,14 +222,14 @@ class Trainer:
     @property
     def optimizer(self) -> str:
         """The optimizer with its learning rate and all settings that differ from the defaults."""
-        return described(self._plan.for_loss(self._subject.rule))
+        return described(self._plan.for_loss(self._problem.rule))
 
-    @checked()
+    @check_types()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does so, too."""
-        self._prepare(source_of(joined(data, more), self._names), batch)
+        self._prepare(source_of(combine_data(data, more), self._names), batch)
 
-    @checked()
+    @check_types()
     def fit(
         self,
         data: Data,
@@ -272,15 +273,15 @@ class Trainer:
         ranks take equally many rows, so at the end of an epoch fewer samples than ranks may be
         dropped. Callbacks run, and files are written, on the first rank.
         """
-        source = source_of(joined(data, more), self._names)
-        source, held_out = self._parts(source, validation, seed)
+        source = source_of(combine_data(data, more), self._names)
+        source, held_out = self._split_validation(source, validation, seed)
         source = self._ranks.shared(source)
         size = self._prepare(source, batch)
         if epochs is None and steps is None:
             epochs = 1
         for name, number in (("epochs", epochs), ("steps", steps)):
             _check_positive(name, number)
-        if source.is_once and steps is None and epochs != 1:
+        if source.is_single_pass and steps is None and epochs != 1:
             raise RunError(
                 "an iterator yields its batches once, which is too few for several epochs",
                 "the data",
@@ -297,30 +298,30 @@ class Trainer:
             )
         progress, driver = self.progress, self._prepared.driver
         progress.first_epoch, progress.first_step = progress.epoch, driver.steps
-        best = best_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
-        self._now = running = self._running(source, order, best)
+        best = best_epoch_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
+        self._reached_state = state = self._state(source, order, best)
         if resume is not False and (found := _resumed(resume, checkpoint)) is not None:
-            load(found, running)
+            load(found, state)
             if not self._ranks.is_first:
-                running.totals.clear()
-            self._ranks.draw_apart(running.steps)
+                state.totals.clear()
+            self._ranks.derive_own_seed(state.steps)
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
         planned = min((one for one in (steps, whole) if one is not None), default=None)
         done = driver.steps - progress.first_step
         self.planned = None if planned is None else planned - done
-        plan = Plan(
+        plan = FitPlan(
             source,
             order,
             None if epochs is None else progress.first_epoch + epochs,
             None if steps is None else progress.first_step + steps,
-            lambda: {} if held_out is None else self._tested_on(held_out, order.size, VALIDATION),
+            lambda: {} if held_out is None else self._evaluate(held_out, order.size, VALIDATION),
             list(callbacks),
-            None if checkpoint is None else Keeper.of(checkpoint, every),
-            Trail(self.task, self._build),
+            None if checkpoint is None else CheckpointWriter.of(checkpoint, every),
+            StepSnapshot(self.task, self._build),
             self._ranks,
         )
         self.stopped = ""
-        Loop(self, running, self._measures, plan).run()
+        Loop(self, state, self._measures, plan).run()
         return self.history
 
     @property
@@ -332,14 +333,14 @@ class Trainer:
         """Ends training after the current step or epoch."""
         self.stopped = why
 
-    @checked()
+    @check_types()
     def check(self, data: Data, *more: Data, batch: int | None = None) -> Check:
         """
         Checks on one batch whether the model can learn: are its gradients finite and nonzero?
 
         The weights do not change. The result prints as a table; its `problems` are sentences.
         """
-        source = source_of(joined(data, more), self._names)
+        source = source_of(combine_data(data, more), self._names)
         size = self._prepare(source, batch)
         return self._check(first_rows(source.first(size), self._rows_of(source, batch)))
 
@@ -363,14 +364,14 @@ class Trainer:
 
     def request(self) -> BuildRequest:
         """The build request of the last step's program."""
-        inputs = self._prepared.inputs.of(self._micro_batch)
+        inputs = self._prepared.inputs.convert(self._micro_batch)
         return self._build.request(self.task, {name: one.shape for name, one in inputs.items()})
 
     @property
-    def _fitted(self) -> Running:
-        if self._now is None or not self._now.batch:
+    def _fitted(self) -> TrainingState:
+        if self._reached_state is None or not self._reached_state.batch:
             raise RunError("no step has run yet", "Trainer", "fit runs steps")
-        return self._now
+        return self._reached_state
 
     @property
     def _micro_batch(self) -> Batch:
@@ -379,36 +380,36 @@ class Trainer:
 
     def _check(self, batch: Batch) -> Check:
         steps = self._prepared
-        return self._checker.check(steps.read(), steps.inputs.of(batch))
+        return self._checker.check(steps.read(), steps.inputs.convert(batch))
 
     @cached_property
     def _checker(self) -> Checker:
         return Checker(self.task, self._build)
 
-    @checked()
+    @check_types()
     def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
         """The loss and the metrics on these data, with the model in inference form."""
-        source = source_of(joined(data, more), self._names)
+        source = source_of(combine_data(data, more), self._names)
         size = self._prepare(source, batch)
-        return self._tested_on(source, size)
+        return self._evaluate(source, size)
 
-    @checked()
+    @check_types()
     def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
         """The output for all samples; a dict by name if there are several outputs."""
         inference = self._inference
         names = list(inference.inputs.dtypes)
         source = source_of(data, names)
-        inference.take({} if self._steps is None else self._steps.weights(self._model))
+        inference.set_weights({} if self._steps is None else self._steps.weights(self._model))
         fixed = self._fixed_batch(self._model)
         made: dict[str, list[Array]] = {}
         for part in source.epoch(Order(fixed or batch or BATCH, False), 0, 0):
             samples = count_rows(part)
-            for name, array in inference.run(_filled(part, fixed or samples)).items():
+            for name, array in inference.run(_padded(part, fixed or samples)).items():
                 made.setdefault(name, []).append(array[:samples])
-        joined = {name: np.concatenate(arrays) for name, arrays in made.items()}
-        return next(iter(joined.values())) if len(joined) == 1 else joined
+        outputs = {name: np.concatenate(arrays) for name, arrays in made.items()}
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
 
-    @checked()
+    @check_types()
     def save(self, path: str | Path) -> None:
         """
         Writes the model with its trained weights for inference, as .onnx or .pgraph.
@@ -419,35 +420,35 @@ class Trainer:
         check_kind(Path(path))
         module = self.inference_module()
         if self._ranks.is_first:
-            save_model(Path(path), module, Compilation(self._subject.weights))
+            save_model(Path(path), module, Compilation(self._problem.weights))
 
     def inference_module(self) -> ModuleOp:
         """The model with its trained weights, for inference, at the onnx level."""
         module = self._model.clone()
         if self._steps is not None:
-            put_weights(module, self._steps.weights(module), self._subject.weights)
+            put_weights(module, self._steps.weights(module), self._problem.weights)
         to_inference(module)
         return module
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(name for name in self._subject.inputs if name not in self._build.values)
+        return tuple(name for name in self._problem.inputs if name not in self._build.values)
 
     @property
-    def _prepared(self) -> Steps:
+    def _prepared(self) -> TrainingSteps:
         if self._steps is None:
-            raise _no_data_yet()
+            raise _no_data_error()
         return self._steps
 
     def _prepare(self, source: Source, batch: int | None) -> int:
         """Creates the task and compiles its step for these data; returns the batch size."""
         _check_positive("batch", batch)
-        ranks, parts = self._ranks, self._plan.updated_by
-        held = self._fixed_batch(self._subject.module)
+        ranks, parts = self._ranks, self._plan.micro_batches_per_update
+        held = self._fixed_batch(self._problem.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
         if self._task is None:
-            task = self._subject.task(first, self._plan)
+            task = self._problem.task(first, self._plan)
             task = without_sized_outputs(task, first, self._build.values)
             task.selection.check()
             check_values(task, self._build.values, first)
@@ -464,8 +465,8 @@ class Trainer:
             )
         if self._steps is None:
             task = ranks.task(self._task, self._plan, even=fixed is not None)
-            self._steps = Steps(task, self._build, first, self._plan)
-            ranks.draw_apart(self._steps)
+            self._steps = TrainingSteps(task, self._build, first, self._plan)
+            ranks.derive_own_seed(self._steps)
         size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
 
@@ -473,7 +474,7 @@ class Trainer:
         """The samples of a batch; `held` is the fixed batch size of the model, if any."""
         plan, ranks = self._plan, self._plan.ranks
         if held is not None:
-            return held * plan.updated_by
+            return held * plan.micro_batches_per_update
         return batch or plan.multiple(-(-BATCH // ranks)) * ranks
 
     def _rows(self, source: Source, batch: int) -> int:
@@ -496,7 +497,7 @@ class Trainer:
         """The fixed batch size of a model, if any."""
         return fixed_batch(module, self._build.values)
 
-    def _parts(
+    def _split_validation(
         self, source: Source, validation: float | Data | None, seed: int
     ) -> tuple[Source, Source | None]:
         """The training data, and the held-out data."""
@@ -512,7 +513,7 @@ class Trainer:
             return source.split(validation, seed)
         return source, source_of(validation, self._names)
 
-    def _running(self, source: Source, order: Order, best: Best | None) -> Running:
+    def _state(self, source: Source, order: Order, best: BestEpoch | None) -> TrainingState:
         """The current state of training."""
         split = f" in {self._plan.runs} micro-batches" * self._plan.is_split
         split += f" of {self._plan.replicas} replicas" * (self._plan.replicas > 1)
@@ -526,15 +527,17 @@ class Trainer:
         }
         totals, module = self._measures.totals(), self.task.module
         steps = self._prepared
-        return Running(steps, self.progress, totals, best, facts, lambda: steps.weights(module))
+        return TrainingState(
+            steps, self.progress, totals, best, facts, lambda: steps.weights(module)
+        )
 
-    def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
+    def _evaluate(self, source: Source, size: int, start: str = "") -> Row:
         """Evaluates all samples with the current weights; drops the rest of a fixed batch size."""
-        self._tested.take(self._prepared.weights(self.task.module))
+        self._evaluation.set_weights(self._prepared.weights(self.task.module))
         held = self._fixed_batch(self.task.module)
-        size, self._tested.rows = held or size, held or -(-size // self._plan.runs)
+        size, self._evaluation.rows = held or size, held or -(-size // self._plan.runs)
         order = Order(size, shuffled=False, drop_last=self._is_fixed)
-        return self._measures.tested(self._tested, source, order, start)
+        return self._measures.tested(self._evaluation, source, order, start)
 
     @cached_property
     def _measures(self) -> Measures:
@@ -543,20 +546,20 @@ class Trainer:
         return Measures(numbers, self.metrics, prediction, self._target_name)
 
     @cached_property
-    def _tested(self) -> Inference:
+    def _evaluation(self) -> Inference:
         """The model with its loss, in inference form, for evaluation."""
         task = self.task
-        return Inference(task.module, task.weights, self._build, self._plan, sums_of(task))
+        return Inference(task.module, task.weights, self._build, self._plan, summed_outputs(task))
 
     @cached_property
     def _inference(self) -> Inference:
-        return Inference(self._model, self._subject.weights, self._build)
+        return Inference(self._model, self._problem.weights, self._build)
 
     @cached_property
     def _model(self) -> ModuleOp:
         """The model without its loss, with an open batch dimension if possible."""
-        module = self._subject.without_loss()
-        return opened(module, self._subject.weights, self._build.values) or module
+        module = self._problem.without_loss()
+        return open_batch(module, self._problem.weights, self._build.values) or module
 
     @cached_property
     def _prediction_name(self) -> str:
@@ -600,7 +603,7 @@ def _check_positive(name: str, number: int | None) -> None:
         raise RunError(f"{name} must be a positive integer, not {number}", name)
 
 
-def _filled(batch: Batch, size: int) -> Batch:
+def _padded(batch: Batch, size: int) -> Batch:
     """Pads a batch to `size` samples by repeating the last one."""
     numbers = np.minimum(np.arange(size), count_rows(batch) - 1)
     if count_rows(batch) == size:
@@ -608,7 +611,7 @@ def _filled(batch: Batch, size: int) -> Batch:
     return {name: one[numbers] for name, one in batch.items()}
 
 
-def _no_data_yet() -> ModelError:
+def _no_data_error() -> ModelError:
     return ModelError(
         "the trained weights are unknown before data are given",
         "Trainer",
