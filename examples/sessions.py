@@ -1,4 +1,4 @@
-"""Run a model by onnxruntime's API: options, bound memory, metadata and errors."""
+"""Run a model by the API of onnxruntime: options, bound memory, metadata and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ classifier (float[batch, 4] x) => (float[batch, 3] probabilities, int64[batch] l
 
 
 def main() -> None:
-    """Runs the session and checks what it returns."""
+    """Runs the session and checks its outputs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     content = parser.parse_model(MODEL).SerializeToString()

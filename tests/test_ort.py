@@ -144,7 +144,9 @@ WRONG: dict[str, tuple[Any, Any, type, type, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_call_raises_what_onnxruntime_raises(rows: ort.InferenceSession, case: str) -> None:
+def test_a_wrong_call_raises_the_error_of_onnxruntime(
+    rows: ort.InferenceSession, case: str
+) -> None:
     names, feeds, kind, base, text = WRONG[case]
     with pytest.raises(kind, match=text) as caught:
         rows.run(names, feeds)
@@ -163,7 +165,7 @@ def test_a_wrong_call_raises_what_onnxruntime_raises(rows: ort.InferenceSession,
         (model("g(float[2] x) => (int64[2] y) { y = Neg(x) }"), state.InvalidGraph, "declared"),
     ],
 )
-def test_a_wrong_model_raises_what_onnxruntime_raises(given: Any, kind: type, text: str) -> None:
+def test_a_wrong_model_raises_the_error_of_onnxruntime(given: Any, kind: type, text: str) -> None:
     with pytest.raises(kind, match=text) as caught:
         ort.InferenceSession(given)
     assert isinstance(caught.value, PopgraphError)

@@ -149,7 +149,7 @@ class InferenceSession:
         user_data: Any,
         run_options: RunOptions | None = None,
     ) -> None:
-        """Runs in a thread, then calls `callback(outputs, user_data, error)`; "" is no error."""
+        """Runs in a thread, then calls `callback(outputs, user_data, error)`; "" means success."""
 
         def work() -> None:
             found, failed = [], ""
