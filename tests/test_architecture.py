@@ -38,6 +38,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "training ipu measure",
         "session": "popart",
         "backend": "support passes backends compiler runner start",
+        "ort": "support dialects builder passes compiler runner start",
         "conformance": "support backends backend",
         "compat": "support dialects builder compiler engine popart",
         "measure": "support dialects builder passes backends hosted compiler",
