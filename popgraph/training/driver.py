@@ -85,6 +85,13 @@ class Driver:
             scale = replace(self.rule.loss_scaling, value=value)
             self.rule = replace(self.rule, loss_scaling=scale)
 
+    def continue_from(self, driver: Driver, executable: Executable) -> None:
+        """Takes over the step count and the learning rate of another driver."""
+        self.steps = driver.steps
+        rate = replace(self.rule.learning_rate, value=driver.rule.learning_rate.value)
+        self.rule = replace(self.rule, learning_rate=rate)
+        self.send(executable, self.rule)
+
     def weigh(self, executable: Executable, factor: float) -> None:
         """Scales the gradients of the next runs, if the host may write the loss scale."""
         loss = self._scalars.loss

@@ -34,6 +34,7 @@ from popgraph.training.losses import (
 )
 from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
+from popgraph.training.samples import SAMPLE_WEIGHT
 from popgraph.training.selection import Choice
 from popgraph.training.task import Task, task_of
 from popgraph.training.update_rule import (
@@ -79,6 +80,8 @@ class Subject:
             self.weights, self._is_text = compilation.weights, False
             separate_weights(self.module, self.weights)
         self.rule, self._schedule = self._update_rule()
+        self.weighs_samples = False
+        """Whether the loss has an input `SAMPLE_WEIGHT`; known with the first task."""
         if wishes.loss is not None:
             checked_loss(wishes.loss, _values(self.module), self.where)
         elif self._said is None:
@@ -102,6 +105,30 @@ class Subject:
         names = tuple(input_types(self.given))
         named = self._named
         return (*names, named.target_name) if named and named.takes_target else names
+
+    @property
+    def can_weigh_samples(self) -> bool:
+        """Whether the loss takes weights of samples: a named loss with a target does."""
+        named = self._named
+        return named is not None and bool(named.elements)
+
+    @property
+    def has_schedule(self) -> bool:
+        return self._schedule is not None
+
+    @property
+    def is_adjustable(self) -> bool:
+        """Whether a program of this subject reads its learning rate from the host."""
+        return not self.rule.learning_rate.constant
+
+    def adjust_rate(self) -> None:
+        """Lets the host write the learning rate of programs that are built from now on."""
+        self.rule = with_rate(self.rule, 1.0)
+
+    @property
+    def named_loss(self) -> Loss | None:
+        """The named loss, unless the model has a value of this name."""
+        return self._named
 
     @property
     def _named(self) -> Loss | None:
@@ -155,13 +182,16 @@ class Subject:
     def _applied(self, loss: Loss, new: dict[str, Attribute]) -> str:
         """Applies the named loss to the output and the target, as an expression."""
         output = self._output()
-        target = self._target(new) if loss.takes_target else ""
+        self.weighs_samples = SAMPLE_WEIGHT in new and self.can_weigh_samples
+        of_samples = SAMPLE_WEIGHT if self.weighs_samples else ""
+        targets = {name: type_ for name, type_ in new.items() if name != of_samples}
+        target = self._target(targets) if loss.takes_target else ""
         like = self._output_types().get(output)
         if target and loss.target != CLASS_NUMBERS and like is not None:
             new[target] = _of_elements(new[target], like)
         given = self.wishes.class_weights
         weights = None if given is None else weights_of_classes(loss, given, like, new[target])
-        return expression_of(loss, output, target, weights)
+        return expression_of(loss, output, target, weights, of_samples)
 
     def _output(self) -> str:
         names = model_of(self.module).graph.output_names

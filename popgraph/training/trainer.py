@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -34,6 +35,15 @@ from popgraph.training.dropping import dropout_rows
 from popgraph.training.history import VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
+from popgraph.training.keras_names import (
+    EvaluateNames,
+    FitNames,
+    PredictNames,
+    Renamed,
+    class_weighting,
+    with_ones,
+)
+from popgraph.training.log import EpochLines
 from popgraph.training.loop import Loop, Plan
 from popgraph.training.losses import ClassWeights
 from popgraph.training.measures import Measures
@@ -43,9 +53,11 @@ from popgraph.training.programs import Build, Inference, Steps, sums_of
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
 from popgraph.training.samples import (
+    SAMPLE_WEIGHT,
     Batch,
     Data,
     Order,
+    Portions,
     Samples,
     Source,
     count_rows,
@@ -59,6 +71,15 @@ from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import described
+
+_FIT = (
+    "data epochs steps batch shuffle seed drop_last validation monitor patience checkpoint every "
+    "resume callbacks"
+)
+"""The parameters of `Trainer.fit`, for error messages."""
+
+_OF_TASK = ("_checker", "_is_fixed", "_measures", "_tested", "_prediction_name", "_target_name")
+"""Cached properties that depend on the task."""
 
 BATCH = 32
 """Samples per batch, if neither the model nor the user sets it."""
@@ -171,6 +192,8 @@ class Trainer:
         """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
         self._steps: Steps | None = None
+        self._weight_shape: tuple[int, ...] = ()
+        """The sizes of the weights of one sample; () is one number."""
         self._now: Running | None = None
         """The state of the last `fit`."""
 
@@ -226,12 +249,12 @@ class Trainer:
     @checked()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does so, too."""
-        self._prepare(source_of(joined(data, more), self._names), batch)
+        self._prepare(self._source(data, more), batch)
 
-    @checked()
+    @checked("keras")
     def fit(
         self,
-        data: Data,
+        data: Data = None,
         *more: Data,
         epochs: int | None = None,
         steps: int | None = None,
@@ -246,6 +269,7 @@ class Trainer:
         every: int | str | None = None,
         resume: bool | str | Path = False,
         callbacks: Sequence[Callback] = (),
+        **keras: Unpack[FitNames],
     ) -> History:
         """
         Trains for `epochs` or `steps` more; returns the complete history.
@@ -271,13 +295,31 @@ class Trainer:
         On several MPI ranks, each takes its rows of every batch, and all make the same step. All
         ranks take equally many rows, so at the end of an epoch fewer samples than ranks may be
         dropped. Callbacks run, and files are written, on the first rank.
+
+        Keras' names work, too: `x`, `y`, `batch_size`, `validation_data`, `validation_split` (the
+        last samples), `class_weight`, `sample_weight`, `initial_epoch`, `steps_per_epoch` and
+        `verbose`. Weights of samples and classes multiply the loss of each sample before the mean
+        over all samples.
         """
-        source = source_of(joined(data, more), self._names)
-        source, held_out = self._parts(source, validation, seed)
+        renamed = Renamed.of("Trainer.fit", FitNames, keras, _FIT)
+        data, more = renamed.data(data, more)
+        batch = renamed.one("batch", batch, "batch_size")
+        validation = renamed.one("validation", validation, "validation_data")
+        callbacks = [*callbacks, *([EpochLines()] if renamed.is_verbose else ())]
+        source = self._source(data, more, keras.get("sample_weight"))
+        source, held_out = self._parts(source, validation, seed, keras.get("validation_split"))
+        if (of_classes := keras.get("class_weight")) is not None:
+            inputs = frozenset(input_types(self._subject.module))
+            source = source.mapped(class_weighting(self._subject.named_loss, inputs, of_classes))
+        if (portion := renamed.positive("steps_per_epoch")) is not None:
+            source = Portions(source, portion)
         source = self._ranks.shared(source)
         size = self._prepare(source, batch)
+        source = self._weighed(source)
+        held_out = None if held_out is None else self._weighed(held_out)
         if epochs is None and steps is None:
-            epochs = 1
+            epochs = 1 + (renamed.first_epoch or 0)
+        epochs = renamed.epochs(epochs)
         for name, number in (("epochs", epochs), ("steps", steps)):
             _check_positive(name, number)
         if source.is_once and steps is None and epochs != 1:
@@ -296,6 +338,8 @@ class Trainer:
                 "a smaller batch, or without drop_last",
             )
         progress, driver = self.progress, self._prepared.driver
+        if (first_epoch := renamed.first_epoch) is not None:
+            progress.epoch = first_epoch
         progress.first_epoch, progress.first_step = progress.epoch, driver.steps
         best = best_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
         self._now = running = self._running(source, order, best)
@@ -304,6 +348,7 @@ class Trainer:
             if not self._ranks.is_first:
                 running.totals.clear()
             self._ranks.draw_apart(running.steps)
+        tested = renamed.positive("validation_batch_size") or order.size
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
         planned = min((one for one in (steps, whole) if one is not None), default=None)
         done = driver.steps - progress.first_step
@@ -313,7 +358,7 @@ class Trainer:
             order,
             None if epochs is None else progress.first_epoch + epochs,
             None if steps is None else progress.first_step + steps,
-            lambda: {} if held_out is None else self._tested_on(held_out, order.size, VALIDATION),
+            lambda: {} if held_out is None else self._tested_on(held_out, tested, VALIDATION),
             list(callbacks),
             None if checkpoint is None else Keeper.of(checkpoint, every),
             Trail(self.task, self._build),
@@ -339,8 +384,9 @@ class Trainer:
 
         The weights do not change. The result prints as a table; its `problems` are sentences.
         """
-        source = source_of(joined(data, more), self._names)
+        source = self._source(data, more)
         size = self._prepare(source, batch)
+        source = self._weighed(source)
         return self._check(first_rows(source.first(size), self._rows_of(source, batch)))
 
     @property
@@ -385,16 +431,37 @@ class Trainer:
     def _checker(self) -> Checker:
         return Checker(self.task, self._build)
 
-    @checked()
-    def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
-        """The loss and the metrics on these data, with the model in inference form."""
-        source = source_of(joined(data, more), self._names)
-        size = self._prepare(source, batch)
-        return self._tested_on(source, size)
+    @checked("keras")
+    def evaluate(
+        self,
+        data: Data = None,
+        *more: Data,
+        batch: int | None = None,
+        **keras: Unpack[EvaluateNames],
+    ) -> Row:
+        """
+        The loss and the metrics on these data, with the model in inference form.
 
-    @checked()
-    def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
-        """The output for all samples; a dict by name if there are several outputs."""
+        Keras' names `x`, `y`, `batch_size` and `sample_weight` work, too.
+        """
+        renamed = Renamed.of("Trainer.evaluate", EvaluateNames, keras, "data batch")
+        data, more = renamed.data(data, more)
+        source = self._source(data, more, keras.get("sample_weight"))
+        size = self._prepare(source, renamed.one("batch", batch, "batch_size"))
+        return self._tested_on(self._weighed(source), size)
+
+    @checked("keras")
+    def predict(
+        self, data: Data = None, batch: int | None = None, **keras: Unpack[PredictNames]
+    ) -> Array | dict[str, Array]:
+        """
+        The output for all samples; a dict by name if there are several outputs.
+
+        Keras' names `x` and `batch_size` work, too.
+        """
+        renamed = Renamed.of("Trainer.predict", PredictNames, keras, "data batch")
+        data, _ = renamed.data(data, ())
+        batch = renamed.one("batch", batch, "batch_size")
         inference = self._inference
         names = list(inference.inputs.dtypes)
         source = source_of(data, names)
@@ -431,7 +498,34 @@ class Trainer:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(name for name in self._subject.inputs if name not in self._build.values)
+        """The inputs of a step in the order of unnamed data; the last one may be optional."""
+        names = tuple(name for name in self._subject.inputs if name not in self._build.values)
+        return (*names, SAMPLE_WEIGHT) if self._subject.can_weigh_samples else names
+
+    def _source(self, data: Data, more: Sequence[Data] = (), weights: Data = None) -> Source:
+        """The batches of a user's data, with the weights of samples if there are any."""
+        source = source_of(joined(data, more, self._names), self._names)
+        if weights is None:
+            return source
+        if not self._subject.can_weigh_samples:
+            raise ModelError(
+                "sample_weight requires a named loss",
+                SAMPLE_WEIGHT,
+                "an expression with an input of your own: 'nll(y, labels, sample_weights=w)'",
+            )
+        if not isinstance(source, Samples):
+            raise RunError(
+                "weights of samples are part of the batches of a stream",
+                SAMPLE_WEIGHT,
+                f"batches of (x, y, weights), or dicts with the key {SAMPLE_WEIGHT!r}",
+            )
+        return source.weighed(weights)
+
+    def _weighed(self, source: Source) -> Source:
+        """The source, with weights of 1 where the step requires weights and the data have none."""
+        if not self._subject.weighs_samples:
+            return source
+        return source.mapped(with_ones(self._weight_shape))
 
     @property
     def _prepared(self) -> Steps:
@@ -446,7 +540,14 @@ class Trainer:
         held = self._fixed_batch(self._subject.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
+        before = self._steps if self._is_changed(first) else None
+        if before is not None:
+            self._task = self._steps = None
+            for name in _OF_TASK:
+                self.__dict__.pop(name, None)
         if self._task is None:
+            if SAMPLE_WEIGHT in first:
+                self._weight_shape = first[SAMPLE_WEIGHT].shape[1:]
             task = self._subject.task(first, self._plan)
             task = without_sized_outputs(task, first, self._build.values)
             task.selection.check()
@@ -465,9 +566,17 @@ class Trainer:
         if self._steps is None:
             task = ranks.task(self._task, self._plan, even=fixed is not None)
             self._steps = Steps(task, self._build, first, self._plan)
-            ranks.draw_apart(self._steps)
+            if before is None:
+                ranks.draw_apart(self._steps)
+            else:
+                self._steps.continue_from(before)
         size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
+
+    def _is_changed(self, first: Batch) -> bool:
+        """Whether the step compiled so far is too simple: without weights of samples."""
+        subject = self._subject
+        return SAMPLE_WEIGHT in first and subject.can_weigh_samples and not subject.weighs_samples
 
     def _whole_batch(self, held: int | None, batch: int | None) -> int:
         """The samples of a batch; `held` is the fixed batch size of the model, if any."""
@@ -497,11 +606,19 @@ class Trainer:
         return fixed_batch(module, self._build.values)
 
     def _parts(
-        self, source: Source, validation: float | Data | None, seed: int
+        self,
+        source: Source,
+        validation: float | Data | None,
+        seed: int,
+        last: float | None = None,
     ) -> tuple[Source, Source | None]:
-        """The training data, and the held-out data."""
-        if validation is None:
+        """The training data, and the held-out data; `last` is a share at the end of the data."""
+        if validation is None and not last:
             return source, None
+        if validation is None and last is not None and isinstance(source, Samples):
+            return source.split_last(last)
+        if validation is None:
+            validation = last
         if isinstance(validation, float | int):
             if not isinstance(source, Samples):
                 raise RunError(
@@ -510,7 +627,7 @@ class Trainer:
                     "other data",
                 )
             return source.split(validation, seed)
-        return source, source_of(validation, self._names)
+        return source, self._source(validation)
 
     def _running(self, source: Source, order: Order, best: Best | None) -> Running:
         """The current state of training."""
@@ -579,6 +696,8 @@ class Trainer:
             return self._target
         used = input_types(without_loss(self.task.module, self.task.loss, self.task.terms))
         found = [name for name in names if name not in used] or names
+        if self._subject.weighs_samples:
+            found = [name for name in found if name != SAMPLE_WEIGHT]
         return found[0] if len(found) == 1 else None
 
 
