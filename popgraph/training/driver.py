@@ -52,6 +52,17 @@ class Driver:
         at = max(self.steps - 1, 0)
         return rate if self._schedule is None else rate * self._schedule.factor(at)
 
+    def set_rate(self, executable: Executable, rate: float) -> None:
+        """Sets the learning rate of the following steps of a program without a schedule."""
+        scalar = replace(self.rule.learning_rate, value=rate)
+        self.rule = replace(self.rule, learning_rate=scalar)
+        self.send(executable, self.rule)
+
+    @property
+    def is_adjustable(self) -> bool:
+        """Whether the program reads its learning rate from the host."""
+        return not self.rule.learning_rate.constant
+
     def send(self, executable: Executable, rule: OptimizerSpec) -> None:
         """Writes the scalars of an update rule into the program."""
         for name, value in self._scalars.of(rule).items():
@@ -86,10 +97,8 @@ class Driver:
             self.rule = replace(self.rule, loss_scaling=scale)
 
     def continue_from(self, driver: Driver, executable: Executable) -> None:
-        """Takes over the step count and the learning rate of another driver."""
+        """Takes over the step count of another driver; the learning rate is this rule's."""
         self.steps = driver.steps
-        rate = replace(self.rule.learning_rate, value=driver.rule.learning_rate.value)
-        self.rule = replace(self.rule, learning_rate=rate)
         self.send(executable, self.rule)
 
     def weigh(self, executable: Executable, factor: float) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 
 from popgraph.builder.pgraph.check.losses import CLASS_NUMBERS, ONE_HOT, Loss
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ArgumentError, ModelError, RunError
-from popgraph.support.names import closest
+from popgraph.support.errors import ModelError, RunError
 from popgraph.training.samples import SAMPLE_WEIGHT, Batch, Data, count_rows
 
 
@@ -80,26 +79,12 @@ class Renamed:
     function: str
     given: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, function: str, names: type, given: Mapping[str, Any], own: str) -> Renamed:
-        """
-        Checks the names, and the arguments with a single meaning.
-
-        `own` are the function's own parameters, for the hint.
-        """
-        known = names.__annotations__
-        for name, value in given.items():
-            if name not in known:
-                meant = closest(name, [*own.split(), *known])
-                raise ArgumentError(
-                    f"{function} has no argument {name!r}",
-                    hint=(f"did you mean {meant!r}? " if meant else "")
-                    + f"it has {', '.join(own.split())}, and Keras' {', '.join(known)}",
-                )
-            accepted, why, hint = _REFUSED.get(name, ((value,), "", ""))
+    def __post_init__(self) -> None:
+        """RunError for a value that has no meaning here."""
+        for name in self.given.keys() & _REFUSED.keys():
+            value, (accepted, why, hint) = self.given[name], _REFUSED[name]
             if not any(value is one or value == one for one in accepted):
-                raise RunError(f"{function} does not take {name}={value!r}: {why}", name, hint)
-        return cls(function, given)
+                raise RunError(f"{self.function} does not take {name}={value!r}: {why}", name, hint)
 
     def data(self, data: Data, more: tuple[Data, ...]) -> tuple[Data, tuple[Data, ...]]:
         """The data, which may be passed as `x` and `y`."""

@@ -35,6 +35,7 @@ from popgraph.training.losses import (
 from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
 from popgraph.training.samples import SAMPLE_WEIGHT
+from popgraph.training.schedules import LearningRateSchedule
 from popgraph.training.selection import Choice
 from popgraph.training.task import Task, task_of
 from popgraph.training.update_rule import (
@@ -121,9 +122,10 @@ class Subject:
         """Whether a program of this subject reads its learning rate from the host."""
         return not self.rule.learning_rate.constant
 
-    def adjust_rate(self) -> None:
-        """Lets the host write the learning rate of programs that are built from now on."""
-        self.rule = with_rate(self.rule, 1.0)
+    def set_rate(self, rate: float) -> None:
+        """Sets the learning rate; programs that are built from now on read it from the host."""
+        scalar = replace(self.rule.learning_rate, value=rate, constant=False)
+        self.rule = replace(self.rule, learning_rate=scalar)
 
     @property
     def named_loss(self) -> Loss | None:
@@ -240,7 +242,12 @@ class Subject:
                 f"{setting('optimizer', 'Adam(0.001)')}, or 'SGD(0.1, momentum=0.9)'; "
                 f"{OPTIMIZER_NAMES.listed}",
             )
-        return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
+        if schedule is None:
+            return rule, None
+        if isinstance(schedule, _Absolute):
+            rate = replace(rule.learning_rate, value=schedule.base)
+            rule = replace(rule, learning_rate=rate)
+        return with_rate(rule, 1.0), schedule
 
 
 def _values(module: ModuleOp) -> set[str]:
@@ -271,6 +278,8 @@ def _schedule_of(given: str | Schedule | Callable[[int], float] | None) -> Rates
         return given
     if not callable(given):
         raise ModelError(f"{given!r} is not a schedule", "schedule", "'cosine(steps=1000)'")
+    if isinstance(given, LearningRateSchedule):
+        return _Absolute(given)
     return _Computed(given)
 
 
@@ -282,6 +291,21 @@ class _Computed:
 
     def factor(self, at: int) -> float:
         return float(self.function(at))
+
+
+@dataclass(frozen=True)
+class _Absolute:
+    """A schedule of learning rates, as factors of its first rate."""
+
+    schedule: LearningRateSchedule
+
+    @property
+    def base(self) -> float:
+        """The rate of the first step; 1 if that is 0, as at the start of a warmup."""
+        return float(self.schedule(0)) or 1.0
+
+    def factor(self, at: int) -> float:
+        return float(self.schedule(at)) / self.base
 
 
 def _of_elements(type_: Attribute, like: Attribute) -> Attribute:

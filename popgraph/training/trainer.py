@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Unpack
 
@@ -23,6 +24,8 @@ from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.reading import Unreadable
+from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
 from popgraph.support.step_options import RECOMPUTED
 from popgraph.training.arguments import checked
@@ -32,7 +35,7 @@ from popgraph.training.checkpoints import Facts, Keeper, Running, load
 from popgraph.training.checks import Check, Checker, Layer
 from popgraph.training.diagnosis import Trail
 from popgraph.training.dropping import dropout_rows
-from popgraph.training.history import VALIDATION, History, Row
+from popgraph.training.history import RATE, VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
 from popgraph.training.keras_names import (
@@ -65,18 +68,12 @@ from popgraph.training.samples import (
     joined,
     source_of,
 )
-from popgraph.training.selection import Choice, Selection
+from popgraph.training.selection import Choice, Selection, summary_of
 from popgraph.training.sized_outputs import without_sized_outputs
 from popgraph.training.subject import Optimizer, Subject, Wishes, check_values
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import described
-
-_FIT = (
-    "data epochs steps batch shuffle seed drop_last validation monitor patience checkpoint every "
-    "resume callbacks"
-)
-"""The parameters of `Trainer.fit`, for error messages."""
 
 _OF_TASK = ("_checker", "_is_fixed", "_measures", "_tested", "_prediction_name", "_target_name")
 """Cached properties that depend on the task."""
@@ -188,6 +185,7 @@ class Trainer:
         self.progress = Progress()
         self.stopped = ""
         """Why training ended before its last epoch."""
+        self._is_fitting = False
         self.planned: int | None = None
         """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
@@ -246,6 +244,49 @@ class Trainer:
         """The optimizer with its learning rate and all settings that differ from the defaults."""
         return described(self._plan.for_loss(self._subject.rule))
 
+    @property
+    def learning_rate(self) -> float:
+        """
+        The learning rate of the last step, or of the first one before it runs.
+
+        Without a schedule, it can be set. A callback that sets it has `sets_learning_rate = True`.
+        """
+        if self._steps is not None:
+            return self._steps.driver.rate
+        return self._subject.rule.learning_rate.value
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        if self._subject.has_schedule:
+            raise RunError(
+                "the schedule decides the learning rate",
+                "learning_rate",
+                "leave out the schedule, or whatever sets the learning rate",
+            )
+        steps = self._steps
+        if steps is not None and not steps.driver.is_adjustable and self._is_fitting:
+            raise RunError(
+                "the compiled step has a constant learning rate",
+                "learning_rate",
+                "a callback that sets it has the class attribute sets_learning_rate = True",
+            )
+        if not isfinite(rate) or rate < 0:
+            raise RunError(
+                f"a learning rate is a number of at least 0, not {rate}", "learning_rate"
+            )
+        self._subject.set_rate(float(rate))
+        if steps is not None and steps.driver.is_adjustable:
+            steps.driver.set_rate(steps.executable, float(rate))
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether training ends after the current step or epoch; Keras' way to call `stop`."""
+        return bool(self.stopped)
+
+    @stop_training.setter
+    def stop_training(self, stops: bool) -> None:
+        self.stopped = (self.stopped or "a callback set stop_training") if stops else ""
+
     @checked()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does so, too."""
@@ -301,7 +342,7 @@ class Trainer:
         `verbose`. Weights of samples and classes multiply the loss of each sample before the mean
         over all samples.
         """
-        renamed = Renamed.of("Trainer.fit", FitNames, keras, _FIT)
+        renamed = Renamed("fit", keras)
         data, more = renamed.data(data, more)
         batch = renamed.one("batch", batch, "batch_size")
         validation = renamed.one("validation", validation, "validation_data")
@@ -311,6 +352,7 @@ class Trainer:
         if (of_classes := keras.get("class_weight")) is not None:
             inputs = frozenset(input_types(self._subject.module))
             source = source.mapped(class_weighting(self._subject.named_loss, inputs, of_classes))
+        self._check_callbacks(callbacks)
         if (portion := renamed.positive("steps_per_epoch")) is not None:
             source = Portions(source, portion)
         source = self._ranks.shared(source)
@@ -348,6 +390,8 @@ class Trainer:
             if not self._ranks.is_first:
                 running.totals.clear()
             self._ranks.draw_apart(running.steps)
+            if running.steps.driver.is_adjustable and not self._subject.has_schedule:
+                self.learning_rate = progress.history.steps[-1][RATE]
         tested = renamed.positive("validation_batch_size") or order.size
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
         planned = min((one for one in (steps, whole) if one is not None), default=None)
@@ -365,8 +409,26 @@ class Trainer:
             self._ranks,
         )
         self.stopped = ""
-        Loop(self, running, self._measures, plan).run()
+        self._is_fitting = True
+        try:
+            Loop(self, running, self._measures, plan).run()
+        finally:
+            self._is_fitting = False
         return self.history
+
+    def _check_callbacks(self, callbacks: Sequence[Callback]) -> None:
+        """Prepares the step for callbacks that set the learning rate; refuses some on ranks."""
+        setting_rate = any(one.sets_learning_rate for one in callbacks)
+        setting = setting_rate or any(one.sets_weights for one in callbacks)
+        if self._ranks.are_several and setting:
+            raise RunError(
+                "callbacks run on the first rank only, and the others would continue with "
+                + ("another learning rate" if setting_rate else "other weights"),
+                "callbacks",
+                "schedule='cosine(steps=1000)'" if setting_rate else "patience=, which agrees",
+            )
+        if setting_rate and not self._subject.is_adjustable:
+            self._subject.set_rate(self._subject.rule.learning_rate.value)
 
     @property
     def arena(self) -> int:
@@ -407,6 +469,39 @@ class Trainer:
         """The current weights of the model."""
         return self._fitted.weights()
 
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Replaces weights of the model by name; the state of the optimizer stays."""
+        steps = self._prepared
+        now = steps.weights(self.task.module)
+        for name, value in weights.items():
+            if name not in now:
+                raise ModelError(
+                    f"the model has no trained weight {name!r}",
+                    "set_weights",
+                    f"its weights are {', '.join(map(repr, now))}",
+                )
+            if np.shape(value) != now[name].shape:
+                raise ModelError(
+                    f"weight {name!r} has the shape {list(now[name].shape)}, "
+                    f"not {list(np.shape(value))}",
+                    "set_weights",
+                )
+        steps.write({name: np.asarray(one, now[name].dtype) for name, one in weights.items()})
+
+    def load_weights(self, path: str | Path) -> None:
+        """Replaces weights by those of a .safetensors file, as `ModelCheckpoint` writes them."""
+        try:
+            found, _ = read_all(Path(path))
+        except Unreadable as error:
+            raise RunError(f"the weights cannot be read: {error}", str(path)) from error
+        self.set_weights({name: np.array(array) for name, array in found.items()})
+
+    def summary(self, print_fn: Callable[[str], object] = print) -> None:
+        """Prints the weights, their shapes and numbers, and which of them are trained."""
+        module = self.module if self._task is None else self._task.module
+        selection = None if self._task is None else self._task.selection
+        print_fn(summary_of(module, selection))
+
     def request(self) -> BuildRequest:
         """The build request of the last step's program."""
         inputs = self._prepared.inputs.of(self._micro_batch)
@@ -444,7 +539,7 @@ class Trainer:
 
         Keras' names `x`, `y`, `batch_size` and `sample_weight` work, too.
         """
-        renamed = Renamed.of("Trainer.evaluate", EvaluateNames, keras, "data batch")
+        renamed = Renamed("evaluate", keras)
         data, more = renamed.data(data, more)
         source = self._source(data, more, keras.get("sample_weight"))
         size = self._prepare(source, renamed.one("batch", batch, "batch_size"))
@@ -459,7 +554,7 @@ class Trainer:
 
         Keras' names `x` and `batch_size` work, too.
         """
-        renamed = Renamed.of("Trainer.predict", PredictNames, keras, "data batch")
+        renamed = Renamed("predict", keras)
         data, _ = renamed.data(data, ())
         batch = renamed.one("batch", batch, "batch_size")
         inference = self._inference
@@ -574,9 +669,12 @@ class Trainer:
         return size if fixed or source.count is None else min(size, source.count)
 
     def _is_changed(self, first: Batch) -> bool:
-        """Whether the step compiled so far is too simple: without weights of samples."""
-        subject = self._subject
-        return SAMPLE_WEIGHT in first and subject.can_weigh_samples and not subject.weighs_samples
+        """Whether the step compiled so far lacks weights of samples or a variable rate."""
+        subject, steps = self._subject, self._steps
+        if steps is None:
+            return False
+        weighs = SAMPLE_WEIGHT in first and subject.can_weigh_samples and not subject.weighs_samples
+        return weighs or (subject.is_adjustable and not steps.driver.is_adjustable)
 
     def _whole_batch(self, held: int | None, batch: int | None) -> int:
         """The samples of a batch; `held` is the fixed batch size of the model, if any."""
