@@ -53,8 +53,8 @@ def _checked(function: _Function, own: Collection[str]) -> _Function:
 
 def _keys(signature: inspect.Signature, names: dict[str, Any]) -> tuple[str, ...]:
     """The keys of the TypedDict of a parameter `**rest: Unpack[T]`."""
-    last = next(reversed(signature.parameters.values()), None)
-    if last is None or last.kind is not last.VAR_KEYWORD:
-        return ()
-    (keys,) = get_args(resolved(last.annotation, names))
-    return tuple(keys.__annotations__)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            (keys,) = get_args(resolved(parameter.annotation, names))
+            return tuple(keys.__annotations__)
+    return ()

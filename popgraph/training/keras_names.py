@@ -46,6 +46,7 @@ class FitNames(TypedDict, total=False):
     """Fraction of the samples, from their end, that is held out."""
     validation_data: Data
     """Overrides `validation_split`."""
+    validation_batch_size: int | None
     class_weight: Mapping[int, float] | None
     """Weights of samples by their class, in training only; other classes have weight 1."""
     sample_weight: Data
@@ -93,7 +94,7 @@ class Renamed:
 
     def one(self, name: str, value: Any, theirs: str) -> Any:
         """An argument by our name or theirs; RunError if both are given."""
-        other = self.given.get(theirs)
+        other = self.positive(theirs) if theirs == "batch_size" else self.given.get(theirs)
         if value is not None and other is not None:
             raise RunError(
                 f"{self.function} has {name} and {theirs}, which are the same",

@@ -156,7 +156,8 @@ def summary_of(module: ModuleOp, selection: Selection | None) -> str:
     """A table of the weights of a model; with a selection, also what happens to each."""
     graph = model_of(module).graph
     fates = {one.name: (one.fate, one.reason) for one in selection.weights} if selection else {}
-    rows, totals = [("weight", "shape", "values", "in training")], dict[str, int]()
+    rows: list[tuple[str, ...]] = [("weight", "shape", "values", "in training")]
+    totals: dict[str, int] = {}
     for name, one in weights_by_name(graph).items():
         shape = shape_of(one)
         fate, reason = fates.get(name, ("", ""))

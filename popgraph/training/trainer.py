@@ -186,6 +186,7 @@ class Trainer:
         self.stopped = ""
         """Why training ended before its last epoch."""
         self._is_fitting = False
+        """Whether the loop runs, so that the compiled step cannot be replaced."""
         self.planned: int | None = None
         """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
@@ -390,7 +391,8 @@ class Trainer:
             if not self._ranks.is_first:
                 running.totals.clear()
             self._ranks.draw_apart(running.steps)
-            if running.steps.driver.is_adjustable and not self._subject.has_schedule:
+            adjustable = running.steps.driver.is_adjustable and not self._subject.has_schedule
+            if adjustable and progress.history.steps:
                 self.learning_rate = progress.history.steps[-1][RATE]
         tested = renamed.positive("validation_batch_size") or order.size
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
@@ -665,6 +667,8 @@ class Trainer:
                 ranks.draw_apart(self._steps)
             else:
                 self._steps.continue_from(before)
+                if self._now is not None:
+                    self._now.steps = self._steps
         size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
 
@@ -739,9 +743,12 @@ class Trainer:
             else f"{order.size} samples{split} in order",
             "last batches": "left out" if order.drop_last else "kept",
         }
-        totals, module = self._measures.totals(), self.task.module
-        steps = self._prepared
-        return Running(steps, self.progress, totals, best, facts, lambda: steps.weights(module))
+        totals = self._measures.totals()
+        return Running(self._prepared, self.progress, totals, best, facts, self._current_weights)
+
+    def _current_weights(self) -> dict[str, Array]:
+        """The weights of the program that runs now."""
+        return self._prepared.weights(self.task.module)
 
     def _tested_on(self, source: Source, size: int, start: str = "") -> Row:
         """Evaluates all samples with the current weights; drops the rest of a fixed batch size."""

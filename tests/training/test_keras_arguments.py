@@ -292,3 +292,23 @@ def test_evaluate_and_predict_take_keras_names() -> None:
         trainer.evaluate(X, LABELS, return_dict=False)
     with pytest.raises(PopgraphError, match="predict does not take steps=1"):
         trainer.predict(X, steps=1)
+
+
+def test_class_weights_of_answers_and_a_validation_batch() -> None:
+    """A target of [N, 1] has the classes 0 and 1."""
+    text = NET.replace("[N, 3]", "[N, 1]").replace("[4, 3]", "[4, 1]").replace("END", "x @ w")
+    trainer = Trainer(text, "bce_with_logits", "SGD(0.5)", backend="reference")
+    answers = (LABELS > 0).astype(np.float32)[:, None]
+    trainer.prepare(X, answers)
+    z = np.asarray(trainer.predict(X), np.float64)
+    trainer.fit(X, answers, class_weight={1: 3.0}, batch=23, validation_data=(X, answers))
+    each = softplus(z) - z * answers
+    assert trainer.history["loss"][0] == pytest.approx((each * (1 + 2 * answers)).mean(), rel=1e-5)
+    expected = trainer.history["val_loss"]
+    found = trainer.evaluate(X, answers)["loss"]
+    trainer.fit(X, answers, validation_data=(X, answers), validation_batch_size=5)
+    assert expected == [pytest.approx(found)] and len(trainer.history["val_loss"]) == 2
+    with pytest.raises(PopgraphError, match="class_weight needs one class for each sample"):
+        trainer_of("mse", backend="reference").fit(X, ANSWERS, class_weight={1: 3.0})
+    with pytest.raises(PopgraphError, match="batch_size must be an integer"):
+        trainer.fit(X, answers, batch_size="8")
