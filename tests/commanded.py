@@ -1,4 +1,4 @@
-"""The command `python -m popgraph.compat` inside of a test, which leaves its process as it was."""
+"""Runs the command `python -m popgraph.compat` in the process of a test, and restores its state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIABLES = (children.ERA_VARIABLE, children.TOLD_VARIABLE, children.LOAD_VARIAB
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
-    """Runs the command as its users do, arguments as they give them."""
+    """Runs the command with the arguments of a command line."""
     for variable in VARIABLES:
         monkeypatch.setenv(variable, "")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))

@@ -1,4 +1,4 @@
-"""The tables of names in docs/training.md: `python -m tests.names_page` writes them anew."""
+"""Writes the tables of names in docs/training.md: `python -m tests.names_page`."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def section() -> str:
 
 
 def page() -> str:
-    """The page with the tables as they should be."""
+    """The page with current tables."""
     text = PAGE.read_text()
     begin, end = MARKS
     before, _, rest = text.partition(begin)

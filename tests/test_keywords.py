@@ -1,4 +1,4 @@
-"""Tests that unknown names of arguments are errors which list the known ones."""
+"""Tests that unknown argument names are errors that list the known ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_public_functions_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", [*PUBLIC, "Trainer", "Decoder", *METHODS])
-def test_unknown_names_are_said(name: str) -> None:
+def test_unknown_arguments_are_named(name: str) -> None:
     called = METHODS.get(name) or getattr(popgraph, name)
     known = [one for one in inspect.signature(called).parameters if one != "self"]
     if name in METHODS:
@@ -45,6 +45,6 @@ def test_names_of_other_frameworks_are_recognized() -> None:
 
 
 @pytest.mark.parametrize("call", [popgraph.compile, popgraph.train, popgraph.Trainer])
-def test_missing_arguments_stay_an_error_of_python(call: Callable[..., Any]) -> None:
+def test_missing_arguments_are_python_s_errors(call: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match="missing"):
         call()

@@ -1,4 +1,4 @@
-"""PopART's rules of operators have an answer to whatever a model may hold."""
+"""Fuzzes PopART's checks of operators: each returns a message or None."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = [
     *("activation_alpha", "activation_beta", "nearest_mode", "seed"),
 ]
 IDS = ("x", "x", "", "a{b}", "{}", "%s", "{0")
-"""Names of nodes and tensors may hold what text formatting has a meaning for."""
+"""Names of nodes and tensors, some with characters that formatting interprets."""
 INTEGERS = st.integers(-3, 5)
 VALUES = st.one_of(
     INTEGERS,
@@ -61,6 +61,6 @@ def nodes(draw: st.DrawFn) -> Node:
 @given(nodes())
 @example(Node("Conv", 1, "", [], [], [], {PARTIALS: [0]}))
 @example(Node("Clip", 11, "a{b}", ["x", "{}"], ["{0"], [UNKNOWN] * 2, {}, streamed=frozenset([1])))
-def test_fuzz_rules_complain_or_say_nothing(node: Node) -> None:
+def test_fuzz_operator_checks_return_a_text_or_none(node: Node) -> None:
     for said in (complaint(node), complaint_at_once(node)):
         assert said is None or isinstance(said, str)

@@ -1,4 +1,4 @@
-"""Sessions refuse, of PopART's operator sets, what PopART refuses, in its words."""
+"""Tests limits of PopART's operator sets, with PopART's messages."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def doubles_like(onnx: Any, builder: popart.Builder) -> str:
         (doubles_like, 10, "ai.onnx.RandomNormalLike:1 : Unsupported data type requested: DOUBLE"),
     ],
 )
-def test_what_popart_refuses(write: Write, opset: int, said: str) -> None:
+def test_calls_that_popart_refuses(write: Write, opset: int, said: str) -> None:
     proto, result = model(write, opset)
     with pytest.raises(popart.popart_exception) as caught:
         popart.InferenceSession(proto, popart.DataFlow(1, [result]))
@@ -137,7 +137,7 @@ def test_what_popart_refuses(write: Write, opset: int, said: str) -> None:
     "write",
     [recurrent(activations=["Relu"]), long_memory(), recurrent(direction="forward")],
 )
-def test_what_popart_takes(write: Write) -> None:
+def test_calls_that_popart_accepts(write: Write) -> None:
     proto, result = model(write, 7)
     popart.InferenceSession(proto, popart.DataFlow(1, [result]))
 
@@ -149,7 +149,7 @@ def test_later_opsets_and_plain_programs_have_no_such_limits(write: Write) -> No
     popgraph.compile(model(write, 10)[0])
 
 
-def test_an_empty_list_is_of_what_its_attribute_is_of() -> None:
+def test_an_empty_list_has_the_type_of_its_attribute() -> None:
     builder = popart.Builder()
     operands = [builder.addInputTensor("FLOAT", shape) for shape in ([2, 1, 3], [1, 4, 3])]
     outputs = builder.aiOnnx.rnn([*operands, builder.addInputTensor("FLOAT", [1, 4, 4])], 2)
@@ -174,7 +174,7 @@ def collecting(data: list[int], indices: list[int], axis: int = 0, size: int = 5
         (lambda: collecting([6, 3, 5], [1, 3, 5]), "Partial broadcasting of indices is not"),
     ],
 )
-def test_scattering_that_popart_refuses(call: Callable[[], None], said: str) -> None:
+def test_scatters_that_popart_refuses(call: Callable[[], None], said: str) -> None:
     with pytest.raises(popart.popart_exception) as caught:
         call()
     assert said in caught.value.args[0]
@@ -227,7 +227,9 @@ def test_scattering_that_popart_refuses(call: Callable[[], None], said: str) -> 
         ),
     ],
 )
-def test_what_builders_or_sessions_refuse(write: Callable[[Any, str], object], said: str) -> None:
+def test_calls_that_builders_or_sessions_refuse(
+    write: Callable[[Any, str], object], said: str
+) -> None:
     builder = popart.Builder(opsets={"ai.onnx": 11} if "Resize" in said else None)
     x = builder.addInputTensor("FLOAT", [2, 3])
     with pytest.raises(popart.popart_exception) as caught:
@@ -305,7 +307,7 @@ def test_updates_without_indices_are_not_scattered(version: int) -> None:
     assert anchors[y].tolist() == [[1, 0, 0, 4, 0], [0, 2, 0, 0, 0], [0, 0, 3, 0, 0]]
 
 
-def test_operators_that_nobody_knows_have_no_class() -> None:
+def test_unknown_operators() -> None:
     for domain in ("com.acme", "ai.graphcore"):
         builder = popart.Builder()
         x = builder.addInputTensor("FLOAT", [2])
@@ -315,7 +317,7 @@ def test_operators_that_nobody_knows_have_no_class() -> None:
         assert caught.value.args[0] == f"No class for {domain}.Cube:0"
 
 
-def test_an_operator_that_onnx_has_not_has_no_class() -> None:
+def test_an_unknown_onnx_operator() -> None:
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Foo", ["x"], ["y"])], "g", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)])
@@ -323,7 +325,7 @@ def test_an_operator_that_onnx_has_not_has_no_class() -> None:
         popart.InferenceSession(model.SerializeToString(), popart.DataFlow(1, ["y"]))
 
 
-def test_a_call_brings_what_its_graph_takes() -> None:
+def test_a_call_requires_the_inputs_of_its_graph() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3], "x")
     body = builder.createSubgraphBuilder()
@@ -338,7 +340,7 @@ def test_a_call_brings_what_its_graph_takes() -> None:
     )
 
 
-def test_all_that_is_scanned_has_as_many_turns() -> None:
+def test_scanned_tensors_must_have_equal_lengths() -> None:
     builder = popart.Builder()
     body = builder.createSubgraphBuilder()
     state, a, b = (body.addInputTensor("FLOAT", [2]) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Tests the warnings that PopART gives of what it does not do, or not for long."""
+"""Tests PopART's warnings about unsupported and deprecated features."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from popgraph.popart.api.builder import Builder
 from tests.popart.popart_graphs import weight
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The warnings, each behind its module."""
+def warnings_in(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The warnings, without the prefix of their module."""
     lines = capsys.readouterr().err.splitlines()
     return [line.split(" ", 1)[1] for line in lines if " W: " in line]
 
@@ -32,7 +32,7 @@ def prepared(builder: Builder, *anchors: str) -> popart.InferenceSession:
 def test_recurrences_run_over_whole_sequences(
     kind: str, gates: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """However long these are said to be; of an LSTM it counts."""
+    """GRU and RNN ignore sequence lengths; only LSTM applies them."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [3, 1, 2], "x")
     lengths = builder.addInputTensor("INT32", [1], "lengths")
@@ -41,7 +41,7 @@ def test_recurrences_run_over_whole_sequences(
     given = [builder.aiOnnx.constant(one) for one in (*matrices, bias)]
     all_, last = getattr(builder.aiOnnx, kind)([x, *given, lengths], 2)
     session = prepared(builder, all_, last)
-    (line,) = told(capsys)
+    (line,) = warnings_in(capsys)
     assert "sequence_lens' " in line and line.endswith("will be ignored")
     anchors = session.initAnchorArrays()
     data = {"x": np.ones((3, 1, 2), np.float32), "lengths": np.ones(1, np.int32)}
@@ -50,23 +50,23 @@ def test_recurrences_run_over_whole_sequences(
     np.testing.assert_array_equal(anchors[last].ravel(), anchors[all_][-1].ravel())
 
 
-def test_what_is_the_largest_is_sorted_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_topk_is_always_sorted(capsys: pytest.CaptureFixture[str]) -> None:
     builder = popart.Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1})
     x = builder.addInputTensor("FLOAT", [4])
     count = builder.aiOnnxOpset11.constant(np.array([2], np.int64))
     values, _ = builder.aiOnnxOpset11.topk([x, count], sorted=0)
     prepared(builder, values)
-    assert [line[line.index("topk") :] for line in told(capsys)] == [
+    assert [line[line.index("topk") :] for line in warnings_in(capsys)] == [
         "topk op when sort==false is not supported!"
     ]
 
 
-def test_norms_to_clip_by_have_makers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_constructors_of_clip_norm_settings(capsys: pytest.CaptureFixture[str]) -> None:
     made = popart.ClipNormSettings.clipWeights(["w"], 1.0)
-    assert not told(capsys)
+    assert not warnings_in(capsys)
     with pytest.warns(DeprecationWarning, match="Using deprecated constructor ClipNormSettings"):
         old = popart.ClipNormSettings(["w"], 1.0)
-    assert "clipWeights' and 'clipAllWeights' instead." in told(capsys)[0]
+    assert "clipWeights' and 'clipAllWeights' instead." in warnings_in(capsys)[0]
     assert old == made != popart.ClipNormSettings.clipAllWeights(1.0)
     made.maxNorm, made.weightIds = 2.0, ["v"]
     assert (made.weightIds, made.maxNorm) == (["v"], 2.0)
@@ -81,7 +81,7 @@ def test_a_name_of_an_option_is_deprecated_by_popart_itself(
     assert "popart:popart" in capsys.readouterr().err
 
 
-def test_popxl_s_folder_of_caches_goes_first(
+def test_popxl_cache_dir_overrides_popart_cache_dir(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("POPART_CACHE_DIR", "a")
@@ -89,10 +89,10 @@ def test_popxl_s_folder_of_caches_goes_first(
     monkeypatch.setenv("POPXL_CACHE_DIR", "b")
     options = popart.SessionOptions()
     assert (options.enableEngineCaching, options.cachePath) == (True, "b")
-    assert "Both POPART_CACHE_DIR ('a') and POPXL_CACHE_DIR ('b') are set" in told(capsys)[0]
+    assert "Both POPART_CACHE_DIR ('a') and POPXL_CACHE_DIR ('b') are set" in warnings_in(capsys)[0]
 
 
-def test_inputs_that_nothing_reads_are_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unused_inputs_have_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     shaped = builder.addInputTensor("FLOAT", [2], "shaped")
@@ -100,7 +100,7 @@ def test_inputs_that_nothing_reads_are_told_of(capsys: pytest.CaptureFixture[str
     session = prepared(builder, y)
     ones = np.ones(2, np.float32)
     session.run(popart.PyStepIO({"x": ones, "shaped": ones}, session.initAnchorArrays()))
-    (line,) = told(capsys)
+    (line,) = warnings_in(capsys)
     assert "The input Tensor shaped to the ONNX Model does not appear in the optimized" in line
 
 
@@ -112,14 +112,14 @@ def test_a_session_has_no_texts() -> None:
         prepared(builder, y)
 
 
-def test_what_is_no_member_and_what_is_not_there() -> None:
+def test_unknown_members_and_values() -> None:
     with pytest.raises(popart.popart_exception, match="9 is not a value of InitType"):
         popart.Builder().aiGraphcore.init([2], 1, 9)
     with pytest.raises(popart.popart_exception, match="No input shape info for Tensor `x' in "):
         popart.InputShapeInfo().get("x")
 
 
-def test_weights_of_groups_are_no_constants(capsys: pytest.CaptureFixture[str]) -> None:
+def test_grouped_weights_are_not_constants(capsys: pytest.CaptureFixture[str]) -> None:
     builder = popart.Builder()
     settings = popart.VariableSettings(popart.VariableRetrievalMode.AllReplicas)
     w = builder.addInitializedInputTensor(np.ones(2, np.float32), settings, "w")
@@ -128,7 +128,7 @@ def test_weights_of_groups_are_no_constants(capsys: pytest.CaptureFixture[str]) 
     options.enableReplicatedGraphs, options.replicatedGraphCount = True, 2
     flow = popart.DataFlow(1, [y])
     popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
-    (line,) = told(capsys)
+    (line,) = warnings_in(capsys)
     assert line.endswith(
         'Tensor w was declined as a target of optimization "constantWeights" on the grounds that '
         "the tensor's VariableSettings(commGroupType=All, groupSize=0, retrievalMode=AllReplicas) "
@@ -136,8 +136,8 @@ def test_weights_of_groups_are_no_constants(capsys: pytest.CaptureFixture[str]) 
     )
 
 
-def test_one_input_that_is_narrowed_is_told_of() -> None:
-    """The first of the process, so in one of its own."""
+def test_a_narrowed_input_has_one_warning() -> None:
+    """Runs in its own process, since only the first warning of a process is shown."""
     program = """
 import numpy as np, popgraph.popart as popart
 builder = popart.Builder()
@@ -156,7 +156,7 @@ for _ in range(2):
     )
 
 
-def test_the_state_behind_sequences_of_own_lengths_has_no_gradient(
+def test_the_final_state_with_sequence_lengths_has_no_gradient(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     builder = popart.Builder()
@@ -169,7 +169,7 @@ def test_the_state_behind_sequences_of_own_lengths_has_no_gradient(
     device = popart.DeviceManager().createCpuDevice(backend="reference")
     flow, rule = popart.DataFlow(1, [loss]), popart.ConstSGD(0.5)
     session = popart.TrainingSession(builder.getModelProto(), flow, loss, rule, device)
-    (line,) = told(capsys)
+    (line,) = warnings_in(capsys)
     assert "the cell state output (LSTMOp output Y_c)" in line
     session.prepareDevice()
     session.weightsFromHost()

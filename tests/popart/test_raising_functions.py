@@ -1,4 +1,4 @@
-"""Tests PopART's functions that only raise, and the family of its errors."""
+"""Tests PopART's functions that raise errors, and its error classes."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_each_kind_of_error_is_raised_with_its_message(
     assert raised.value.args[0] == "some words"
 
 
-def test_a_recoverable_error_says_what_helps() -> None:
+def test_a_recoverable_error_names_the_recovery() -> None:
     kind = "recoverable_runtime_error"
     with pytest.raises(exceptions.poplar_recoverable_runtime_error) as raised:
         getattr(popart, f"_throw_{kind}")("reset")
     assert raised.value.recoveryAction is enums.RecoveryAction.IPU_RESET
 
 
-def test_there_are_more_operators_with_those_of_gradients() -> None:
+def test_gradient_operators_are_listed_on_request() -> None:
     public = popart.getSupportedOperations(False)
     everything = popart.getSupportedOperations(True)
     assert set(public) < set(everything)
@@ -85,7 +85,7 @@ ENGINE_ERRORS = [
 ]
 
 
-def test_every_error_of_the_engine_has_words_of_popart() -> None:
+def test_every_error_of_the_engine_has_a_popart_message() -> None:
     kinds = {one for one in vars(errors).values() if isinstance(one, type)}
     own = {one for one in kinds if one.__module__ == errors.__name__}
     assert {type(one) for one in ENGINE_ERRORS} == {one for one in own if not one.__subclasses__()}
@@ -97,7 +97,7 @@ def test_every_error_of_the_engine_has_words_of_popart() -> None:
 
 
 @pytest.mark.parametrize("where", ["groups", "ranks", "replicas", "stages"])
-def test_options_of_the_engine_are_those_of_sessions(where: str) -> None:
+def test_option_names_of_the_engine_are_those_of_sessions(where: str) -> None:
     with pytest.raises(popart.popart_exception) as raised, exceptions.as_popart_errors():
         raise UnsupportedError("not together", where, "accumulate")
     assert type(raised.value) is exceptions.popart_unsupported_exception

@@ -1,4 +1,4 @@
-"""Tests quick programs: what they give, and how tuned ones, built meanwhile, take over."""
+"""Tests quick programs: their results, and their replacement by tuned ones from the background."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ ADAM = Training("loss", Adam(learning_rate=Scalar(0.01)))
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache of programs of its own for every test."""
+    """A separate program cache for every test."""
     use_fresh_cache(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file that the compiler of tuned programs waits for."""
+    """A file whose existence lets the compiler of tuned programs continue."""
     yield from gated(tmp_path, monkeypatch)
 
 
 def model(folder: Path, rows: int | str = 4) -> Path:
-    """The file of a network."""
+    """Writes the file of a network."""
     path = folder / "net.pgraph"
     path.write_text(TEXT.replace("ROWS", str(rows)))
-    os.utime(path, (1, 1))  # It was not written just now: shortcuts may lead from it.
+    os.utime(path, (1, 1))  # Shortcuts require a file that is not brand-new.
     return path
 
 
@@ -78,7 +78,7 @@ def close(found: dict[str, Array], wanted: dict[str, Array]) -> None:
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["in a child", "in a thread"])
-def test_a_tuned_program_takes_over_from_a_quick_one(
+def test_a_tuned_program_replaces_a_quick_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Path, cached: bool
 ) -> None:
     if not cached:
@@ -96,7 +96,7 @@ def test_a_tuned_program_takes_over_from_a_quick_one(
         np.testing.assert_array_equal(later[name], array)
 
 
-def test_what_the_cache_has_is_not_built_quickly(
+def test_cached_programs_are_not_built_quickly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = popgraph.compile(model(tmp_path), quick=True)
@@ -110,10 +110,10 @@ def test_what_the_cache_has_is_not_built_quickly(
     close(again(data()), run(data()))
 
 
-def test_no_shortcut_leads_from_where_the_process_has_gone_meanwhile(
+def test_no_shortcut_is_written_after_a_change_of_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Path
 ) -> None:
-    """Texts may import what is beside them: elsewhere, the same file is another model."""
+    """Imports are relative to a text, so a shortcut written from another folder could be wrong."""
     run = popgraph.compile(model(tmp_path), quick=True)
     monkeypatch.chdir(tmp_path)
     gate.touch()
@@ -121,8 +121,8 @@ def test_no_shortcut_leads_from_where_the_process_has_gone_meanwhile(
     assert not list((tmp_path / "cache").glob("shortcuts/*/*"))
 
 
-def test_training_goes_on_where_the_quick_program_was(tmp_path: Path, gate: Path) -> None:
-    """Weights, moments, the count of steps and the place in the stream of random numbers."""
+def test_training_continues_from_the_quick_program(tmp_path: Path, gate: Path) -> None:
+    """Weights, moments, step count and random state carry over to the tuned program."""
 
     def steps(run: Runner, seeds: range) -> list[Array]:
         return [run(data(seed=seed))["loss"] for seed in seeds]
@@ -180,7 +180,7 @@ def test_no_step_is_lost_while_threads_run(tmp_path: Path, gate: Path) -> None:
         )
 
 
-def test_every_length_answers_quickly(tmp_path: Path, gate: Path) -> None:
+def test_every_size_gets_a_quick_program(tmp_path: Path, gate: Path) -> None:
     run = popgraph.compile(model(tmp_path, "rows"), quick=True)
     assert run.tuned, "nothing waits"
     first = {rows: run(data(rows)) for rows in (3, 5)}
@@ -195,7 +195,7 @@ def test_every_length_answers_quickly(tmp_path: Path, gate: Path) -> None:
     assert not (again(data(7)), again.tuned)[1], "one that the cache does not have"
 
 
-def test_a_build_that_fails_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_build_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_by(tmp_path, monkeypatch, "echo error: no room for it >&2; exit 1")
     run = popgraph.compile(model(tmp_path), quick=True)
     with pytest.warns(UntunedProgramWarning, match="no room for it"):
@@ -229,7 +229,7 @@ def run_process(folder: Path, more: str = "") -> subprocess.CompletedProcess[str
 
 
 def is_alive(pid: str) -> bool:
-    """Whether a process runs; one that has ended may wait for whoever counts the dead."""
+    """Whether a process runs; a zombie does not."""
     try:
         return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -237,7 +237,7 @@ def is_alive(pid: str) -> bool:
 
 
 def has_ended(pid: str) -> bool:
-    """Whether a process that was told to end does so soon."""
+    """Whether a terminated process ends soon."""
     last = time.monotonic() + SECONDS / 2
     while is_alive(pid) and time.monotonic() < last:
         time.sleep(0.05)
@@ -248,7 +248,7 @@ def has_ended(pid: str) -> bool:
 def test_a_process_may_end_while_a_program_is_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: bool
 ) -> None:
-    if not cached:  # Then it waits for the compiler.
+    if not cached:  # Without a cache, it waits for the compiler.
         monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "0")
     sleep = 1 if not cached else SECONDS
     compile_by(tmp_path, monkeypatch, f"echo $$ >> {tmp_path}/started; exec sleep {sleep}")
@@ -258,14 +258,14 @@ def test_a_process_may_end_while_a_program_is_built(
     assert (done.stdout, done.stderr, done.returncode) == ("answered False\n", "", 0)
     assert all(map(has_ended, (tmp_path / "started").read_text().split()))
     left = [path for path in (tmp_path / "cache/kernels").rglob("*") if path.suffix == ".c"]
-    assert not left, "what was half written is gone"
+    assert not left, "partial files are removed"
     monkeypatch.delenv("CC")
     assert popgraph.compile(model(tmp_path))(data())["loss"].size == 1
 
 
 @pytest.mark.skipif(not can_fork(), reason="there are no children here")
-def test_what_a_child_starts_as_it_ends_ends_with_it(tmp_path: Path) -> None:
-    """A compiler whose turn comes when the child was told to end already."""
+def test_a_compiler_started_by_an_ending_child_is_terminated(tmp_path: Path) -> None:
+    """A compiler that the child starts while it is being terminated is terminated, too."""
     begun, late = tmp_path / "begun", tmp_path / "late"
 
     def work() -> None:
@@ -285,19 +285,17 @@ def test_what_a_child_starts_as_it_ends_ends_with_it(tmp_path: Path) -> None:
     assert has_ended(late.read_text())
 
 
-def test_a_child_that_is_killed_is_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_child_warns_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_by(tmp_path, monkeypatch, f"echo $$ >> {tmp_path}/started; kill -9 $PPID")
     done = run_process(tmp_path, "print(run.wait(60)); run(x=x, labels=labels)")
     assert (done.stdout, done.returncode) == ("answered False\nFalse\n", 0)
     assert done.stderr.count("UntunedProgramWarning") == done.stderr.count("SIGKILL") == 1
 
 
-def test_a_signal_for_the_whole_terminal_does_not_end_a_build(
+def test_sigint_of_a_terminal_does_not_end_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C is for whoever waits for an answer."""
+    """SIGINT of a terminal is for the foreground call, not for the build."""
     gate = tmp_path / "gate"
     wait = f"while [ ! -e {gate} ]; do sleep 0.02; done"
     compile_by(tmp_path, monkeypatch, f"echo $$ >> {tmp_path}/started; {wait}")
@@ -315,7 +313,7 @@ except KeyboardInterrupt:
     assert (done.stdout, done.stderr) == ("answered False\nTrue\n", "")
 
 
-def test_without_room_for_a_child_a_thread_builds(
+def test_a_thread_builds_if_no_process_can_be_forked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fork() -> int:
@@ -358,7 +356,7 @@ def built(network: Network, options: Options, *, soon: bool) -> Executable:
 
 
 @given(networks())
-def test_quick_programs_mean_the_same(network: Network) -> None:
+def test_quick_programs_compute_the_same(network: Network) -> None:
     options = for_this_machine(Options())
     soon, plain = built(network, quick(options), soon=True), built(network, options, soon=False)
     assert (soon.inputs, soon.outputs) == (plain.inputs, plain.outputs)

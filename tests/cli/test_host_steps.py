@@ -1,4 +1,4 @@
-"""Tests what commands show of models of which Python computes some nodes."""
+"""Tests the output of commands for models with host steps."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ PYTHON = (
     "words/1: f32[6, 4] -> words: string[6, 4]"
 )
 ROUNDED = 2e-5
-"""How far a sum of numbers of six digits may lie from their rounded sum."""
+"""Relative error of a sum of numbers that are rounded to six digits."""
 
 
 @pytest.fixture(autouse=True)
 def _unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests stay on the cores that they are on."""
+    """Timing must not pin the test process to other cores."""
     monkeypatch.setattr(timing, "pin", lambda threads: None)
 
 
 def shown(text: str, folder: Path, command: str, *arguments: str) -> str:
-    """What a command says of a model."""
+    """The output of a command on a model."""
     (folder / "net.pgraph").write_text(text)
     result = CliRunner().invoke(app, [command, str(folder / "net.pgraph"), *arguments])
     assert result.exit_code == 0, result.output
@@ -120,7 +120,7 @@ def test_bench_times_models_with_host_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["schedules", "tune", "bisect", "emit", "export"])
-def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> None:
+def test_models_without_lower_levels_are_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(HOST)
     more = ["-o", str(tmp_path / "out")] if command in ("emit", "export") else []
     result = CliRunner().invoke(app, [command, str(tmp_path / "net.pgraph"), *more])
@@ -129,20 +129,20 @@ def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> 
     assert "at: node 'places' (NonZero)" in result.output
 
 
-def test_ops_lists_what_python_computes() -> None:
+def test_ops_lists_host_operators() -> None:
     result = CliRunner().invoke(app, ["ops", "stringconcat"])
     assert result.output.startswith("StringConcat") and "host step" in result.output
     result = CliRunner().invoke(app, ["ops", "nonzero"])
     assert result.output.startswith("NonZero") and "up to a bound" in result.output
 
 
-def test_opt_says_what_to_do_with_a_model(tmp_path: Path) -> None:
+def test_opt_refuses_models_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(HOST)
     result = CliRunner().invoke(app, ["opt", str(tmp_path / "net.pgraph")])
     assert result.exit_code == 1 and "this is a model, not IR text" in result.output
 
 
-def test_a_model_that_is_not_trained_prints_as_it_was_written(tmp_path: Path) -> None:
+def test_print_shows_models_that_cannot_be_trained(tmp_path: Path) -> None:
     section = "train (labels: i32[3]) {\n  loss = nll(Softmax(aside), labels)\n"
     text = f"{HOST}{section}  optimizer = SGD(0.1)\n}}\n"
     assert "onnx.NonZero" in shown(text, tmp_path, "print", "--train")

@@ -1,4 +1,4 @@
-"""What PopART refuses or warns of when a session is made."""
+"""Tests PopART's errors and warnings when a session is created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def product() -> tuple[popart.Builder, str, str, str]:
     return builder, x, w, builder.aiOnnx.mul([x, w])
 
 
-def test_what_is_recomputed_is_chosen_once() -> None:
+def test_automatic_and_manual_recomputation_exclude_each_other() -> None:
     builder, _, _, y = product()
     builder.recomputeOutputInBackwardPass(y)
     options = popart.SessionOptions()
@@ -36,7 +36,7 @@ def test_what_is_recomputed_is_chosen_once() -> None:
     popart.InferenceSession(builder.getModelProto(), flow, userOptions=options)
 
 
-def test_a_model_of_which_nothing_is_computed_is_refused() -> None:
+def test_a_model_without_computed_outputs_is_refused() -> None:
     builder, x, w, y = product()
     text = "All operations in the main graph were pruned, nothing to compute"
     for anchors in ([x], [w], [x, w]):
@@ -45,7 +45,7 @@ def test_a_model_of_which_nothing_is_computed_is_refused() -> None:
     popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [x, y]))
 
 
-def test_training_of_nothing_is_refused() -> None:
+def test_training_without_weights_is_refused() -> None:
     def train(builder: popart.Builder, y: str) -> None:
         loss = builder.aiGraphcore.l1loss([y], 0.1)
         flow = popart.DataFlow(1, [])
@@ -75,7 +75,7 @@ options.defaultPrefetchBufferingDepth = 3
 """
 
 
-def test_deprecated_options_are_told_on_stderr() -> None:
+def test_deprecated_options_warn_on_stderr() -> None:
     found = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", OLD_OPTIONS], capture_output=True, text=True
     )
@@ -86,7 +86,7 @@ def test_deprecated_options_are_told_on_stderr() -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
 def test_states_of_adam_may_be_kept_in_half_precision(backend: str) -> None:
-    """Gradients of micro-batches are rounded as they are added up, moments after each update."""
+    """Gradients are rounded after each micro-batch, moments after each update."""
     half, options = popart.DataType.FLOAT16, popart.SessionOptions()
     options.enableGradientAccumulation, options.accumulationFactor = True, 2
     builder = popart.Builder()
@@ -116,8 +116,8 @@ def test_states_of_adam_may_be_kept_in_half_precision(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["reference", "c"])
-def test_a_velocity_of_its_own_may_be_kept_in_half_precision(backend: str) -> None:
-    """Its type rounds what is kept from step to step; that of accumulated gradients nothing."""
+def test_a_separate_velocity_may_be_half_precision(backend: str) -> None:
+    """`accl1Type` rounds the kept velocity; `accumType` rounds nothing here."""
 
     def weight(kind: popart.SGDAccumulatorAndMomentum, accl1Type: popart.DataType) -> np.float32:
         builder = popart.Builder()
@@ -182,7 +182,7 @@ MOMENTUM = {"defaultMomentum": (0.9, True)}
         ),
     ],
 )
-def test_states_of_half_weights_are_half_unless_told(
+def test_states_of_half_weights_are_half_by_default(
     optimizer: popart.Optimizer, types: dict[str, str]
 ) -> None:
     options = popart.SessionOptions()

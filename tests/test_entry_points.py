@@ -1,4 +1,4 @@
-"""Tests that Builder, `.pgraph` and PyTorch exports give the same program."""
+"""Tests that Builder, `.pgraph` and PyTorch exports compile to the same program."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def weights(text_file: Path) -> dict[str, Array]:
-    """The numbers that the text's initialisers draw, for the two other doors."""
+    """The weights that the text's initialisers draw, for Builder and PyTorch."""
     outputs = popgraph.compile(
         text_file, options=popgraph.Options(extra_outputs=WEIGHTS), backend="reference"
     )(data())
@@ -88,7 +88,7 @@ def by_builder(weights: dict[str, Array]) -> popgraph.Builder:
 
 
 def by_pytorch(weights: dict[str, Array]) -> popgraph.Builder:
-    """Exported without the loss, which is then appended as PopART programs do."""
+    """The network exported by PyTorch, with a loss appended as PopART programs do."""
     nn = torch.nn
     network = nn.Sequential(
         nn.Conv2d(1, 6, 5),
@@ -133,7 +133,7 @@ def doors(text_file: Path, weights: dict[str, Array]) -> dict[str, object]:
 
 
 def shape_of(module: ModuleOp) -> object:
-    """The computation behind the outputs, without any name."""
+    """The computation of the outputs as a nested tuple, without names."""
     (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
     known: dict[SSAValue, object] = {}
 
@@ -181,14 +181,14 @@ def test_c_equals_reference(text_file: Path) -> None:
 
 @pytest.mark.parametrize("x", [[[1.0, 2.0], [3.0]], [[1.0], [2.0, 3.0]]])
 @pytest.mark.parametrize("rows", ["N", "2"])
-def test_lists_that_are_no_arrays_are_named(tmp_path: Path, rows: str, x: Any) -> None:
+def test_lists_that_are_not_arrays_are_named(tmp_path: Path, rows: str, x: Any) -> None:
     (tmp_path / "t.pgraph").write_text(f"graph g(x: f32[{rows}, 2]) -> y {{ y = Relu(x) }}")
     run = popgraph.compile(tmp_path / "t.pgraph")
     with pytest.raises(RunError, match="input 'x' has rows of different"):
         run({"x": x})
 
 
-def test_what_is_no_model_is_said(tmp_path: Path) -> None:
+def test_sources_that_are_not_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot read a model from NoneType"):
         popgraph.compile(None)
     with pytest.raises(ParseError, match="cannot be read"):

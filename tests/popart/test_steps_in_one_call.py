@@ -1,4 +1,4 @@
-"""Micro-batches in a row: one call of the program gives what calls one by one give."""
+"""Tests that one call for all micro-batches of a step equals a call for each."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def data(steps: int = 1) -> dict[str, Array]:
     random, shape = np.random.default_rng(4), (steps, BATCHES, FACTOR, ROWS)
     return {
         "x": random.normal(size=(*shape, 3)).astype(np.float32),
-        "labels": random.integers(0, 4, size=shape),  # of 64 bits, for 32
+        "labels": random.integers(0, 4, size=shape),  # int64 for an INT32 input
     }
 
 
 def one_by_one(arrays: dict[str, Array], anchors: dict[str, Array]) -> popart.PyStepIOCallback:
-    """The same data by callbacks, between which anything may happen."""
+    """The same data by callbacks, which force one call per micro-batch."""
     inputs = {id: iter(array.reshape(-1, *array.shape[2:])) for id, array in arrays.items()}
     written = dict.fromkeys(anchors, 0)
 
@@ -83,7 +83,7 @@ def one_by_one(arrays: dict[str, Array], anchors: dict[str, Array]) -> popart.Py
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
 @pytest.mark.parametrize("kind", RETURNED)
-def test_a_step_at_once_is_the_step_one_by_one(kind: str, backend: str) -> None:
+def test_a_step_in_one_call_equals_micro_batches_one_by_one(kind: str, backend: str) -> None:
     arrays = data()
     at_once, apart = Labels(backend, RETURNED[kind]), Labels(backend, RETURNED[kind])
     found, wanted = at_once.session.initAnchorArrays(), apart.session.initAnchorArrays()
@@ -104,13 +104,13 @@ def test_a_step_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CExecutable, "run", never)
     stepio = popart.PyStepIO(data(2), anchors)
     stepio.enableRuntimeAsserts(False)
-    for _ in range(4):  # two steps' worth of data, read from the beginning again
+    for _ in range(4):  # The data last for two steps, then start again.
         labels.session.run(stepio)
     with pytest.raises(AssertionError, match="on its own"):
         labels.session.run(one_by_one({id: one[0] for id, one in data().items()}, anchors))
 
 
-def test_arrays_that_end_within_a_step_begin_anew() -> None:
+def test_arrays_that_end_within_a_step_wrap_around() -> None:
     whole = data()
     some = {id: array[0, :3] for id, array in whole.items()}  # three of four batches
     twice = {id: np.concatenate([one, one[:1]]) for id, one in some.items()}
@@ -126,7 +126,7 @@ def test_arrays_that_end_within_a_step_begin_anew() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_lists_are_filled_by_steps_at_once() -> None:
+def test_steps_in_one_call_fill_lists() -> None:
     labels = Labels()
     anchors: dict[str, Any] = dict(labels.session.initAnchorArrays())
     loss = labels.anchors[0]
@@ -138,8 +138,8 @@ def test_lists_are_filled_by_steps_at_once() -> None:
     np.testing.assert_allclose(anchors[loss], arrays[loss].reshape(-1), 1e-6)
 
 
-def test_an_anchor_may_be_the_input_of_what_comes_next() -> None:
-    """In the memory of one array: every micro-batch reads what the one before has written."""
+def test_an_anchor_may_be_the_next_input() -> None:
+    """Input and anchor share an array: each micro-batch reads the result of the previous one."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     y = builder.aiOnnx.add([x, x])
@@ -175,7 +175,7 @@ STATES = {"Adam": "Accl1___w0", "momentum": "Accl___w0", "clipped": "Accl___w0"}
 
 
 def moved(name: str, backend: str) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Weights and states after two steps, and anchors, some of which only an update moves."""
+    """Weights and states after two steps, and anchors, some only changed by updates."""
     builder, random = popart.Builder(), np.random.default_rng(0)
     y = builder.addInputTensor("FLOAT", [ROWS, 3], "x")
     for at in range(2):
@@ -205,15 +205,15 @@ def moved(name: str, backend: str) -> tuple[dict[str, Array], dict[str, Array]]:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_programs_that_take_turns_train_as_one(name: str) -> None:
-    """Only the program of the last micro-batch updates weights; the reference decides each time."""
+def test_separate_update_programs_train_as_one(name: str) -> None:
+    """C has a separate program for the last micro-batch; the reference decides at run time."""
     for found, wanted in zip(moved(name, "c"), moved(name, "reference"), strict=True):
         assert found.keys() == wanted.keys()
         for id, array in wanted.items():
             np.testing.assert_allclose(found[id], array, 1e-4, 1e-6, err_msg=id)
 
 
-def test_accumulators_are_emptied_without_zeros_that_are_kept() -> None:
+def test_accumulators_are_reset_without_stored_zeros() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [ROWS, 64], "x")
     w = builder.addInitializedInputTensor(np.ones((64, 64), np.float32), "w")
@@ -234,8 +234,8 @@ def test_accumulators_are_emptied_without_zeros_that_are_kept() -> None:
     assert memory["variable"] >= 2 * 64 * 64 * 4
 
 
-def test_a_step_that_failed_leaves_the_count_where_it_was() -> None:
-    """The next step completes the batch that the wrong label interrupted."""
+def test_a_failed_step_keeps_the_micro_batch_count() -> None:
+    """The step after a failed one completes the interrupted batch."""
     weights = []
     wrong = data()
     wrong["labels"][0, 1, 1, 0] = 9  # in the second micro-batch of the second batch

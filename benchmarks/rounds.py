@@ -1,4 +1,4 @@
-"""Processes that take turns: each is started once, and sleeps while another one is timed."""
+"""Alternating processes: each is started once, and sleeps while another one is timed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ END = "end"
 
 
 class Contestant:
-    """One process or several, which work when they are told to, in a folder of their own."""
+    """One or several processes that work on request, with a common folder."""
 
     def __init__(
         self, name: str, folder: Path, commands: Sequence[tuple[list[str], dict[str, str]]]
     ) -> None:
         """Starts all commands, and waits until the first rank of them is ready."""
-        self.name, self._folder, self._turn = name, folder, 0
+        self.name, self._folder, self._round = name, folder, 0
         folder.mkdir()
         self._running = [
             subprocess.Popen([*command, "--folder", str(folder)], env=environment)
@@ -28,18 +28,18 @@ class Contestant:
         ]
         self.ready: dict[str, Any] = self._answer()
 
-    def turn(self) -> dict[str, Any]:
-        """What the contestant finds in its next turn."""
-        self._turn += 1
-        (self._folder / f"go-{self._turn}").touch()
+    def round(self) -> dict[str, Any]:
+        """Runs the next round, and returns the contestant's result."""
+        self._round += 1
+        (self._folder / f"go-{self._round}").touch()
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        answer = self._folder / f"answer-{self._turn}"
+        answer = self._folder / f"answer-{self._round}"
         while not answer.exists():
             if any(one.poll() is not None for one in self._running):
                 self.end()
-                raise SystemExit(f"{self.name}: a process ended before its turn was over")
+                raise SystemExit(f"{self.name}: a process ended during a round")
             time.sleep(POLL_SECONDS)
         found: dict[str, Any] = json.loads(answer.read_text())
         return found
@@ -50,18 +50,18 @@ class Contestant:
             one.wait()
 
 
-def take_turns(
+def answer_rounds(
     folder: Path, is_first: bool, ready: dict[str, Any], work: Callable[[], dict[str, Any]]
 ) -> None:
-    """The other side: works in each turn, and the first rank answers, until the end."""
-    turn, answer = 0, ready
+    """The process of a contestant: works in each round until the end; the first rank answers."""
+    number, answer = 0, ready
     while True:
         if is_first:
             unfinished = folder / "unfinished"
             unfinished.write_text(json.dumps(answer))
-            unfinished.rename(folder / f"answer-{turn}")
-        turn += 1
-        while not (folder / f"go-{turn}").exists():
+            unfinished.rename(folder / f"answer-{number}")
+        number += 1
+        while not (folder / f"go-{number}").exists():
             if (folder / END).exists():
                 return
             time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Tests CumSum and CumProd of all lengths: forwards, backwards, exclusive, on both backends."""
+"""Tests CumSum and CumProd of all lengths: forward, reverse, exclusive, on both backends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import popgraph
     ),
     st.data(),
 )
-def test_values(operator: str, shape: list[int], data: st.DataObject) -> None:
+def test_cumsum_and_cumprod(operator: str, shape: list[int], data: st.DataObject) -> None:
     axis = data.draw(st.integers(0, len(shape) - 1))
     exclusive, reverse = data.draw(st.booleans()), data.draw(st.booleans())
     x = np.random.default_rng(len(shape)).uniform(0.5, 1.5, shape).astype(np.float32)

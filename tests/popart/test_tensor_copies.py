@@ -1,4 +1,4 @@
-"""A tensor's name is a value of its own, with its own gradient, though it equals another's."""
+"""Tests that a tensor equal to another one keeps its own name, value and gradient."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ AGAIN: dict[str, Callable[[popart.Builder, str], str]] = {
     "identity twice": lambda b, x: b.aiOnnx.identity([b.aiOnnx.identity([x])]),
     "detach": lambda b, x: b.aiGraphcore.detach([x]),
 }
-"""What gives back the value that it takes."""
+"""Operators that return their input unchanged."""
 
 
 def anchored(
     again: Callable[[popart.Builder, str], str], names: Callable[[str, str], list[str]]
 ) -> list[Array]:
-    """One step of `loss = sum(x + 3 * again(x))`, with x a weight."""
+    """The anchors of one step with `loss = sum(x + 3 * again(x))`, where x is a weight."""
     builder = popart.Builder()
     x = builder.addInitializedInputTensor(np.array([1, 2], np.float32), "x")
     y = again(builder, x)
@@ -50,7 +50,7 @@ def test_gradients_count_the_readers_of_a_name(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", AGAIN)
-def test_a_value_stays_what_it_was_while_the_weight_moves(kind: str) -> None:
+def test_a_copy_keeps_its_value_while_the_weight_is_updated(kind: str) -> None:
     after, same = anchored(AGAIN[kind], lambda x, y: [x, y])
     np.testing.assert_array_equal(same, [1, 2])
     np.testing.assert_array_equal(after, [0.5, 1.5] if kind == "detach" else [-1, 0])

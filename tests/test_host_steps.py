@@ -1,4 +1,4 @@
-"""Tests models of which Python computes some nodes: what data size, sequences, strings."""
+"""Tests models with host steps: data-dependent sizes, sequences, strings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def picking() -> onnx.ModelProto:
 
 
 @BACKENDS
-def test_what_follows_is_made_for_the_size_that_came_out(backend: str) -> None:
+def test_segments_are_compiled_for_the_size_of_a_host_step(backend: str) -> None:
     run = popgraph.compile(picking(), backend=backend)
     for seed in range(4):
         x = np.random.default_rng(seed).integers(-1, 2, (3, 4)).astype(np.float32)
@@ -74,7 +74,7 @@ def test_what_follows_is_made_for_the_size_that_came_out(backend: str) -> None:
     assert nothing["sum"] == 0
 
 
-def test_there_are_as_few_segments_as_can_be() -> None:
+def test_the_number_of_segments_is_minimal() -> None:
     module, compilation = load(picking())
     first, last = partition(module, compilation.weights)
     assert isinstance(first, Segment)
@@ -85,7 +85,7 @@ def test_there_are_as_few_segments_as_can_be() -> None:
 
 
 @BACKENDS
-def test_functions_and_branches_hold_host_steps(backend: str) -> None:
+def test_host_steps_in_functions_and_branches(backend: str) -> None:
     body = helper.make_function(
         "own",
         "Count",
@@ -125,7 +125,7 @@ def test_functions_and_branches_hold_host_steps(backend: str) -> None:
 
 
 def counting(count: str, condition: str) -> onnx.ModelProto:
-    """A Loop around a host step, whose body says after its second turn that it was the last one."""
+    """A Loop around a host step, whose condition is false after the second iteration."""
     body = helper.make_graph(
         [
             helper.make_node("Less", ["turn", "one"], ["on"]),
@@ -147,7 +147,7 @@ def counting(count: str, condition: str) -> onnx.ModelProto:
 def test_a_loop_without_a_condition_ignores_its_body(
     backend: str, condition: str, doubled: int
 ) -> None:
-    """As a compiled one does."""
+    """A hosted loop ignores the body's condition without an initial one, as compiled loops do."""
     found = popgraph.compile(counting("four", condition), backend=backend)(x=np.ones(2, "f4"))
     np.testing.assert_array_equal(found["y"], [2**doubled, 2**doubled])
 
@@ -157,7 +157,7 @@ def test_a_loop_that_never_ends_is_refused() -> None:
         popgraph.compile(counting("", ""))(x=np.ones(2, "f4"))
 
 
-def test_an_initializer_that_a_caller_gives_reaches_a_segment() -> None:
+def test_an_overridden_initializer_reaches_a_segment() -> None:
     nodes = [
         helper.make_node("Mul", ["x", "w"], ["a"]),
         helper.make_node("NonZero", ["a"], ["places"]),
@@ -174,7 +174,7 @@ def test_an_initializer_that_a_caller_gives_reaches_a_segment() -> None:
     assert run(x=x, w=np.array([0, 2], np.float32))["a"].tolist() == [0, 8]
 
 
-def test_sequences_and_optionals_come_and_go() -> None:
+def test_sequences_and_optionals_as_inputs_and_outputs() -> None:
     pieces = helper.make_tensor_sequence_value_info("pieces", FLOAT, None)
     maybe = helper.make_value_info(
         "maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
@@ -219,7 +219,7 @@ def test_an_optional_sequence_is_the_sequence(backend: str) -> None:
     assert not found["there"]
 
 
-def test_getting_nothing_is_an_error() -> None:
+def test_get_element_of_an_empty_optional_is_an_error() -> None:
     maybe = helper.make_value_info(
         "maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
     )
@@ -230,7 +230,7 @@ def test_getting_nothing_is_an_error() -> None:
 
 
 @BACKENDS
-def test_segments_draw_numbers_of_their_own(backend: str) -> None:
+def test_segments_draw_different_numbers(backend: str) -> None:
     nodes = [
         helper.make_node("RandomUniformLike", ["x"], ["first"]),
         helper.make_node("NonZero", ["x"], ["places"]),
@@ -241,11 +241,11 @@ def test_segments_draw_numbers_of_their_own(backend: str) -> None:
     run = popgraph.compile(model(nodes, [tensor("x", [64])], outputs), backend=backend)
     drawn = [run(x=np.ones(64, np.float32)) for _ in range(2)]
     rows = [found[name].reshape(-1) for found in drawn for name in ("first", "second")]
-    assert len(np.unique(rows)) > 250, "256 numbers, of which hardly two are equal"
+    assert len(np.unique(rows)) > 250, "256 numbers, hardly two of them equal"
 
 
 def drawing_in_a_body(kind: str, function: bool) -> onnx.ModelProto:
-    """Draws twice in every turn of a loop that collects a sequence, or in SequenceMap."""
+    """Draws twice in each iteration of a loop that collects a sequence, or of SequenceMap."""
     draws = [
         helper.make_node("RandomNormalLike", ["like"], ["first"]),
         helper.make_node("Dropout", ["ones", "half", "yes"], ["second"]),
@@ -292,7 +292,7 @@ def drawing_in_a_body(kind: str, function: bool) -> onnx.ModelProto:
 def test_bodies_on_the_host_draw_from_the_streams_of_the_model(
     kind: str, function: bool, backend: str
 ) -> None:
-    """Other numbers in every turn and every call, and the same when all is run again."""
+    """Numbers differ between iterations and calls, and are reproducible."""
     proto = drawing_in_a_body(kind, function)
 
     def rows() -> list[Any]:
@@ -303,7 +303,7 @@ def test_bodies_on_the_host_draw_from_the_streams_of_the_model(
     found = rows()
     assert len(found) == 9
     normal = np.concatenate([row[:-64] for row in found])
-    assert len(np.unique(normal)) > 520, "534 numbers, of which hardly two are equal"
+    assert len(np.unique(normal)) > 520, "534 numbers, hardly two of them equal"
     masks = np.array([row[-64:] for row in found])
     assert set(np.unique(masks)) == {0, 2}
     assert len(np.unique(masks, axis=0)) == 9
@@ -332,7 +332,7 @@ def test_strings_are_arrays_of_numpy() -> None:
     assert found["squares"].tolist() == [9, 1]
 
 
-def test_what_python_cannot_compute_names_its_node() -> None:
+def test_errors_of_host_steps_name_the_node() -> None:
     node = helper.make_node("SequenceAt", ["pieces", "at"], ["x"], name="third")
     pieces = helper.make_tensor_sequence_value_info("pieces", FLOAT, None)
     run = popgraph.compile(model([node], [pieces, tensor("at", [], INT)], [tensor("x", None)]))
@@ -354,7 +354,7 @@ def test_training_through_python_is_refused() -> None:
     assert "Cast" in error.value.where
 
 
-def test_there_is_no_form_further_down() -> None:
+def test_host_steps_have_no_lower_level() -> None:
     module, compilation = load(picking())
     lower(module, compilation, until="normalize")
     with pytest.raises(
@@ -370,7 +370,7 @@ def test_a_model_without_host_steps_is_one_program() -> None:
     assert popgraph.compile(model(PICK[:1], [tensor("x", [3])], [tensor("a", [3])])).static
 
 
-def test_variables_are_none() -> None:
+def test_hosted_models_have_no_variables() -> None:
     x = np.ones((3, 4), np.float32)
     program = popgraph.compile(picking()).program({"x": x})
     assert program.inputs["x"][1] == (3, 4)
@@ -379,7 +379,7 @@ def test_variables_are_none() -> None:
             access("w")
 
 
-def test_a_branch_calls_a_function_that_holds_a_host_step() -> None:
+def test_host_steps_in_a_function_called_by_a_branch() -> None:
     body = helper.make_function(
         "own",
         "Places",

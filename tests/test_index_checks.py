@@ -152,7 +152,7 @@ WRONG = [
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, str | None], Runner]:
-    """Each of the models compiled once for each backend and meaning."""
+    """The models, compiled once per backend and meaning of indices."""
     made: dict[tuple[str, str, str | None], Runner] = {}
 
     def compiled(name: str, backend: str, indices: str | None) -> Runner:
@@ -170,7 +170,7 @@ Compiled = Callable[[str, str, str | None], Runner]
 
 
 @pytest.mark.parametrize("name", LEGAL)
-def test_what_is_legal_is_no_error(name: str, runner: Compiled) -> None:
+def test_legal_indices_are_accepted(name: str, runner: Compiled) -> None:
     inputs = LEGAL[name][1]()
     wanted = runner(name, "c", None)(inputs)
     for backend in ("c", "reference"):
@@ -182,7 +182,7 @@ def test_what_is_legal_is_no_error(name: str, runner: Compiled) -> None:
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
 @pytest.mark.parametrize(("name", "input_", "index", "what", "where"), WRONG)
-def test_what_is_out_of_range_is_named(
+def test_indices_out_of_range_are_named(
     name: str, input_: str, index: int, what: str, where: str, backend: str, runner: Compiled
 ) -> None:
     legal, wrong = LEGAL[name][1](), LEGAL[name][1]()
@@ -196,8 +196,8 @@ def test_what_is_out_of_range_is_named(
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_one_wrong_index_is_found_wherever_it_stands(threads: int, tmp_path: Path) -> None:
-    """In vectors, in what they leave over, and in the part of every thread."""
+def test_a_single_wrong_index_is_found_at_any_position(threads: int, tmp_path: Path) -> None:
+    """Wrong indices in vectors, in remainders, and in the chunk of every thread."""
     path = tmp_path / "many.pgraph"
     path.write_text(MANY)
     run = popgraph.compile(path, indices="error", threads=threads)
@@ -241,7 +241,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_check_costs_less_than_a_fiftieth_of_what_it_checks(name: str, tmp_path: Path) -> None:
+def test_index_checks_cost_less_than_2_percent(name: str, tmp_path: Path) -> None:
     path = tmp_path / "long.pgraph"
     path.write_text(f"opset 24\n\ngraph long({LONG[name]}\n}}\n")
     counts = {}
@@ -258,7 +258,7 @@ def test_a_check_costs_less_than_a_fiftieth_of_what_it_checks(name: str, tmp_pat
 
 
 def operations(block: Block) -> int:
-    """How often a kernel computes, loads or stores something."""
+    """The number of operations, loads and stores of a kernel."""
     return sum(
         trip_count(op) * operations(op.body.block)
         if isinstance(op, ForOp)
@@ -277,7 +277,7 @@ def trip_count(loop: ForOp) -> int:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_the_nearest_is_of_the_same_row(backend: str, runner: Compiled) -> None:
+def test_nearest_clamps_within_the_row(backend: str, runner: Compiled) -> None:
     inputs = LEGAL["lookups"][1]()
     x = inputs["x"]
     inputs["i"][:] = [5, -6, 99, -99, 2**62, -(2**62), 0]
@@ -289,7 +289,7 @@ def test_the_nearest_is_of_the_same_row(backend: str, runner: Compiled) -> None:
     assert np.array_equal(found["c"], x[[0, 4, 0], [15, 0, 15]])
 
 
-def test_a_constant_out_of_range_is_found_when_compiled(tmp_path: Path) -> None:
+def test_constant_indices_are_checked_at_compile_time(tmp_path: Path) -> None:
     path = tmp_path / "constant.pgraph"
     path.write_text(LOOKUPS.replace("Gather(x, i)", "Gather(x, [0, 5])"))
     with pytest.raises(IndicesError, match="index 5 is out of range"):
@@ -297,8 +297,8 @@ def test_a_constant_out_of_range_is_found_when_compiled(tmp_path: Path) -> None:
     assert popgraph.compile(path, indices="nearest")
 
 
-def test_what_is_not_computed_is_not_checked(tmp_path: Path) -> None:
-    """A step that trains checks; a program without the loss does not look at its labels."""
+def test_indices_of_removed_nodes_are_not_checked(tmp_path: Path) -> None:
+    """A training step checks labels; a program without the loss does not read them."""
     path = tmp_path / "unused.pgraph"
     path.write_text(LOOKUPS.replace("-> (a, b, c)", "-> (a)"))
     inputs = LEGAL["lookups"][1]()
@@ -307,7 +307,7 @@ def test_what_is_not_computed_is_not_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_a_run_checks_unless_told_otherwise(runner: Compiled, backend: str) -> None:
+def test_compile_checks_indices_by_default(runner: Compiled, backend: str) -> None:
     inputs = LEGAL["lookups"][1]()
     inputs["i"][0] = 5
     with pytest.raises(IndicesError, match="index 5 is out of range"):
@@ -315,7 +315,7 @@ def test_a_run_checks_unless_told_otherwise(runner: Compiled, backend: str) -> N
     runner("lookups", backend, "nearest")(inputs)
 
 
-def test_training_checks_unless_told_otherwise(tmp_path: Path) -> None:
+def test_training_checks_indices_by_default(tmp_path: Path) -> None:
     path = tmp_path / "losses.pgraph"
     text = LOSSES.replace("x: f32[3, 4], ", "").replace("{", "{ weight x: f32[3, 4] = ones\n", 1)
     path.write_text(text)
@@ -328,12 +328,12 @@ def test_training_checks_unless_told_otherwise(tmp_path: Path) -> None:
     popgraph.compile(path, options=Options(training=training, indices="nearest"))(inputs)
 
 
-def test_an_unknown_meaning_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_meaning_of_indices_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PassError, match="unknown value 'wrap' of indices"):
         Options(indices="wrap")
 
 
-def test_a_session_checks_unless_told_otherwise() -> None:
+def test_a_session_checks_indices_by_default() -> None:
     builder = popgraph.Builder()
     x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [3]))
     i = builder.addInputTensor(popgraph.TensorInfo("INT32", [1]))
@@ -359,8 +359,8 @@ def test_a_session_checks_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("indices", [None, "error"])
-def test_a_label_of_popart_that_is_no_class_has_probability_zero(indices: str | None) -> None:
-    """Its programs draw such labels; a session refuses them if it is asked to."""
+def test_popart_labels_out_of_range_have_probability_zero(indices: str | None) -> None:
+    """PopART's programs draw such labels; a session refuses them on request."""
     builder = session.Builder()
     rows = builder.addInputTensor("FLOAT", [3, 2], "rows")
     labels = builder.addInputTensor("INT32", [3], "labels")
@@ -379,7 +379,7 @@ def test_a_label_of_popart_that_is_no_class_has_probability_zero(indices: str | 
         assert np.allclose(anchors[loss], -np.log([0.5, 1e-7, 1e-7]))
 
 
-def test_the_command_line_checks(tmp_path: Path) -> None:
+def test_the_command_line_checks_indices(tmp_path: Path) -> None:
     path, place = tmp_path / "lookups.pgraph", tmp_path / "i.npy"
     path.write_text("opset 24\n\ngraph g(i: i64[1]) -> (y) {\n    y = Gather([1.0, 2.0], i)\n}\n")
     np.save(place, np.array([2]))

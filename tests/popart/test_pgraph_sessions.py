@@ -36,7 +36,7 @@ train (t: f32[2, 3]) {{
 """
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 GRADIENT = X.sum(0) + 0.5
-"""Of `w`, in every step."""
+"""The gradient of `w`, equal in every step."""
 
 
 def text(folder: Path, optimizer: str = "SGD(0.1)", more: str = "") -> Path:
@@ -46,7 +46,7 @@ def text(folder: Path, optimizer: str = "SGD(0.1)", more: str = "") -> Path:
 
 
 def steps(path: Path, count: int, batches: int = 1, **given: Any) -> dict[str, Any]:
-    """The weights after so many steps, and what was anchored last."""
+    """The weights after `count` steps, and the last anchors."""
     flow = popgraph.DataFlow(batches, ["loss", "fit", "size"])
     session = popgraph.TrainingSession(path, flow, **given)
     session.prepareDevice()
@@ -66,7 +66,7 @@ def test_a_session_takes_loss_and_optimizer_from_the_text(tmp_path: Path) -> Non
     assert np.allclose(held["w"], 0.5 - 0.2 * GRADIENT)
 
 
-def test_what_a_session_is_given_goes_before_the_text(tmp_path: Path) -> None:
+def test_arguments_of_a_session_override_the_text(tmp_path: Path) -> None:
     rule = popgraph.SGD({"defaultLearningRate": (0.2, True)})
     held = steps(text(tmp_path), 1, optimizer=rule)
     assert np.allclose(held["w"], 0.5 - 0.2 * GRADIENT)
@@ -91,7 +91,7 @@ def test_frozen_weights_stay_and_the_others_change(tmp_path: Path) -> None:
     assert section.frozen == ("base",)
 
 
-def test_train_only_leaves_the_others(tmp_path: Path) -> None:
+def test_train_only_freezes_other_weights(tmp_path: Path) -> None:
     path = text(tmp_path, more="train_only w")
     held = steps(path, 3)
     assert "base" not in held
@@ -101,7 +101,7 @@ def test_train_only_leaves_the_others(tmp_path: Path) -> None:
     assert both.frozen == ("base",)
 
 
-def test_a_session_freezes_what_it_is_told_to(tmp_path: Path) -> None:
+def test_a_session_takes_weights_to_freeze(tmp_path: Path) -> None:
     flow = popgraph.DataFlow(1, ["loss"])
     session = popgraph.TrainingSession(text(tmp_path), flow, freeze="bas?")
     assert session.selection.trained == ("w",) and session.selection.frozen == ("base",)
@@ -139,7 +139,7 @@ def test_a_schedule_counts_updates_not_micro_batches(tmp_path: Path) -> None:
     assert np.allclose(session.weights()["w"], 0.5 - moved)
 
 
-def test_popgraph_train_follows_the_schedule_and_tells_the_terms(tmp_path: Path) -> None:
+def test_popgraph_train_follows_the_schedule_and_shows_the_terms(tmp_path: Path) -> None:
     path = text(tmp_path, more="schedule = step(every=1, factor=0.5, warmup=2)\n freeze base")
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "t.npy", np.zeros_like(X))
@@ -212,7 +212,7 @@ def test_every_schedule_is_tested() -> None:
         ("train_only 1", "`train_only` names weights"),
     ],
 )
-def test_wrong_settings_are_told(more: str, said: str) -> None:
+def test_wrong_settings_of_a_text(more: str, said: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         parse(NET.format(optimizer="SGD(0.1)", more=more), "net.pgraph")
     assert said in str(caught.value)
@@ -231,7 +231,7 @@ def test_wrong_settings_are_told(more: str, said: str) -> None:
     ],
 )
 def test_optimizers_of_a_text_are_those_of_a_session(written: str) -> None:
-    """But for clipping: PopART's optimizers clip updates, a text clips gradients."""
+    """The specifications differ in clipping only: PopART clips updates, a text clips gradients."""
     spec = optimizer_of(parse_optimizer(written))
     clip = tuple(replace(group, of_updates=True) for group in spec.clip)
     assert popart_optimizer(spec).spec() == replace(spec, clip=clip)
@@ -248,7 +248,7 @@ def test_case_makes_no_difference_in_names_of_optimizers(name: str) -> None:
 
 
 def test_adamw_is_adam() -> None:
-    """Whose weight decay goes into the update."""
+    """AdamW and PopART's Adam both apply weight decay in the update."""
     one, other = (optimizer_of(parse_optimizer(f"{name}(0.1)")) for name in ("AdamW", "Adam"))
     assert one == other
 

@@ -1,4 +1,4 @@
-"""Stages of a pipeline that run side by side compute what they compute one after the other."""
+"""Tests that parallel pipeline stages compute the same as sequential ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZE, CLASSES, FACTOR = 6, 4, 5
 
 
 def network() -> tuple[Any, str]:
-    """Three stages: a normalization, dropout, and a loss of labels."""
+    """Three stages: a normalization, dropout, and a class loss."""
     rng, builder = np.random.default_rng(3), popart.Builder()
 
     def weight(*shape: int) -> str:
@@ -103,7 +103,7 @@ def assert_same(found: list[Array], wanted: list[Array]) -> None:
 
 @pytest.fixture
 def in_stages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many batches went through stages, call by call."""
+    """The numbers of batches that went through stages, call by call."""
     counts: list[int] = []
     run = StagedExecutable.run_in_row
 
@@ -116,10 +116,8 @@ def in_stages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("accumulates", [True, False])
-def test_stages_side_by_side_train_as_one_after_the_other(
-    accumulates: bool, in_stages: list[int]
-) -> None:
-    """Running statistics, random masks and the states of Adam among it."""
+def test_parallel_stages_train_as_sequential_ones(accumulates: bool, in_stages: list[int]) -> None:
+    """Compares running statistics, random masks and Adam's states, too."""
     wanted, loss = session(accumulates=accumulates, overlaps=False)
     expected = trained(wanted, loss, accumulates)
     assert not in_stages
@@ -129,7 +127,7 @@ def test_stages_side_by_side_train_as_one_after_the_other(
 
 
 def of_ranks(setup: Any, program: object) -> Overlap:
-    """What ranks share out, each a thread here."""
+    """The overlap of stages over ranks, where each rank is a thread."""
     ranks: Any = world()
     return Overlap(setup.placement.stages.pipeline, ranks.threads[threading.get_ident()])
 
@@ -146,7 +144,7 @@ def test_ranks_train_as_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_same(found, expected)
 
 
-def test_updates_at_once_meet_the_weights_that_a_pipeline_has(in_stages: list[int]) -> None:
+def test_immediate_updates_use_the_weights_of_a_pipeline(in_stages: list[int]) -> None:
     deep = Deep(backend="c", overlapStages=True)
     weights = [w.copy() for w in deep.weights]
     speeds = [np.zeros_like(w) for w in weights]
@@ -159,7 +157,7 @@ def test_updates_at_once_meet_the_weights_that_a_pipeline_has(in_stages: list[in
 
 
 def test_callbacks_and_sums() -> None:
-    """Data need not stand in arrays: all inputs of a step are asked for before it begins."""
+    """Callbacks can feed parallel stages: all inputs of a step are requested before it begins."""
     made, loss = session(accumulates=True, overlaps=True)
     wanted, _ = session(accumulates=True, overlaps=False)
     whole = data(True)
@@ -199,10 +197,10 @@ def clipping() -> Any:
     return popart.SGD({"defaultLearningRate": (0.1, False)}, clips)
 
 
-def test_what_cannot_be_cut_runs_one_stage_after_the_other(
+def test_programs_that_cannot_be_cut_run_sequentially(
     in_stages: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A norm of all gradients is known when weights should have been updated already."""
+    """The norm of all gradients is known only after the last stage, so stages run sequentially."""
     found = [
         trained(*session(accumulates=False, overlaps=overlaps, rule=clipping()), False)
         for overlaps in (True, False)
@@ -223,13 +221,13 @@ def test_norms_of_all_gradients_are_taken_before_updates(in_stages: list[int]) -
     assert in_stages == [2 * FACTOR] * 2
 
 
-def test_who_looks_on_sees_batches_one_by_one(in_stages: list[int]) -> None:
+def test_floating_point_checks_run_stages_sequentially(in_stages: list[int]) -> None:
     looked_at = session(accumulates=True, overlaps=True, enableFloatingPointChecks=True)
     trained(*looked_at, True)
     assert not in_stages
 
 
-def test_stages_side_by_side_have_no_quick_programs() -> None:
+def test_parallel_stages_have_no_quick_programs() -> None:
     with pytest.raises(popart.popart_exception, match="side by side have no quick programs"):
         session(accumulates=True, overlaps=True, enableQuickStart=True)
 
@@ -237,7 +235,7 @@ def test_stages_side_by_side_have_no_quick_programs() -> None:
 def anchored(
     anchors: list[str], accumulates: bool, overlaps: bool, threads: int = 2
 ) -> list[Array]:
-    """All anchors of two steps of three layers, and what weights are then."""
+    """All anchors of two steps of three layers, and the weights after them."""
     rng, builder = np.random.default_rng(0), popart.Builder()
     y = builder.addInputTensor("FLOAT", [4, 3], "x")
     builder.addInitializedInputTensor(np.ones(3, np.float32), "unread")
@@ -275,7 +273,7 @@ def anchored(
 
 @pytest.mark.parametrize("accumulates", [True, False])
 def test_anchors_of_all_kinds(accumulates: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs among them, which stages read as well; weights, gradients, and accumulators."""
+    """Anchors of inputs, weights, gradients and accumulators."""
     anchors = ["x", "w0", "w2", "Gradient___x", "Gradient___w1"]
     anchors += ["Accum___w1", "Counter___accumulation"] if accumulates else []
     wanted = anchored(anchors, accumulates, overlaps=False)

@@ -1,4 +1,4 @@
-"""Tests the table that says which module is the page of which operators."""
+"""Tests the table of operators and the modules with their pages."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ assert found and not wrong, sorted(wrong)
 """
 
 
-def test_the_table_lists_what_the_pages_say() -> None:
-    """In a process of its own, since a page registers its operators when it is imported."""
+def test_the_table_lists_the_operators_of_the_pages() -> None:
+    """Runs in a separate process, since a page registers its operators on import."""
     root = Path(popgraph.__file__).parent.parent
     command = [sys.executable, "-c", SCRIPT]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root)

@@ -12,14 +12,14 @@ from tests.damages import DAMAGES
 
 
 @pytest.mark.parametrize("content", [b"", b"content", bytes(1000)])
-def test_what_is_sealed_can_be_read(tmp_path: Path, content: bytes) -> None:
+def test_sealed_files_can_be_read(tmp_path: Path, content: bytes) -> None:
     write_sealed(tmp_path / "a/b", content)
     assert is_sealed(tmp_path / "a/b") and read_sealed(tmp_path / "a/b") == content
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_told_and_mended(tmp_path: Path, damage: str) -> None:
+def test_damage_is_reported_and_repaired(tmp_path: Path, damage: str) -> None:
     file = tmp_path / "file"
     write_sealed(file, b"content")
     DAMAGES[damage](file)
@@ -28,7 +28,7 @@ def test_damage_is_told_and_mended(tmp_path: Path, damage: str) -> None:
     assert read_sealed(file) == b"content"
 
 
-def test_every_byte_counts(tmp_path: Path) -> None:
+def test_the_seal_covers_every_byte(tmp_path: Path) -> None:
     file = tmp_path / "file"
     write_sealed(file, b"content")
     whole = file.read_bytes()
@@ -40,8 +40,8 @@ def test_every_byte_counts(tmp_path: Path) -> None:
     assert not is_sealed(tmp_path / "nowhere")
 
 
-def test_others_may_read_what_the_user_lets_them(tmp_path: Path) -> None:
-    """A cache may be made by one user for all."""
+def test_cache_files_follow_the_umask(tmp_path: Path) -> None:
+    """One user may fill a cache for others."""
     before = os.umask(0o022)
     try:
         write_whole(tmp_path / "file", [b"content"])

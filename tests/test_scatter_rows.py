@@ -1,4 +1,4 @@
-"""Tests rows that go to computed places, which are whole vectors and a rest: NumPy, C, types."""
+"""Tests scattering of rows to computed indices: whole vectors and remainders, all types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def small(shape: tuple[int, ...], kind: str) -> Array:
-    """Numbers of which every type holds all sums and products."""
+    """Small integers, whose sums and products are exact in every type."""
     numbers = np.random.default_rng(sum(shape)).integers(0, 3, shape)
     return np.asarray(numbers.astype(getattr(ml_dtypes, kind, kind)))
 
@@ -32,8 +32,8 @@ def small(shape: tuple[int, ...], kind: str) -> Array:
     [*product(["float32"], WAYS), *((kind, "add") for kind in KINDS[1:]), ("bool", "none")],
 )
 @pytest.mark.parametrize("width", [3, 16, 37])
-def test_rows_of_a_tensor(kind: str, way: str, width: int) -> None:
-    """Two rows go to one place, one after the other."""
+def test_scatter_of_rows(kind: str, way: str, width: int) -> None:
+    """Two rows are scattered to the same index, in order."""
     data, updates = small((5, 2, width), kind), small((4, 2, width), kind)
     places = np.array([[3], [-4], [3], [0]])
     expected = data.copy()
@@ -44,8 +44,8 @@ def test_rows_of_a_tensor(kind: str, way: str, width: int) -> None:
     close(of_both(proto, inputs)["y"], expected)
 
 
-def test_a_place_in_each_row_stays_scalar() -> None:
-    """Where the last index is looked up, neighbours need not be neighbours."""
+def test_scatter_along_the_last_axis_is_scalar() -> None:
+    """An indexed last axis is not vectorized, since adjacent updates need not be adjacent."""
     data, updates = small((3, 40), "float32"), small((3, 20), "float32")
     places = np.random.default_rng(1).integers(-40, 40, (3, 20))
     expected = data.copy()

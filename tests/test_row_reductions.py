@@ -1,4 +1,4 @@
-"""Tests reductions along rows that are no whole vectors: values, NaN, infinities, two backends."""
+"""Tests reductions along rows that do not fill vectors: values, NaN, infinities, both backends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REDUCTIONS = ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceMean",
 
 
 def along_rows(operator: str, x: Array) -> ModelProto:
-    """An operator along the last axis."""
+    """A model of an operator along the last axis."""
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
     inputs, held = ["x"], []
     if operator in REDUCTIONS:
@@ -45,14 +45,14 @@ def found(model: ModelProto, x: Array, backend: str) -> Array:
 
 
 def wanted(model: ModelProto, x: Array) -> Array:
-    """By ONNX's reference in double precision, for floats."""
+    """The result of ONNX's reference, in f64 for floats."""
     wide = x.astype(np.float64) if x.dtype.kind == "f" else x
     (y,) = ReferenceEvaluator(along_rows(model.graph.node[0].op_type, wide)).run(None, {"x": wide})
     return np.asarray(y)
 
 
 @given(st.sampled_from([*PLAIN, *REDUCTIONS]), ROWS, st.integers(0, 2**32 - 1))
-def test_values(operator: str, shape: tuple[int, int], seed: int) -> None:
+def test_reductions_along_short_rows(operator: str, shape: tuple[int, int], seed: int) -> None:
     x = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
     model = along_rows(operator, x)
     for backend in ("c", "reference"):
@@ -62,7 +62,9 @@ def test_values(operator: str, shape: tuple[int, int], seed: int) -> None:
 @given(
     st.sampled_from(["ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd"]), ROWS, st.integers(0, 99)
 )
-def test_whole_numbers(operator: str, shape: tuple[int, int], seed: int) -> None:
+def test_integer_reductions_along_short_rows(
+    operator: str, shape: tuple[int, int], seed: int
+) -> None:
     x = np.random.default_rng(seed).integers(-9, 9, shape, np.int32)
     model = along_rows(operator, x)
     exact: np.ufunc = {"Sum": np.add, "Max": np.maximum, "Min": np.minimum, "Prod": np.multiply}[

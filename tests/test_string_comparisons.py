@@ -1,4 +1,4 @@
-"""Tests comparisons of strings, which programs compute on code points."""
+"""Tests string comparisons, which compiled programs compute on code points."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def model(
 
 
 def encoder(keys: list[str], shape: Any) -> onnx.ModelProto:
-    """Every word becomes the place of the first key that it is, others -7."""
+    """A LabelEncoder: a word becomes the index of the first equal key, others -7."""
     node = helper.make_node(
         "LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", keys_strings=keys,
         values_int64s=list(range(len(keys))), default_int64=-7,
@@ -48,7 +48,7 @@ def labels(x: Array, keys: list[str]) -> list[int]:
 
 
 @given(st.data(), KEYS, npst.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3))
-def test_fuzz_labels_of_words(data: st.DataObject, keys: list[str], shape: tuple[int, ...]) -> None:
+def test_fuzz_label_encoder(data: st.DataObject, keys: list[str], shape: tuple[int, ...]) -> None:
     words = st.one_of(WORDS, st.sampled_from(keys), st.sampled_from(keys).map(lambda w: w[::-1]))
     x = data.draw(npst.arrays(object, shape, elements=words))
     run = popgraph.compile(encoder(keys, shape), backend="reference")
@@ -58,7 +58,7 @@ def test_fuzz_labels_of_words(data: st.DataObject, keys: list[str], shape: tuple
 
 
 @given(st.data(), npst.mutually_broadcastable_shapes(num_shapes=2, max_dims=2, max_side=3))
-def test_fuzz_equal_words(data: st.DataObject, shapes: npst.BroadcastableShapes) -> None:
+def test_fuzz_equal_of_strings(data: st.DataObject, shapes: npst.BroadcastableShapes) -> None:
     x, y = (
         data.draw(npst.arrays(object, shape, elements=st.text("ab", max_size=9)))
         for shape in shapes.input_shapes
@@ -71,8 +71,8 @@ def test_fuzz_equal_words(data: st.DataObject, shapes: npst.BroadcastableShapes)
 
 
 @BACKENDS
-def test_words_of_any_length_and_kind_of_array(backend: str) -> None:
-    """Each power of two of the longest word has a program."""
+def test_strings_of_any_length_and_array_kind(backend: str) -> None:
+    """Each power of two above the longest word has a program."""
     keys = ["one", "two", "a longer one"]
     run = popgraph.compile(encoder(keys, ["N"]), backend=backend)
     for words in (["two", "one", "on"], ["a longer one", "", "two"], ["x" * 100, "one", "two"]):
@@ -82,8 +82,8 @@ def test_words_of_any_length_and_kind_of_array(backend: str) -> None:
     assert not run.computed_by.in_python
 
 
-def test_words_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has the hash of a key need not be it; keys of one hash get another."""
+def test_colliding_hashes_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word may collide with a key's hash; if keys collide, another hash function is chosen."""
     monkeypatch.setattr(compared_strings, "FACTORS", (1, compared_strings.FACTORS[0]))
     for keys in (["ab", "c"], ["ab", "ba"]):
         run = popgraph.compile(encoder(keys, [3]), backend="reference")
@@ -92,7 +92,7 @@ def test_words_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @BACKENDS
-def test_constants_are_compared(backend: str) -> None:
+def test_constant_strings_are_compared(backend: str) -> None:
     node = helper.make_node("Equal", ["x", "w"], ["z"])
     run = popgraph.compile(
         model([node], {"x": [2]}, {"z": TensorProto.BOOL}, w=["yes", "no"]), backend=backend
@@ -102,7 +102,7 @@ def test_constants_are_compared(backend: str) -> None:
 
 
 @BACKENDS
-def test_what_else_reads_words_is_computed_in_python(backend: str) -> None:
+def test_other_operators_on_strings_are_host_steps(backend: str) -> None:
     nodes = [
         helper.make_node("Equal", ["x", "w"], ["z"]),
         helper.make_node("StringConcat", ["x", "w"], ["both"]),
@@ -115,7 +115,7 @@ def test_what_else_reads_words_is_computed_in_python(backend: str) -> None:
 
 
 @BACKENDS
-def test_zeros_at_the_end_of_a_string_count(backend: str) -> None:
+def test_trailing_zeros_of_strings_are_significant(backend: str) -> None:
     x, y = np.array(["a", "a\0", "\0", ""], object), np.array(["a\0", "a\0", "", ""], object)
     node = helper.make_node("Equal", ["x", "y"], ["z"])
     equal = model([node], {"x": [4], "y": [4]}, {"z": TensorProto.BOOL})

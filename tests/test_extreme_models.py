@@ -1,4 +1,4 @@
-"""Tests absurd models and arguments: huge shapes, future opsets, wrong names."""
+"""Tests extreme models and arguments: huge shapes, future opsets, wrong names."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import popgraph
 from popgraph.support.errors import BackendError, ModelError, PopgraphError, RunError
 
 HUGE = 1 << 46
-"""More than there are addresses for: no machine promises this much and breaks its word later."""
+"""Elements that exceed the address space, so that no machine overcommits them."""
 
 
 def model(
     node: NodeProto, sizes: list[int] | None = None, shape: Any = (4,), opset: int = 17
 ) -> ModelProto:
-    """One operator on `x`, and on the numbers `s`."""
+    """A model of one operator on `x`, and on the constant `s`."""
     numbers = [] if sizes is None else [numpy_helper.from_array(np.array(sizes, np.int64), "s")]
     x = helper.make_tensor_value_info("x", 1, shape)
     y = helper.make_empty_tensor_value_info("y")
@@ -37,13 +37,13 @@ MODELS = {
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("backend", ["c", "reference"])
-def test_sizes_that_no_memory_holds(name: str, backend: str) -> None:
+def test_sizes_that_exceed_memory(name: str, backend: str) -> None:
     x = np.broadcast_to(np.float32(1), (HUGE if name == "input" else 4,))
     with pytest.raises(PopgraphError, match="memory"):
         popgraph.compile(MODELS[name], backend=backend)(x=x)
 
 
-def test_memory_that_is_not_there_is_told_with_its_size() -> None:
+def test_errors_of_memory_name_the_size() -> None:
     with pytest.raises(BackendError, match=r"more memory than there is: .* PiB"):
         popgraph.compile(MODELS["tile"])
 
@@ -63,14 +63,14 @@ def test_an_opset_of_the_future() -> None:
         ({"threads": "2"}, "'2' threads cannot run a program"),
     ],
 )
-def test_arguments_are_looked_at_before_the_first_call(
+def test_arguments_are_checked_before_the_first_call(
     shape: object, named: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PopgraphError, match=message):
         popgraph.compile(model(RELU, shape=shape), **named)
 
 
-def test_inputs_have_names() -> None:
+def test_unnamed_inputs_are_refused() -> None:
     run = popgraph.compile(model(RELU))
     x: Any = np.ones(4, np.float32)
     with pytest.raises(RunError, match="inputs are given by name, not as ndarray"):

@@ -1,4 +1,4 @@
-"""Of no elements the sum is 0 and the mean NaN, in losses and their gradients too."""
+"""Tests that empty sums are 0 and empty means NaN, in losses and their gradients too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from popgraph.support.errors import TypeMismatchError
 IGNORED = -7
 LOSSES = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 SCORES = ((0, 3), (0, 3, 4), (2, 3, 0), (2, 3, 5, 0), (2, 3), (2, 3, 4))
-"""Of the last two there are some, but all labels are ignored."""
+"""Shapes of scores without samples; the last two have samples, but all labels are ignored."""
 
 
 def model(op: str, arrays: dict[str, Array], **attributes: Any) -> onnx.ModelProto:
@@ -37,7 +37,7 @@ def model(op: str, arrays: dict[str, Array], **attributes: Any) -> onnx.ModelPro
 
 
 def both(made: onnx.ModelProto, training: bool) -> list[Runner]:
-    """The program, in C and by the reference; a step of training gives the gradient of x."""
+    """The program in C and on the reference backend; a training step returns the gradient of x."""
     step = Training("y", SGD(), gradients=("x",)) if training else None
     options = Options(training=step)
     return [popgraph.compile(made, backend=one, options=options) for one in ("c", "reference")]
@@ -46,7 +46,7 @@ def both(made: onnx.ModelProto, training: bool) -> list[Runner]:
 @pytest.mark.parametrize("op", LOSSES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("scores", SCORES, ids=str)
-def test_losses_of_no_samples(op: str, reduction: str, scores: tuple[int, ...]) -> None:
+def test_losses_without_samples(op: str, reduction: str, scores: tuple[int, ...]) -> None:
     labels = np.full((scores[0], *scores[2:]), IGNORED, np.int64)
     arrays = {"x": np.ones(scores, np.float32), "labels": labels}
     weight = {"weight": np.ones(3, np.float32)}
@@ -67,7 +67,7 @@ def test_losses_of_no_samples(op: str, reduction: str, scores: tuple[int, ...]) 
 
 @pytest.mark.parametrize("op", LOSSES)
 @pytest.mark.parametrize("scores", SCORES, ids=str)
-def test_pytorch_means_the_same(op: str, scores: tuple[int, ...]) -> None:
+def test_pytorch_has_the_same_empty_losses(op: str, scores: tuple[int, ...]) -> None:
     torch = pytest.importorskip("torch")
     labels = torch.full((scores[0], *scores[2:]), IGNORED)
     function = "nll_loss" if op.startswith("Neg") else "cross_entropy"
@@ -83,7 +83,7 @@ def test_pytorch_means_the_same(op: str, scores: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("element", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize(("shape", "axes"), [((0, 3), [0]), ((2, 0), [1]), ((0,), [0])])
-def test_means(element: type, shape: tuple[int, ...], axes: list[int]) -> None:
+def test_means_of_empty_tensors(element: type, shape: tuple[int, ...], axes: list[int]) -> None:
     arrays = {"x": np.ones(shape, element)}
     made = model("ReduceMean", arrays, axes=axes, keepdims=0)
     made.graph.output[0].type.tensor_type.elem_type = made.graph.input[0].type.tensor_type.elem_type
@@ -93,7 +93,7 @@ def test_means(element: type, shape: tuple[int, ...], axes: list[int]) -> None:
         np.testing.assert_array_equal(found, np.full(np.delete(shape, axes), np.nan))
 
 
-def test_whole_numbers_have_no_mean_of_none() -> None:
+def test_means_of_empty_integers_are_refused() -> None:
     made = model("ReduceMean", {"x": np.ones((0, 3), np.int32)}, axes=[0])
     made.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
     with pytest.raises(TypeMismatchError, match="at least one element to reduce"):
@@ -101,8 +101,8 @@ def test_whole_numbers_have_no_mean_of_none() -> None:
 
 
 @pytest.mark.parametrize("indices", [(0,), (2, 0)])
-def test_a_step_that_looks_up_nothing(indices: tuple[int, ...]) -> None:
-    """Indices that there are none of are in range."""
+def test_a_step_with_an_empty_lookup(indices: tuple[int, ...]) -> None:
+    """Empty index tensors are in range."""
     builder = popgraph.Builder()
     table = builder.addInitializedInputTensor(np.ones((3, 4), np.float32), "table")
     i = builder.addInputTensor(popgraph.TensorInfo("INT32", indices), "i")

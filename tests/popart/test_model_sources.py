@@ -1,4 +1,4 @@
-"""A session takes a model as IR, from a builder, a text or a module; bytes are read once."""
+"""Tests that sessions take models as builders, texts, modules or bytes, and parse bytes once."""
 
 from __future__ import annotations
 

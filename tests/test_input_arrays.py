@@ -1,4 +1,4 @@
-"""Tests of arrays that callers give: one rule for names and element types at every entry."""
+"""Tests input arrays: the same rule for names and element types at every entry point."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from popgraph.support.given import check_names, fitted
         ([[1], [2, 3]], "f32", "input 'x' has rows of different shapes"),
     ],
 )
-def test_numbers_are_converted_if_they_stay_what_they_are(
+def test_arrays_are_converted_if_values_are_unchanged(
     given: Any, wanted: str, said: str | None
 ) -> None:
     dtype = dtypes.BY_NAME[wanted]
@@ -64,14 +64,14 @@ def test_numbers_are_converted_if_they_stay_what_they_are(
     assert_array_equal(made.astype(complex), np.asarray(given).astype(dtype.numpy).astype(complex))
 
 
-def test_an_error_says_where_the_number_is() -> None:
+def test_errors_name_the_position_of_a_value() -> None:
     with pytest.raises(RunError) as caught:
         fitted("x", np.array([[0.0, 1e39]]), dtypes.BY_NAME["f32"], "the data")
     assert caught.value.where == "the data, x[0, 1]"
 
 
 @pytest.mark.parametrize("row", dtypes.DTYPES, ids=lambda row: row.name)
-def test_what_a_wrong_type_is_told_to_pass_can_be_passed(row: dtypes.DType) -> None:
+def test_hints_of_wrong_types_are_valid(row: dtypes.DType) -> None:
     with pytest.raises(RunError) as caught:
         fitted("x", np.array(["2020-01-01"], "M8[D]"), row)
     known = {"np": np, "ml_dtypes": ml_dtypes, "x": np.zeros(2, np.float32)}
@@ -93,13 +93,13 @@ def test_what_a_wrong_type_is_told_to_pass_can_be_passed(row: dtypes.DType) -> N
         ),
     ],
 )
-def test_names_are_checked_with_the_closest_one(given: list[str], message: str) -> None:
+def test_unknown_names_suggest_the_closest_one(given: list[str], message: str) -> None:
     with pytest.raises(RunError) as caught:
         check_names(given, ["images", "n"])
     assert str(caught.value) == message
 
 
-# Every way in which arrays come to a model, which all follow this rule.
+# All entry points that take arrays.
 
 STATIC = "graph net(x: f32[2, 3]) -> y {\n  weight w: f32[3, 2] = ones\n  y = x @ w\n}"
 OPEN = STATIC.replace("f32[2, 3]", "f32[N, 3]")
@@ -152,7 +152,7 @@ ENTRIES: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_every_entry_converts_alike(entry: str) -> None:
+def test_every_entry_point_converts_alike(entry: str) -> None:
     give = ENTRIES[entry]
     for fits in (np.ones((2, 3)), np.ones((2, 3), int), np.ones((2, 3), ">f4"), [[1.5] * 3] * 2):
         give(fits)

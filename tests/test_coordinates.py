@@ -1,4 +1,4 @@
-"""Coordinates along axes of size 1 are finite, and equal onnxruntime's or onnx.reference's."""
+"""Tests that coordinates along axes of size 1 are finite, and equal those of other runtimes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.resizings import COORDINATES, MODES
 
 
 class Node(NamedTuple):
-    """The inputs of a node (the first is fed, the others are constants) and its attributes."""
+    """The inputs of a node (the first is fed, others are constants) and its attributes."""
 
     inputs: tuple[Array | None, ...]
     attributes: dict[str, Any]
@@ -74,7 +74,7 @@ OPERATORS = {
 
 
 def together(operator: str, nodes: list[Node]) -> tuple[ModelProto, dict[str, Array]]:
-    """One model of all nodes, which needs one compilation, and its inputs."""
+    """One model of all nodes, to compile only once, and its inputs."""
     fed, infos, held, made, outputs = {}, [], [], [], []
     for place, (inputs, attributes) in enumerate(nodes):
         names = ["" if array is None else f"x{place}_{at}" for at, array in enumerate(inputs)]
@@ -97,7 +97,7 @@ def together(operator: str, nodes: list[Node]) -> tuple[ModelProto, dict[str, Ar
 def of_reference(operator: str, node: Node) -> Array:
     proto, fed = together(operator, [node])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # AffineGrid divides by 0 on the way to its numbers
+        warnings.simplefilter("ignore")  # AffineGrid divides by 0
         return np.asarray(ReferenceEvaluator(proto).run(None, fed)[0])
 
 
@@ -110,7 +110,7 @@ def agree(one: Array, other: Array) -> bool:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_coordinates_are_finite_and_those_of_a_peer(operator: str, tmp_path: Path) -> None:
+def test_coordinates_along_axes_of_size_1_equal_a_peer(operator: str, tmp_path: Path) -> None:
     nodes = list(OPERATORS[operator]())
     proto, fed = together(operator, nodes)
     found, runtime = of_both(proto, fed), of_peer(proto, fed, tmp_path)
