@@ -63,7 +63,7 @@ class Callback:
     sets_weights: bool = False
     """Whether it calls `trainer.set_weights`."""
     tolerates_nan: ClassVar[bool] = False
-    """Whether a loss that is not finite is no error, because this callback ends the training."""
+    """Whether it ends the training at a loss that is not finite, instead of an error."""
 
     def on_start(self, trainer: Trained) -> None:
         """Called before the first step."""

@@ -102,7 +102,7 @@ class _Mapped(Source):
 
 
 class Portions(Source):
-    """Epochs of a fixed number of batches, each of which continues where the last one ended."""
+    """Epochs of a fixed number of batches; each epoch continues after the last one."""
 
     def __init__(self, source: Source, batches: int) -> None:
         self._source, self._batches, self.count = source, batches, source.count

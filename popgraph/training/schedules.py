@@ -146,7 +146,7 @@ class CosineDecay(LearningRateSchedule):
 @dataclass(frozen=True)
 class CosineDecayRestarts(LearningRateSchedule):
     """
-    Cosine waves, each of which starts again (Loshchilov and Hutter 2016).
+    Cosine waves with restarts (Loshchilov and Hutter 2016).
 
     The first one has `first_decay_steps`. Each has `t_mul` times the steps of the one before, and
     starts at `m_mul` times its rate. No rate is below `alpha * initial_learning_rate`.

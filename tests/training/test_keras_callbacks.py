@@ -48,7 +48,7 @@ def trainer_of(optimizer: str = "SGD(0.5)", **options: Any) -> Trainer:
 
 
 class Told(Callback):
-    """Replaces the monitored value of each epoch; a stand-in for a real measurement."""
+    """Replaces the monitored value of each epoch; real measurements are hard to choose."""
 
     def __init__(self, inner: Callback, values: Sequence[float]) -> None:
         self.inner, self.values = inner, values
