@@ -10,7 +10,7 @@ import pytest
 from popgraph.compat import children, libraries
 from popgraph.compat.__main__ import main
 
-VARIABLES = (children.ERA_VARIABLE, children.TOLD_VARIABLE, children.LOAD_VARIABLE)
+VARIABLES = (children.ERA_VARIABLE, children.PASSED_ERA_VARIABLE, children.LOAD_VARIABLE)
 
 
 def run_command(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:

@@ -441,7 +441,7 @@ def given(
     return _fitted(arrays, {**types, **also})
 
 
-def known_given(
+def parse_inputs(
     specs: Mapping[str, TensorSpec],
     files: Mapping[str, str],
     texts: Iterable[str],

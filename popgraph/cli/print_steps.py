@@ -9,8 +9,8 @@ from popgraph.compiler import BuildRequest, interface_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.hosted import HostedModel
 from popgraph.hosted.step_lines import step_line
-from popgraph.measure.inputs import made_up_inputs
-from popgraph.measure.steps import RanSegment, run_steps, segment_request
+from popgraph.measure.inputs import random_inputs
+from popgraph.measure.recorded_steps import RanSegment, run_steps, segment_request
 from popgraph.passes.onnx.partition import Segment, Step
 from popgraph.support.errors import NeedsHostError
 
@@ -59,7 +59,7 @@ def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, 
             return {step: text(one) for step, one in wanted}
         except NeedsHostError:
             pass  # It is split when it runs.
-    ran = run_steps(request, model, made_up_inputs(request.module))
+    ran = run_steps(request, model, random_inputs(request.module))
     found = [one for one in ran if isinstance(one, RanSegment)]
     return {one.step: _for_what_it_got(request, model, one) + text(one.request) for one in found}
 

@@ -125,7 +125,7 @@ def command(
         given = models.given(module, files, value or (), complete=not random)
         runner = runner or compiled(*how)
     else:
-        given = models.known_given(runner.inputs, files, value or (), complete=not random)
+        given = models.parse_inputs(runner.inputs, files, value or (), complete=not random)
     if random:
         given = {**_made_up(runner, seed, given, models.sizes(dim or ())), **given}
     _show(runner(given), keep)

@@ -33,7 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from popgraph.compat import enable
-from popgraph.compat.children import announce, era_told, texts_of_module
+from popgraph.compat.children import announce, era_in_texts, texts_of_module
 from popgraph.compat.libraries import load_operators
 from popgraph.compat.sources import texts_of
 from popgraph.engine.shares import split_steps
@@ -117,7 +117,7 @@ def _begin(program: str, arguments: list[str], folder: str) -> None:
 
 def _enable(era: str | None, texts: Iterable[str]) -> None:
     """Enables PopART as of `era`, or of the first era whose names the program uses."""
-    told = era_told(texts) if era is None else None
+    told = era_in_texts(texts) if era is None else None
     try:
         enable(era or told)
     except popart_exception as error:

@@ -13,7 +13,13 @@ from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.engine.program_code import ProgramCode
 from popgraph.engine.shares import steps_are_split
-from popgraph.engine.staged import Stage, StagedExecutable, Turns, Types, shared_out
+from popgraph.engine.staged_executable import (
+    Stage,
+    StagedExecutable,
+    Types,
+    UpdateSchedule,
+    partition_devices,
+)
 from popgraph.passes.analysis.graph import only_graph
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.dce import EliminateDeadCode
@@ -43,17 +49,19 @@ class StagedCode:
     def build(self) -> StagedExecutable:
         graph = only_graph(self.code.module)
         inputs, outputs = _types(graph.inputs), _types(graph.outputs)
-        return StagedExecutable(self._turns(), inputs, outputs, self.ranks, self.threads)
+        return StagedExecutable(self._schedule(), inputs, outputs, self.ranks, self.threads)
 
-    def _turns(self) -> Turns:
+    def _schedule(self) -> UpdateSchedule:
         if not is_in_turns(self.code.module):
             stages = self._stages(cut(self._simplified(self.code.module.clone()), self.pipeline))
-            return Turns(stages, stages, self.pipeline.devices)
-        others, last = cut_turns(self._turn(last=False), self._turn(last=True), self.pipeline)
+            return UpdateSchedule(stages, stages, self.pipeline.devices)
+        others, last = cut_turns(
+            self._module_of_runs(last=False), self._module_of_runs(last=True), self.pipeline
+        )
         devices, period = self.pipeline.devices, self.code.period
-        return Turns(self._stages(others), self._stages(last), devices, period, COUNTER)
+        return UpdateSchedule(self._stages(others), self._stages(last), devices, period, COUNTER)
 
-    def _turn(self, *, last: bool) -> ModuleOp:
+    def _module_of_runs(self, *, last: bool) -> ModuleOp:
         module = self.code.module.clone()
         settle_turn(module, self.code.compilation.weights, last=last)
         return self._simplified(module)
@@ -82,7 +90,7 @@ class StagedCode:
 
     @property
     def _own_devices(self) -> list[int]:
-        ranks = shared_out(self.pipeline.devices, self.ranks.size)
+        ranks = partition_devices(self.pipeline.devices, self.ranks.size)
         return [device for device, rank in ranks.items() if rank == self.ranks.rank]
 
     def _executable(self, part: Part) -> NativeExecutable | None:
@@ -104,14 +112,14 @@ class StagedCode:
 
 
 @dataclass(frozen=True)
-class Overlap:
+class ParallelPipeline:
     """A pipeline whose stages run in parallel, and the ranks that share them."""
 
     pipeline: Pipeline
     ranks: Communicator
 
     @classmethod
-    def of(cls, pipeline: Pipeline, *, threads: bool) -> Overlap | None:
+    def of(cls, pipeline: Pipeline, *, threads: bool) -> ParallelPipeline | None:
         """Distributes stages to the ranks that split a step; otherwise to threads if requested."""
         if not steps_are_split():
             return cls(pipeline, Alone()) if threads else None

@@ -16,7 +16,7 @@ from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Body, Call
 
 
-class Described:
+class DescribedProfile:
     """A measured program, and its memory."""
 
     def __init__(self, module: ModuleOp, measured: Profile) -> None:

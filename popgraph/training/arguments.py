@@ -15,7 +15,7 @@ from popgraph.support.names import check_keywords
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def checked(*own: str) -> Callable[[_Function], _Function]:
+def check_types(*own: str) -> Callable[[_Function], _Function]:
     """
     Decorator: checks arguments against their annotations before the function runs.
 

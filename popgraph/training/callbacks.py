@@ -8,8 +8,9 @@ from typing import ClassVar, Protocol
 
 from popgraph.compiler import BuildRequest
 from popgraph.support.arrays import Array
+from popgraph.support.pace import Pace
 from popgraph.training.checks import Layer
-from popgraph.training.history import History, Row
+from popgraph.training.history import History, Row, format_measurement, measurement_names
 from popgraph.training.metrics import Metric
 
 
@@ -82,3 +83,34 @@ class Callback:
 
     def on_end(self, trainer: Trained) -> None:
         """Called after the last step, however training ended."""
+
+
+EVERY = 1.0
+"""Minimal seconds between two writes, so that short epochs do not rewrite the file each time."""
+
+
+class Log(Callback):
+    """Writes the epochs as .csv or .jsonl, complete after each write and at the end of training."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pace = Pace(EVERY)
+
+    def on_epoch(self, trainer: Trained, row: Row) -> None:
+        if self._pace.is_due():
+            with self._pace.kept():
+                trainer.history.write(self._path)
+
+    def on_end(self, trainer: Trained) -> None:
+        trainer.history.write(self._path)
+
+
+class EpochLines(Callback):
+    """Prints a line after each epoch, as `verbose=2` does in Keras."""
+
+    def on_epoch(self, trainer: Trained, row: Row) -> None:
+        values = [
+            f"{name}: {format_measurement(name, row[name])}" for name in measurement_names(row)
+        ]
+        seconds = format_measurement("seconds", row["seconds"])
+        print(" - ".join([f"Epoch {int(row['epoch'])}", f"{seconds}s", *values]), flush=True)

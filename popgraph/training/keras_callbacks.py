@@ -17,7 +17,7 @@ from popgraph.support.safetensors import safetensors
 from popgraph.support.writing import write_file
 from popgraph.training.callbacks import Callback as OurCallback
 from popgraph.training.callbacks import Trained
-from popgraph.training.history import VALIDATION, Row, measured
+from popgraph.training.history import VALIDATION, Row, measurement_names
 
 Logs = dict[str, float]
 """Measurements by name: `loss`, metrics, and `val_loss` ... after an epoch."""
@@ -83,7 +83,7 @@ class Callback(OurCallback):
 
 
 def _logs(row: Row) -> Logs:
-    return {name: row[name] for name in measured(row)}
+    return {name: row[name] for name in measurement_names(row)}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Source(ABC):
     """Number of samples, if known."""
 
     @property
-    def is_once(self) -> bool:
+    def is_single_pass(self) -> bool:
         """Whether the batches can be iterated only once."""
         return False
 
@@ -88,8 +88,8 @@ class _Mapped(Source):
         self._source, self._change, self.count = source, change, source.count
 
     @property
-    def is_once(self) -> bool:
-        return self._source.is_once
+    def is_single_pass(self) -> bool:
+        return self._source.is_single_pass
 
     def first(self, size: int) -> Batch:
         return self._change(self._source.first(size))
@@ -135,7 +135,7 @@ class Portions(Source):
         if self._rest is None:
             self._rest = self._source.epoch(order, 0, skipped)
         found = next(self._rest, None)
-        if found is None and not self._source.is_once:
+        if found is None and not self._source.is_single_pass:
             self._rest = self._source.epoch(order, 0, 0)
             found = next(self._rest, None)
         return found
@@ -227,7 +227,7 @@ class Stream(Source):
         self._once = iter(data) if isinstance(data, Iterator) else None
 
     @property
-    def is_once(self) -> bool:
+    def is_single_pass(self) -> bool:
         return self._once is not None
 
     def first(self, size: int) -> Batch:
@@ -237,11 +237,11 @@ class Stream(Source):
             raise RunError("no data to train on", hint="the iterable yields no batch")
         if self._once is not None:
             self._once = chain([found], self._once)
-        return named(found, self._names)
+        return by_input_name(found, self._names)
 
     def epoch(self, order: Order, number: int, start: int) -> Iterator[Batch]:
         for batch in islice(self._batches(), start, None):
-            yield named(batch, self._names)
+            yield by_input_name(batch, self._names)
 
     def steps(self, order: Order) -> int | None:
         if self._once is not None or not hasattr(self._data, "__len__"):
@@ -265,7 +265,7 @@ def source_of(data: Data, names: Sequence[str]) -> Source:
     if isinstance(data, Mapping):
         return _of_arrays(data)
     if isinstance(data, tuple | list) and data and _are_arrays(data, names):
-        return _of_arrays(dict(zip(names, _fitting(data, names), strict=False)))
+        return _of_arrays(dict(zip(names, _check_count(data, names), strict=False)))
     if _is_array(data):
         return _of_arrays({names[0]: data})
     if hasattr(data, "column_names") and hasattr(data, "__getitem__"):
@@ -290,7 +290,7 @@ def first_rows(batch: Batch, rows: int) -> Batch:
     return {name: array[:rows] for name, array in batch.items()}
 
 
-def joined(data: Data, more: Sequence[Data], names: Sequence[str] = ()) -> Data:
+def combine_data(data: Data, more: Sequence[Data], names: Sequence[str] = ()) -> Data:
     """
     `fit(x, y)`  ->  `fit((x, y))`.
 
@@ -336,7 +336,7 @@ def _rows(data: Any, numbers: Array, names: Sequence[str]) -> Batch:
         return {name: _stacked([row[name] for row in rows], name) for name in rows[0]}
     if not isinstance(rows[0], tuple | list):
         rows = [(row,) for row in rows]
-    columns = zip(*(_fitting(row, names) for row in rows), strict=True)
+    columns = zip(*(_check_count(row, names) for row in rows), strict=True)
     return {name: _stacked(column, name) for name, column in zip(names, columns, strict=False)}
 
 
@@ -352,16 +352,16 @@ def _stacked(samples: Sequence[Any], name: str) -> Array:
     return np.stack(arrays)
 
 
-def named(batch: Any, names: Sequence[str]) -> Batch:
+def by_input_name(batch: Any, names: Sequence[str]) -> Batch:
     """The arrays of a batch by input name."""
     if isinstance(batch, Mapping):
         return {name: np.asarray(array) for name, array in batch.items()}
     if isinstance(batch, tuple | list):
-        return dict(zip(names, map(np.asarray, _fitting(batch, names)), strict=False))
+        return dict(zip(names, map(np.asarray, _check_count(batch, names)), strict=False))
     return {names[0]: np.asarray(batch)}
 
 
-def _fitting(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
+def _check_count(given: Sequence[Any], names: Sequence[str]) -> Sequence[Any]:
     if len(given) not in _counts(names):
         names = [name for name in names if name != SAMPLE_WEIGHT]
         raise RunError(

@@ -18,7 +18,7 @@ from popgraph.compiler import load, parse_ir
 from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure import peers, timing
-from popgraph.measure.accuracy import error, exact
+from popgraph.measure.comparison import error, exact
 from popgraph.measure.peak import ITERATIONS, peak, program
 from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation

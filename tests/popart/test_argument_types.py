@@ -64,7 +64,7 @@ OWN = {
     *(
         f"{io}.{name}"
         for io in ("PyStepIO", "PyStepIOCallback")
-        for name in ("check", "holds", "read", "write")
+        for name in ("check", "are_contiguous", "read", "write")
     ),
     "AnchorReturnType.keeps",
     *("AnchorReturnType.prefix", "AttributeContextManager()", "KeyValueContextManager()"),

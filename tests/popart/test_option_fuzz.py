@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import popgraph.popart as popart
 from popgraph.engine import program_code
-from popgraph.engine.turns import UpdatingApart
+from popgraph.engine.alternating_programs import SeparateUpdate
 from popgraph.support.arrays import Array
 from popgraph.testing import assert_close
 
@@ -204,10 +204,10 @@ def test_both_backends_train_alike(one: Drawn) -> None:
 def test_fuzz_kills_updates_that_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plants a bug in sessions with a separate update program."""
 
-    def late(others: Any, last: Any, counter: str, period: int) -> UpdatingApart:
-        return UpdatingApart(others, last, counter, period + 1)
+    def late(others: Any, last: Any, counter: str, period: int) -> SeparateUpdate:
+        return SeparateUpdate(others, last, counter, period + 1)
 
-    monkeypatch.setattr(program_code, "UpdatingApart", late)
+    monkeypatch.setattr(program_code, "SeparateUpdate", late)
 
     @settings(max_examples=100, phases=[Phase.generate], database=None)
     @given(drawn())

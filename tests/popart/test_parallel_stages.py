@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import popgraph.popart as popart
-from popgraph.engine.program_stages import Overlap
-from popgraph.engine.staged import StagedExecutable
+from popgraph.engine.program_stages import ParallelPipeline
+from popgraph.engine.staged_executable import StagedExecutable
 from popgraph.popart.sessions.setup import Setup
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, RunError
@@ -126,10 +126,10 @@ def test_parallel_stages_train_as_sequential_ones(accumulates: bool, in_stages: 
     assert in_stages == ([2 * FACTOR] * 2 if accumulates else [5, 5])
 
 
-def of_ranks(setup: Any, program: object) -> Overlap:
+def of_ranks(setup: Any, program: object) -> ParallelPipeline:
     """The overlap of stages over ranks, where each rank is a thread."""
     ranks: Any = world()
-    return Overlap(setup.placement.stages.pipeline, ranks.threads[threading.get_ident()])
+    return ParallelPipeline(setup.placement.stages.pipeline, ranks.threads[threading.get_ident()])
 
 
 def test_ranks_train_as_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

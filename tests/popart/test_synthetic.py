@@ -8,7 +8,7 @@ import pytest
 import popgraph.popart as popart
 from popgraph.builder.opset.enums import SyntheticDataMode
 from popgraph.engine.streams import Stream
-from popgraph.popart.sessions.synthetic import SyntheticIO
+from popgraph.popart.sessions.step_buffers import SyntheticIO
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 

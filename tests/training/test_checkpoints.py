@@ -16,7 +16,7 @@ import pytest
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.training.callbacks import Callback, Trained
-from popgraph.training.checkpoints import Keeper
+from popgraph.training.checkpoints import CheckpointWriter
 from popgraph.training.history import Row
 from popgraph.training.trainer import Trainer
 
@@ -164,12 +164,12 @@ def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("every", [0, -3, "often", "5 days", "min"])
 def test_invalid_intervals_are_refused(every: int | str) -> None:
     with pytest.raises(PopgraphError, match="invalid checkpoint interval"):
-        Keeper.of("run.ckpt", every)
+        CheckpointWriter.of("run.ckpt", every)
 
 
 def test_intervals_are_steps_or_times(tmp_path: Path) -> None:
-    assert Keeper.of("a", "1.5 min").seconds == 90
-    assert Keeper.of("a", "2h").seconds == 7200
+    assert CheckpointWriter.of("a", "1.5 min").seconds == 90
+    assert CheckpointWriter.of("a", "2h").seconds == 7200
     file, seen = tmp_path / "run.ckpt", list[int]()
 
     class Look(Callback):

@@ -166,6 +166,15 @@ def test_weights_may_come_later_and_need_not_stay() -> None:
     assert [row["step"] for row in trainers[0].history.steps] == list(range(1, 10))
 
 
+def test_an_evaluation_follows_the_step() -> None:
+    trainer, other = (trainer_of("nll", metrics="accuracy", backend="reference") for _ in "ab")
+    plain = trainer.evaluate(X, LABELS)
+    assert plain == pytest.approx(other.evaluate(X, LABELS, sample_weight=np.ones(23)), rel=1e-6)
+    weighed = trainer.evaluate(X, LABELS, sample_weight=WEIGHTS)
+    assert weighed == other.evaluate(X, LABELS, sample_weight=WEIGHTS)
+    assert weighed["loss"] != plain["loss"] and trainer.check(X, LABELS).loss > 0
+
+
 def test_weights_are_in_batches_of_streams_and_in_validation_data() -> None:
     batches = [(X[at : at + 8], LABELS[at : at + 8], WEIGHTS[at : at + 8]) for at in (0, 8, 16)]
     trainer, other = (trainer_of("cross_entropy", backend="reference") for _ in "ab")

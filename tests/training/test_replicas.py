@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.engine.replicas import SideBySide
+from popgraph.engine.replicas import ParallelCopies
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 from popgraph.training.trainer import Trainer
@@ -59,7 +59,7 @@ def test_a_resumed_training_has_the_same_bits(tmp_path: Path) -> None:
 def test_replicas_share_weights_and_have_accumulators() -> None:
     trainer = trained(replicas=3, batch=12)
     program = trainer._prepared.executable
-    assert isinstance(program, SideBySide)
+    assert isinstance(program, ParallelCopies)
     for twin in program._twins:
         assert np.shares_memory(twin.variable("w"), program._others.variable("w"))
         ours, theirs = (one.variable("Accum___w") for one in (twin, program._others))
@@ -81,7 +81,7 @@ graph net(x: f32[N, 6]) -> (y: f32[N, 6]) {
     same = np.concatenate([X[:8], X[:8]])
     trainer.prepare(same, same, batch=16)
     program = trainer._prepared.executable
-    assert isinstance(program, SideBySide)
+    assert isinstance(program, ParallelCopies)
     run = program.run_together
 
     def keep(inputs: Any) -> list[dict[str, Array]]:

@@ -21,7 +21,7 @@ from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.errors import ModelError
 from popgraph.training.roles import KIND
-from popgraph.training.selection import Choice, Selection, Weight, select
+from popgraph.training.selection import Selection, Weight, WeightPatterns, select
 
 TEXT = """<ir_version: 8, opset_import: ["" : 15], producer_name: "PRODUCER">
 g (float[4, 2] x) => (float loss, float[4, 3] other)
@@ -69,8 +69,8 @@ def read(producer: str = "pytorch") -> tuple[ModuleOp, Compilation]:
     return import_model(proto(producer), compilation.weights), compilation
 
 
-def selected(producer: str = "pytorch", choice: Choice | None = None) -> Selection:
-    return select(read(producer)[0], "loss", choice)
+def selected(producer: str = "pytorch", patterns: WeightPatterns | None = None) -> Selection:
+    return select(read(producer)[0], "loss", patterns)
 
 
 def reasons(selection: Selection) -> dict[str, str]:
@@ -118,34 +118,39 @@ def test_buffers_are_known_from_metadata_of_the_exporter() -> None:
 
 
 def test_patterns_override_the_rule() -> None:
-    found = selected(choice=Choice(freeze=("bn.*",)))
+    found = selected(patterns=WeightPatterns(freeze=("bn.*",)))
     assert set(found.trained) == ALWAYS - {"bn.weight", "bn.bias"}
     assert not found.statistics and reasons(found)["bn.mean"] == "frozen"
-    found = selected(choice=Choice(train_only=("fc.*", "least", "onnx::Mul_?"), freeze=("*.bias",)))
+    found = selected(
+        patterns=WeightPatterns(train_only=("fc.*", "least", "onnx::Mul_?"), freeze=("*.bias",))
+    )
     assert set(found.trained) == {"fc.weight", "least", "onnx::Mul_8"}
     assert reasons(found)["temperature"] == "not among train_only" and not found.statistics
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("patterns", "said"),
     [
         (
-            Choice(freeze=("fc.wieght",)),
+            WeightPatterns(freeze=("fc.wieght",)),
             "no weight matches the pattern 'fc.wieght'\n  at: freeze\n"
             "  try: did you mean 'fc.weight'?",
         ),
-        (Choice(train_only=("fc.*", "%%%")), "pattern '%%%'\n  at: train_only\n  try: its weights"),
+        (
+            WeightPatterns(train_only=("fc.*", "%%%")),
+            "pattern '%%%'\n  at: train_only\n  try: its weights",
+        ),
     ],
 )
-def test_a_pattern_that_names_nothing_is_an_error(choice: Choice, said: str) -> None:
+def test_a_pattern_that_names_nothing_is_an_error(patterns: WeightPatterns, said: str) -> None:
     with pytest.raises(ModelError) as caught:
-        selected(choice=choice)
+        selected(patterns=patterns)
     assert said in str(caught.value)
 
 
 def test_nothing_to_train_is_an_error() -> None:
     with pytest.raises(ModelError, match="no weights are left to train"):
-        selected(choice=Choice(freeze=("*",))).check()
+        selected(patterns=WeightPatterns(freeze=("*",))).check()
     selected().check()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.engine.staged import StagedExecutable
+from popgraph.engine.staged_executable import StagedExecutable
 from popgraph.support.errors import RunError
 from popgraph.training.trainer import Trainer
 from tests.training.test_accumulation import SUM, X, assert_alike, trained

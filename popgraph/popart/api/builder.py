@@ -313,7 +313,7 @@ class Builder(Annotations, ModelSource):
         """Adds a node with these output ids."""
         label = _text(debugContext)
         if not domain and not self._draft.refuses_early:
-            narrow = self._draft.to_narrow(op_type, args)
+            narrow = self._draft.indices_to_narrow(op_type, args)
             args = [self._as_int32(id) if at in narrow else id for at, id in enumerate(args)]
         op = self._draft.add_node(op_type, domain, args, attributes, ids, result_types, label)
         self.annotate(op)

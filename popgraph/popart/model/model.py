@@ -195,7 +195,7 @@ class SessionModel:
         nodes = (op for op in self.module.walk() if isinstance(op, OnnxOp))
         return any(is_collective(op) for op in nodes)
 
-    def heed(self, options: SessionOptions, *, group_variances: bool) -> None:
+    def apply_options(self, options: SessionOptions, *, group_variances: bool) -> None:
         """Writes semantics that depend on options into node attributes."""
         notes = {
             "strided": options.groupNormStridedChannelGrouping,

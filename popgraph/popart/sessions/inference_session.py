@@ -58,7 +58,7 @@ class InferenceSession(Session):
             name,
             places.found,
             grouped,
-            self._manners,
+            self._behaviour,
         )
         super().__init__(setup)
 

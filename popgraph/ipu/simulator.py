@@ -34,7 +34,7 @@ from popgraph.ipu.machine import Ipu
 from popgraph.ipu.mapping import counts_by_tile, pieces_of, tile_count
 from popgraph.ipu.partition import KINDS, kinds_of_loops
 from popgraph.ipu.stages import (
-    Read,
+    OperandRead,
     Stage,
     held_bytes,
     is_mapped,
@@ -84,7 +84,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _StageWork:
     """The cost inputs of a stage, before they become a step."""
 
     received: Array
@@ -111,7 +111,7 @@ class Simulator:
                 return []
             works = [self._work(op, number, stage) for number, stage in enumerate(stages(op))]
             if isinstance(op, ReduceOp) and stages(op)[1].joined == 1:
-                works = [_together(*works)]
+                works = [_merged(*works)]
             made = [self._step(op, work) for work in works]
             counted = replace(made[0], flops=_flops(op))
             return [step for step in (counted, *made[1:]) if step.cycles]
@@ -123,7 +123,7 @@ class Simulator:
         if mapping_of(value) == target:
             width = 0
         received: Array = counts_by_tile(target, self._ipu.total_tiles) * width
-        work = _Work(
+        work = _StageWork(
             received,
             received,
             np.zeros(self._ipu.count),
@@ -133,7 +133,7 @@ class Simulator:
         )
         return self._step(op, work)
 
-    def _step(self, op: Operation, work: _Work) -> Step:
+    def _step(self, op: Operation, work: _StageWork) -> Step:
         ipu = self._ipu
         most = max(work.received.max(initial=0), work.sent.max(initial=0))
         moves = bool(work.received.any())
@@ -154,7 +154,7 @@ class Simulator:
             temporary=-(-work.received // work.rounds) + work.partials,
         )
 
-    def _work(self, op: Operation, number: int, stage: Stage) -> _Work:
+    def _work(self, op: Operation, number: int, stage: Stage) -> _StageWork:
         tiles, volumes = self._ipu.total_tiles, stage.pieces.volumes
         received, sent = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
         linked, partials = np.zeros(self._ipu.count), np.zeros(tiles, np.int64)
@@ -165,7 +165,7 @@ class Simulator:
             np.add.at(received, stage.pieces.tiles, missing * width)
             sent += np.minimum(counts_by_tile(held, tiles), missing.sum()) * width
             if self._ipu.count > 1 and missing.any():
-                linked += self._from_others(read, stage, held) * width
+                linked += self._received_over_links(read, stage, held) * width
         for table in stage.looked_up:
             looked_up = volumes * _lookups(op, table) * held_bytes(op.operands[table])
             np.add.at(received, stage.pieces.tiles, looked_up)
@@ -181,9 +181,9 @@ class Simulator:
         times = 1
         if number == 0 and isinstance(op, ReduceOp):
             times = int(rounds(self._ipu, most))
-        return _Work(received, sent, linked, compute, busy, partials, times)
+        return _StageWork(received, sent, linked, compute, busy, partials, times)
 
-    def _from_others(self, read: Read, stage: Stage, held: MappingAttr) -> Array:
+    def _received_over_links(self, read: OperandRead, stage: Stage, held: MappingAttr) -> Array:
         """
         Upper bound of the elements that each IPU receives over its links.
 
@@ -191,7 +191,7 @@ class Simulator:
         the elements stored on the IPU.
         """
         own = self._ipu.tiles
-        around, pieces = read.around, pieces_of(held)
+        around, pieces = read.bounding_box, pieces_of(held)
         found = np.zeros(self._ipu.count)
         for number in range(self._ipu.count):
             readers = (stage.pieces.tiles // own == number) & (around.volumes > 0)
@@ -229,9 +229,9 @@ def _feeds_products(op: Operation) -> bool:
     return is_contraction(op) or (bool(op.results) and is_mapped(op) and is_free(op))
 
 
-def _together(first: _Work, second: _Work) -> _Work:
+def _merged(first: _StageWork, second: _StageWork) -> _StageWork:
     """Merges two stages into one step, if no partial results are combined between them."""
-    return _Work(
+    return _StageWork(
         first.received + second.received,
         first.sent + second.sent,
         first.linked + second.linked,
@@ -307,10 +307,10 @@ def _finish_cycles(ipu: Ipu, op: ReduceOp, epilogue: Block, stage: Stage) -> flo
 
 
 def _scatter_cycles(ipu: Ipu, op: ScatterOp, number: int, stage: Stage) -> float:
-    looked_at = max(
+    visited = max(
         (int(box.volumes.max(initial=0)) for read in stage.reads for box in read.boxes), default=0
     )
-    return _vectors(ipu, np.array([looked_at]), op.body.block, _widths(op.inputs), 0)
+    return _vectors(ipu, np.array([visited]), op.body.block, _widths(op.inputs), 0)
 
 
 def _top_k_cycles(ipu: Ipu, op: TopKOp, number: int, stage: Stage) -> float:

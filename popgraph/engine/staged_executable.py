@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -12,12 +12,114 @@ from operator import or_
 import numpy as np
 
 from popgraph.backends.base import ComputedBy, Executable, refuse_donations
-from popgraph.engine.mail import Edge, GivenUpError, Mail
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
-from popgraph.support.ranks.communicator import Communicator
+from popgraph.support.ranks.communicator import Communicator, Finish
 from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A tensor that one stage computes and other stages read."""
+
+    number: int
+    dtype: DType
+    shape: Shape
+    source: int
+    """The rank that computes the tensor."""
+    readers: Mapping[int, int]
+    """Number of stages that read the tensor, by rank."""
+    capacity: int
+    """Capacity: the most batches in flight while all stages keep pace."""
+
+
+class AbortedError(Exception):
+    """Another stage has failed, so nothing more will arrive."""
+
+
+class Mailboxes:
+    """Keeps each tensor until all stages of this rank have read it."""
+
+    def __init__(self, ranks: Communicator) -> None:
+        self._ranks = ranks
+        self._changed = threading.Condition()
+        self._held: dict[tuple[int, int], Array] = {}
+        self._unread = Counter[tuple[int, int]]()
+        self._waiting = Counter[int]()
+        self._receiving: dict[int, threading.Lock] = {}
+        self._sent: dict[tuple[int, int], deque[Finish]] = defaultdict(deque)
+        """Sends in flight, by edge and rank."""
+        self._given_up = False
+
+    def put(self, edge: Edge, batch: int, array: Array) -> None:
+        """Delivers a tensor to all readers; blocks while a reader is `capacity` batches late."""
+        for rank in sorted(edge.readers.keys() - {self._ranks.rank}):
+            sends = self._sent[edge.number, rank]
+            if len(sends) >= edge.capacity:
+                sends.popleft()()
+            sends.append(self._ranks.send(array, rank, edge.number, self._is_running))
+        if self._ranks.rank in edge.readers:
+            with self._changed:
+                self._wait(lambda: self._waiting[edge.number] < edge.capacity)
+                self._hold(edge, batch, array)
+
+    def take(self, edge: Edge, batch: int) -> Array:
+        """Waits for the tensor of a batch and returns it."""
+        key = (edge.number, batch)
+        if edge.source != self._ranks.rank:
+            self._receive(edge, batch)
+        with self._changed:
+            self._wait(lambda: key in self._held)
+            array = self._held[key]
+            self._unread[key] -= 1
+            if not self._unread[key]:
+                del self._held[key], self._unread[key]
+                self._waiting[edge.number] -= 1
+                self._changed.notify_all()
+            return array
+
+    def _receive(self, edge: Edge, batch: int) -> None:
+        """
+        The first reader on this rank receives the tensor; messages of an edge arrive in batch
+        order.
+        """
+        with self._changed:
+            receiving = self._receiving.setdefault(edge.number, threading.Lock())
+        with receiving:
+            if (edge.number, batch) in self._held:
+                return
+            array = np.empty(edge.shape, edge.dtype.numpy)
+            self._ranks.receive(array, edge.source, edge.number, self._is_running)
+            with self._changed:
+                self._hold(edge, batch, array)
+
+    def _hold(self, edge: Edge, batch: int, array: Array) -> None:
+        key = (edge.number, batch)
+        self._held[key], self._unread[key] = array, edge.readers[self._ranks.rank]
+        self._waiting[edge.number] += 1
+        self._changed.notify_all()
+
+    def _is_running(self) -> bool:
+        return not self._given_up
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        self._changed.wait_for(lambda: self._given_up or is_so())
+        if self._given_up:
+            raise AbortedError
+
+    def abort(self) -> None:
+        """Wakes all waiting stages with AbortedError."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+
+    def finish(self) -> None:
+        """Waits until all sends have completed."""
+        for sends in self._sent.values():
+            for done in sends:
+                done()
+
 
 Types = Mapping[str, tuple[DType, Shape]]
 
@@ -36,7 +138,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Turns:
+class UpdateSchedule:
     """
     Stages with the update, run on the last of `period` batches, and stages of the others.
 
@@ -51,9 +153,9 @@ class Turns:
     counter: str = ""
 
 
-def shared_out(devices: Collection[int], parts: int) -> dict[int, int]:
-    """Partitions sorted devices into `parts` contiguous blocks: device -> block."""
-    return {one: at * parts // len(devices) for at, one in enumerate(sorted(devices))}
+def partition_devices(devices: Collection[int], count: int) -> dict[int, int]:
+    """Partitions sorted devices into `count` contiguous blocks: device -> block."""
+    return {one: at * count // len(devices) for at, one in enumerate(sorted(devices))}
 
 
 @dataclass(frozen=True)
@@ -74,7 +176,7 @@ class _Step:
     inputs: Mapping[str, Array]
     results: Mapping[str, Array]
     routes: Sequence[_Route]
-    mail: Mail
+    mail: Mailboxes
     failures: list[BaseException] = field(default_factory=list)
 
     def run_devices(self, devices: Collection[int]) -> None:
@@ -84,7 +186,7 @@ class _Step:
                 self._run(batch, stage)
         except BaseException as error:  # The thread that waits for this one raises it.
             self.failures.append(error)
-            self.mail.give_up()
+            self.mail.abort()
 
     def _in_order(self, devices: Collection[int]) -> Iterator[tuple[int, Stage]]:
         """Yields (batch, stage): in cycle c, stage s works on batch c - s."""
@@ -111,7 +213,7 @@ class _Step:
 
     def failure(self) -> BaseException | None:
         """The first error, if any."""
-        causes = (error for error in self.failures if not isinstance(error, GivenUpError))
+        causes = (error for error in self.failures if not isinstance(error, AbortedError))
         return next(causes, None)
 
 
@@ -124,17 +226,26 @@ class StagedExecutable(Executable):
     """
 
     def __init__(
-        self, turns: Turns, inputs: Types, outputs: Types, ranks: Communicator, threads: int
+        self,
+        schedule: UpdateSchedule,
+        inputs: Types,
+        outputs: Types,
+        ranks: Communicator,
+        threads: int,
     ) -> None:
         self.inputs, self.outputs = dict(inputs), dict(outputs)
-        self._period, self._counter, self._before = turns.period, turns.counter, 0
+        self._period, self._counter, self._batches_since_update = (
+            schedule.period,
+            schedule.counter,
+            0,
+        )
         self._ranks = ranks
-        every = [*turns.others, *turns.last]
+        every = [*schedule.others, *schedule.last]
         self.variables = {name: row for stage in every for name, row in stage.variables.items()}
-        self._is_whole = True
-        self._rank_of = shared_out(turns.devices, ranks.size)
+        self._is_consistent = True
+        self._rank_of = partition_devices(schedule.devices, ranks.size)
         own = [one for one, rank in self._rank_of.items() if rank == ranks.rank]
-        lanes = shared_out(own, min(threads, len(own)))
+        lanes = partition_devices(own, min(threads, len(own)))
         self._lanes = [[one for one in own if lanes[one] == at] for at in set(lanes.values())]
         self._homes: dict[str, int] = {}
         self._held: dict[str, dict[int, Executable]] = {name: {} for name in self.variables}
@@ -143,8 +254,8 @@ class StagedExecutable(Executable):
                 self._homes.setdefault(name, stage.device)
                 if stage.executable is not None and name in stage.executable.variables:
                     self._held[name].setdefault(stage.device, stage.executable)
-        self._others = self._route(turns.others, 0)
-        self._last = self._route(turns.last, len(self._others.edges))
+        self._others = self._route(schedule.others, 0)
+        self._last = self._route(schedule.last, len(self._others.edges))
 
     def _route(self, stages: Sequence[Stage], first: int) -> _Route:
         """Numbers edges from `first`."""
@@ -155,8 +266,8 @@ class StagedExecutable(Executable):
                 if readers and name not in self.outputs:  # which may be an input of the program
                     source, number = self._rank_of[stage.device], first + len(edges)
                     ranks = Counter(self._rank_of[one.device] for one in readers)
-                    room = max(one.number for one in readers) - stage.number + 1
-                    edges[name] = Edge(number, dtype, shape, source, ranks, room)
+                    capacity = max(one.number for one in readers) - stage.number + 1
+                    edges[name] = Edge(number, dtype, shape, source, ranks, capacity)
         places = {(one.number, one.device): one for one in stages}
         homes = {
             name: self._rank_of[one.device]
@@ -185,14 +296,14 @@ class StagedExecutable(Executable):
         }
         routes = list[_Route]()
         while (start := len(routes)) < count:
-            left = self._period - self._before if self._period > 1 else count
+            left = self._period - self._batches_since_update if self._period > 1 else count
             part = slice(start, min(count, start + left))
             routes += self._run_together(
                 {name: rows[part] for name, rows in inputs.items()},
                 {name: rows[part] for name, rows in made.items()},
                 part.stop - start,
             )
-        return self._of_all_ranks(made, routes)
+        return self._gather_outputs(made, routes)
 
     def _run_together(
         self, inputs: Mapping[str, Array], results: Mapping[str, Array], count: int
@@ -202,16 +313,16 @@ class StagedExecutable(Executable):
 
         Accumulated gradients change weights only after the last of them.
         """
-        if not self._is_whole:
+        if not self._is_consistent:
             raise RunError(
                 "a stage failed before a batch was complete: some stages have accumulated more of "
                 "it than others",
                 hint="write the variables again",
             )
-        turns = [(self._before + at + 1) % self._period for at in range(count)]
-        routes = [self._others if turn else self._last for turn in turns]
-        self._run(_Step(inputs, results, routes, Mail(self._ranks)))
-        self._before = turns[-1]
+        positions = [(self._batches_since_update + at + 1) % self._period for at in range(count)]
+        routes = [self._others if position else self._last for position in positions]
+        self._run(_Step(inputs, results, routes, Mailboxes(self._ranks)))
+        self._batches_since_update = positions[-1]
         return routes
 
     def _run(self, step: _Step) -> None:
@@ -231,21 +342,21 @@ class StagedExecutable(Executable):
                 interruption = error
         failure = step.failure()
         if failure is not None:
-            self._is_whole = not self._counter
+            self._is_consistent = not self._counter
             raise failure
         step.mail.finish()
         if interruption is not None:
             raise interruption
 
-    def _of_all_ranks(self, made: dict[str, Array], routes: Sequence[_Route]) -> dict[str, Array]:
+    def _gather_outputs(self, made: dict[str, Array], routes: Sequence[_Route]) -> dict[str, Array]:
         """Gathers each output from the rank that computed it."""
         if self._ranks.size == 1:
             return made
         homes = {name: [route.homes[name] for route in routes] for name in made}
         own = {name: rows for name, rows in made.items() if self._ranks.rank in homes[name]}
-        told = self._ranks.gather(own)
+        gathered = self._ranks.gather(own)
         return {
-            name: np.stack([told[rank][name][at] for at, rank in enumerate(ranks)])
+            name: np.stack([gathered[rank][name][at] for at, rank in enumerate(ranks)])
             for name, ranks in homes.items()
         }
 
@@ -278,7 +389,7 @@ class StagedExecutable(Executable):
         for executable in self._held[variable].values():
             executable.write(variable, value)
         if variable == self._counter:
-            self._before, self._is_whole = int(value) % self._period, True
+            self._batches_since_update, self._is_consistent = int(value) % self._period, True
 
     def _check(self, variable: str) -> None:
         if variable not in self.variables:

@@ -9,11 +9,11 @@ from xdsl.ir import Attribute, Operation
 
 from popgraph.passes.analysis.notes import noted, notes
 
-MODULES = "modules"
+MODULES_STAGE = "modules"
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """The name and the source line that a user gave an operation."""
 
     name: str = ""
@@ -30,7 +30,7 @@ def mark(op: Operation, stage: str, number: int) -> None:
     op.location = noted(op.location, [f"{stage} {number}"])
 
 
-def marks(op: Operation, stage: str) -> list[int]:
+def origins(op: Operation, stage: str) -> list[int]:
     """
     Numbers of the operations of a stage from which an operation and its body come, its own first.
     """
@@ -46,24 +46,24 @@ def marks(op: Operation, stage: str) -> list[int]:
 def mark_modules(op: Operation, modules: str | None) -> None:
     """Appends the PyTorch modules of an operation to its location, if known."""
     if modules is not None:
-        op.location = noted(op.location, [f"{MODULES} {modules}"])
+        op.location = noted(op.location, [f"{MODULES_STAGE} {modules}"])
 
 
 def modules_marked(op: Operation) -> str | None:
     """The modules in the marks of an operation."""
     for text in notes(op.location):
         stage, _, modules = text.partition(" ")
-        if stage == MODULES:
+        if stage == MODULES_STAGE:
             return modules
     return None
 
 
-def place(op: Operation) -> Place:
+def source_line(op: Operation) -> SourceLine:
     """The user's name and line of an operation, ignoring marks."""
     location: Attribute = op.location
     name = location.desc.data if isinstance(location, NameLoc) else ""
     while isinstance(location, NameLoc):
         location = location.location
     if isinstance(location, FileLineColLoc):
-        return Place(name, location.filename.data, location.line.data)
-    return Place(name)
+        return SourceLine(name, location.filename.data, location.line.data)
+    return SourceLine(name)

@@ -15,7 +15,7 @@ from popgraph.popart.model.model import SessionModel
 
 
 @dataclass(frozen=True)
-class Shares:
+class IpuShares:
     """The number of IPUs, the target split, and the terms of the cost."""
 
     ipus: int
@@ -26,7 +26,7 @@ class Shares:
     """Whether each weight also has a gradient accumulator."""
 
     @classmethod
-    def of(cls, options: SessionOptions, ipus: int, *, trains: bool) -> Shares:
+    def of(cls, options: SessionOptions, ipus: int, *, trains: bool) -> IpuShares:
         ratios = tuple(options.virtualGraphSplitRatios)
         return cls(ipus, ratios, trains, options.enableGradientAccumulation)
 
@@ -149,13 +149,15 @@ class _Part(Generic[Node]):
         return self.splits.pop(below[-1] if near else above[0])
 
 
-def automatic_places(nodes: Sequence[Node], model: SessionModel, shares: Shares) -> dict[Node, int]:
+def place_automatically(
+    nodes: Sequence[Node], model: SessionModel, shares: IpuShares
+) -> dict[Node, int]:
     """{node: IPU}, with costs split in the target fractions."""
     if shares.ipus == 1 or not nodes:
         return dict.fromkeys(nodes, 0)
     shares.check()
-    home, parts = _parted(nodes, model, shares)
-    _share_out(parts, shares)
+    home, parts = _partition(nodes, model, shares)
+    _assign(parts, shares)
     found = {}
     for node in nodes:
         part = home[node]
@@ -166,8 +168,8 @@ def automatic_places(nodes: Sequence[Node], model: SessionModel, shares: Shares)
     return found
 
 
-def _parted(
-    nodes: Sequence[Node], model: SessionModel, shares: Shares
+def _partition(
+    nodes: Sequence[Node], model: SessionModel, shares: IpuShares
 ) -> tuple[dict[Node, _Part[Node]], list[_Part[Node]]]:
     """
     Partitions nodes into sets; a new set starts at a reader of an input, or where two sets join.
@@ -211,7 +213,7 @@ def _parted(
     return home, parts
 
 
-def _share_out(parts: Sequence[_Part[Node]], shares: Shares) -> None:
+def _assign(parts: Sequence[_Part[Node]], shares: IpuShares) -> None:
     """Assigns sets to IPUs in order, splitting sets that exceed the remaining budget."""
     total = sum(part.cost for part in parts)
     done, ipu, waiting = 0.0, 0, list(parts)

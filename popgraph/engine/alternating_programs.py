@@ -17,7 +17,7 @@ from popgraph.backends.base import (
 from popgraph.support.arrays import Array
 
 
-class InTurns(Executable):
+class AlternatingPrograms(Executable):
     """
     Two programs with the same variables in the same memory.
 
@@ -39,11 +39,11 @@ class InTurns(Executable):
         return self._others.computed_by
 
     @property
-    def _before(self) -> int:
+    def _runs_since_update(self) -> int:
         return int(self._counter)
 
     @abstractmethod
-    def _runs_at_once(self, most: int) -> int:
+    def _next_runs(self, most: int) -> int:
         """The number of next runs, at most `most`, of the same program."""
 
     @abstractmethod
@@ -58,13 +58,13 @@ class InTurns(Executable):
         return self._run(inputs)
 
     def run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        parts, start = [], 0
+        results, start = [], 0
         while start < count:
-            turns = self._runs_at_once(count - start)
-            given = {name: rows[start : start + turns] for name, rows in inputs.items()}
-            parts.append(self._run_in_row(given, turns))
-            start += turns
-        return {name: np.concatenate([part[name] for part in parts]) for name in self.outputs}
+            run_count = self._next_runs(count - start)
+            given = {name: rows[start : start + run_count] for name, rows in inputs.items()}
+            results.append(self._run_in_row(given, run_count))
+            start += run_count
+        return {name: np.concatenate([result[name] for result in results]) for name in self.outputs}
 
     @property
     def arena(self) -> int:
@@ -87,15 +87,15 @@ class InTurns(Executable):
         self._owner(variable).write(variable, value)
 
 
-class TakingTurns(InTurns):
+class FusedUpdate(AlternatingPrograms):
     """Alternating programs: `period - 1` runs of one, then one run of the other."""
 
     @property
     def _is_last(self) -> bool:
-        return self._before + 1 == self._period
+        return self._runs_since_update + 1 == self._period
 
-    def _runs_at_once(self, most: int) -> int:
-        return min(max(self._period - 1 - self._before, 1), most)
+    def _next_runs(self, most: int) -> int:
+        return min(max(self._period - 1 - self._runs_since_update, 1), most)
 
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return (self._last if self._is_last else self._others).run(inputs)
@@ -104,22 +104,22 @@ class TakingTurns(InTurns):
         return (self._last if self._is_last else self._others).run_in_row(inputs, count)
 
 
-class UpdatingApart(InTurns):
+class SeparateUpdate(AlternatingPrograms):
     """All runs are of one program; the other one, without inputs, updates after `period` runs."""
 
-    def _runs_at_once(self, most: int) -> int:
-        return min(self._period - self._before, most)
+    def _next_runs(self, most: int) -> int:
+        return min(self._period - self._runs_since_update, most)
 
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        return self._and_update(partial(self._others.run, inputs))
+        return self._run_then_update(partial(self._others.run, inputs))
 
     def _run_in_row(self, inputs: Mapping[str, Array], count: int) -> dict[str, Array]:
-        return self._and_update(partial(self._others.run_in_row, inputs, count))
+        return self._run_then_update(partial(self._others.run_in_row, inputs, count))
 
-    def _and_update(self, run: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+    def _run_then_update(self, run: Callable[[], dict[str, Array]]) -> dict[str, Array]:
         """Updates even if a run rejected its inputs: it counts as a run."""
         try:
             return run()
         finally:
-            if self._before == self._period:
+            if self._runs_since_update == self._period:
                 self._last.run_in_row({}, 1)

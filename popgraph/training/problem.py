@@ -26,7 +26,7 @@ from popgraph.support.errors import ModelError
 from popgraph.support.files import path_of
 from popgraph.support.spelling import setting
 from popgraph.training.inference_model import with_prediction, without_loss
-from popgraph.training.losses import (
+from popgraph.training.loss_expressions import (
     ClassWeights,
     checked_loss,
     expression_of,
@@ -36,7 +36,7 @@ from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
 from popgraph.training.samples import SAMPLE_WEIGHT
 from popgraph.training.schedules import LearningRateSchedule
-from popgraph.training.selection import Choice
+from popgraph.training.selection import WeightPatterns
 from popgraph.training.task import Task, task_of
 from popgraph.training.update_rule import (
     OPTIMIZER_NAMES,
@@ -50,7 +50,7 @@ Optimizer: TypeAlias = Any
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TrainingArguments:
     """The user's training arguments besides the model and the data."""
 
     loss: str | None = None
@@ -58,22 +58,22 @@ class Wishes:
     optimizer: Optimizer = None
     schedule: str | Schedule | Callable[[int], float] | None = None
     class_weights: ClassWeights | None = None
-    choice: Choice = field(default_factory=Choice)
+    patterns: WeightPatterns = field(default_factory=WeightPatterns)
     prediction: str | None = None
     """The output to which a named loss applies, if the model has several."""
 
 
-class Subject:
+class TrainingProblem:
     """A model to be trained, before its data are known."""
 
-    def __init__(self, model: Model, wishes: Wishes) -> None:
-        self.wishes = wishes
+    def __init__(self, model: Model, arguments: TrainingArguments) -> None:
+        self.arguments = arguments
         path = path_of(model)
         self.where = str(path or "")
-        self._said: Task | None = None
+        self._text_task: Task | None = None
         if self.where.endswith(".pgraph") or (path is None and isinstance(model, str)):
             document = parse(model) if path is None else load_text(path)
-            self._said = task_of(document)
+            self._text_task = task_of(document)
             self.module, self.weights = document.module, document.weights
             self._is_text = True
         else:
@@ -83,9 +83,9 @@ class Subject:
         self.rule, self._schedule = self._update_rule()
         self.weighs_samples = False
         """Whether the loss has an input `SAMPLE_WEIGHT`; known with the first task."""
-        if wishes.loss is not None:
-            checked_loss(wishes.loss, _values(self.module), self.where)
-        elif self._said is None:
+        if arguments.loss is not None:
+            checked_loss(arguments.loss, _values(self.module), self.where)
+        elif self._text_task is None:
             given = setting("loss", "cross_entropy(y, labels)")
             hint = f"{given}, or a name alone; {LOSS_NAMES.listed}"
             raise ModelError("no loss is given", self.where, hint)
@@ -93,24 +93,24 @@ class Subject:
     @property
     def step_options(self) -> Mapping[str, object]:
         """The step options of the text."""
-        return {} if self._said is None else self._said.step_options
+        return {} if self._text_task is None else self._text_task.step_options
 
     @property
-    def given(self) -> ModuleOp:
+    def model_with_loss(self) -> ModuleOp:
         """The model, with the loss of its text unless the user overrides it."""
-        return self._said.module if self._is_said and self._said else self.module
+        return self._text_task.module if self._uses_text_loss and self._text_task else self.module
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The inputs of a step, in the order of unnamed data."""
-        names = tuple(input_types(self.given))
-        named = self._named
+        names = tuple(input_types(self.model_with_loss))
+        named = self._named_loss
         return (*names, named.target_name) if named and named.takes_target else names
 
     @property
     def can_weigh_samples(self) -> bool:
         """Whether the loss takes weights of samples: a named loss with a target does."""
-        named = self._named
+        named = self._named_loss
         return named is not None and bool(named.elements)
 
     @property
@@ -119,7 +119,7 @@ class Subject:
 
     @property
     def is_adjustable(self) -> bool:
-        """Whether a program of this subject reads its learning rate from the host."""
+        """Whether a program of this problem reads its learning rate from the host."""
         return not self.rule.learning_rate.constant
 
     def set_rate(self, rate: float) -> None:
@@ -130,80 +130,80 @@ class Subject:
     @property
     def named_loss(self) -> Loss | None:
         """The named loss, unless the model has a value of this name."""
-        return self._named
+        return self._named_loss
 
     @property
-    def _named(self) -> Loss | None:
+    def _named_loss(self) -> Loss | None:
         """The named loss, unless the model has a value of this name."""
-        loss = self.wishes.loss
-        return None if loss is None or self._is_value(loss) else loss_named(loss)
+        loss = self.arguments.loss
+        return None if loss is None or self._is_model_value(loss) else loss_named(loss)
 
-    def _is_value(self, loss: str) -> bool:
+    def _is_model_value(self, loss: str) -> bool:
         return loss in _values(self.module)
 
     @property
-    def _is_said(self) -> bool:
-        return self.wishes.loss is None
+    def _uses_text_loss(self) -> bool:
+        return self.arguments.loss is None
 
     def task(self, samples: Mapping[str, Array], plan: StepPlan) -> Task:
         """The task for samples of these shapes; their first dimension is the batch."""
-        if self._is_said:
-            found = self._said
+        if self._uses_text_loss:
+            found = self._text_task
             assert found is not None, "the text defines the loss"
-            if self.wishes.class_weights is not None:
+            if self.arguments.class_weights is not None:
                 raise ModelError(
                     "class weights require a named loss", self.where, "loss='nll', for example"
                 )
         else:
             found = self._with_loss(samples)
         rule = plan.for_loss(self.rule)
-        return replace(found, rule=rule, schedule=self._schedule, choice=self.wishes.choice)
+        return replace(found, rule=rule, schedule=self._schedule, patterns=self.arguments.patterns)
 
     def without_loss(self) -> ModuleOp:
         """The model without its loss."""
-        loss = self.wishes.loss
-        if loss is None or not self._is_value(loss):
+        loss = self.arguments.loss
+        if loss is None or not self._is_model_value(loss):
             return self.module.clone()
         return without_loss(self.module, loss)
 
     def _with_loss(self, samples: Mapping[str, Array]) -> Task:
-        loss = self.wishes.loss
+        loss = self.arguments.loss
         assert loss is not None
         new = new_inputs(self.module, samples)
-        named = self._named
-        if self._is_value(loss):
+        named = self._named_loss
+        if self._is_model_value(loss):
             loss = f"`{loss}`"
         elif named is not None:
-            loss = self._applied(named, new)
+            loss = self._apply(named, new)
         module, name = add_loss(self.module, self.weights, loss, new)
         module = with_prediction(module, name)
         return Task(
             module, self.weights, name, origin=Origin.of(self.module, is_text=self._is_text)
         )
 
-    def _applied(self, loss: Loss, new: dict[str, Attribute]) -> str:
+    def _apply(self, loss: Loss, new: dict[str, Attribute]) -> str:
         """Applies the named loss to the output and the target, as an expression."""
-        output = self._output()
+        output = self._loss_output()
         self.weighs_samples = SAMPLE_WEIGHT in new and self.can_weigh_samples
         of_samples = SAMPLE_WEIGHT if self.weighs_samples else ""
         targets = {name: type_ for name, type_ in new.items() if name != of_samples}
         target = self._target(targets) if loss.takes_target else ""
         like = self._output_types().get(output)
         if target and loss.target != CLASS_NUMBERS and like is not None:
-            new[target] = _of_elements(new[target], like)
-        given = self.wishes.class_weights
+            new[target] = _with_element_type(new[target], like)
+        given = self.arguments.class_weights
         weights = None if given is None else weights_of_classes(loss, given, like, new[target])
         return expression_of(loss, output, target, weights, of_samples)
 
-    def _output(self) -> str:
+    def _loss_output(self) -> str:
         names = model_of(self.module).graph.output_names
-        if self.wishes.prediction in names:
-            return self.wishes.prediction
+        if self.arguments.prediction in names:
+            return self.arguments.prediction
         if len(names) != 1:
             last = names[-1] if names else "y"
             raise ModelError(
                 f"a named loss applies to one output, but the model has {len(names)}",
-                f"loss {self.wishes.loss!r}",
+                f"loss {self.arguments.loss!r}",
                 f"select it by {setting('prediction', last)}, or write an expression, "
                 f"{setting('loss', f'nll({last}, labels)')}",
             )
@@ -215,7 +215,7 @@ class Subject:
             raise ModelError(
                 "a named loss compares the output with one array that is not an input; "
                 f"the data have {len(new)}: {found}",
-                f"loss {self.wishes.loss!r}",
+                f"loss {self.arguments.loss!r}",
                 f"name the arrays: {', '.join(map(repr, input_types(self.module)))} for inputs, "
                 "and one more for the labels",
             )
@@ -228,13 +228,13 @@ class Subject:
         }
 
     def _update_rule(self) -> tuple[OptimizerSpec, Rates | None]:
-        schedule = _schedule_of(self.wishes.schedule)
-        given = self.wishes.optimizer
+        schedule = _schedule_of(self.arguments.schedule)
+        given = self.arguments.optimizer
         if given is not None:
             rule = _rule_of(given)
-        elif self._said is not None and self._said.rule is not None:
-            rule = self._said.rule
-            schedule = schedule or self._said.schedule
+        elif self._text_task is not None and self._text_task.rule is not None:
+            rule = self._text_task.rule
+            schedule = schedule or self._text_task.schedule
         else:
             raise ModelError(
                 "no optimizer is given",
@@ -280,11 +280,11 @@ def _schedule_of(given: str | Schedule | Callable[[int], float] | None) -> Rates
         raise ModelError(f"{given!r} is not a schedule", "schedule", "'cosine(steps=1000)'")
     if isinstance(given, LearningRateSchedule):
         return _Absolute(given)
-    return _Computed(given)
+    return _ComputedSchedule(given)
 
 
 @dataclass(frozen=True)
-class _Computed:
+class _ComputedSchedule:
     """A schedule computed by a user's function."""
 
     function: Callable[[int], float]
@@ -308,7 +308,7 @@ class _Absolute:
         return float(self.schedule(at)) / self.base
 
 
-def _of_elements(type_: Attribute, like: Attribute) -> Attribute:
+def _with_element_type(type_: Attribute, like: Attribute) -> Attribute:
     """The type with the element type of another one."""
     return tensor_type(like.element_type, dims(type_))  # type: ignore[attr-defined]
 

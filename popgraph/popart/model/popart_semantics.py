@@ -17,7 +17,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.popart.model.limits import LAST_OPSET
 
 
-def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> None:
+def apply_popart_semantics(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> None:
     """
     Rewrites nodes in place, for models of opsets that PopART supports.
 
@@ -33,7 +33,7 @@ def heed_popart(module: ModuleOp, weights: WeightStore, *, any_label: bool) -> N
         if op.domain:
             continue
         if op.op_type == "ConvTranspose" and op.since_version >= 11:
-            _share_padding(op, weights)
+            _move_odd_padding(op, weights)
         elif op.op_type == "Resize" and op.since_version == 10:
             _name_coordinates(op, weights)
         elif op.op_type in NO_LENGTHS and any(op.input_values()[LENGTHS : LENGTHS + 1]):
@@ -81,7 +81,7 @@ def _text(name: str, value: str, weights: WeightStore) -> Attribute:
     return from_python(name, value, "STRING", weights)
 
 
-def _share_padding(op: OnnxOp, weights: WeightStore) -> None:
+def _move_odd_padding(op: OnnxOp, weights: WeightStore) -> None:
     """Swaps the end that gets the extra element of an odd padding derived from `output_shape`."""
     given = op.attribute_values(weights)
     if given.get("output_shape"):

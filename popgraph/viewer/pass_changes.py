@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph import compiler
 from popgraph.dialects.levels import ONNX
 from popgraph.dialects.program import WeightStore
-from popgraph.measure.steps import RanNode, RanSegment
+from popgraph.measure.recorded_steps import RanNode, RanSegment
 from popgraph.passes.base import Pass
 from popgraph.passes.changes import difference, elided
 from popgraph.passes.observer import Observer

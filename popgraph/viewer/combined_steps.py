@@ -14,9 +14,9 @@ from popgraph.dialects.levels import GRAPHCORE, ONNX, STRUCTURED
 from popgraph.dialects.onnx.containers import value_name
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import STRING, describe
-from popgraph.measure.inputs import made_up_inputs
+from popgraph.measure.inputs import random_inputs
 from popgraph.measure.profile import host_time
-from popgraph.measure.steps import RanNode, RanSegment, run_steps
+from popgraph.measure.recorded_steps import RanNode, RanSegment, run_steps
 from popgraph.passes.onnx.partition import Piece, is_literal, read_by, why_hosted
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.support import dtypes
@@ -24,8 +24,8 @@ from popgraph.support.errors import ModelError, NeedsHostError
 from popgraph.viewer.flame import Measured
 from popgraph.viewer.kernels import MAIN
 from popgraph.viewer.lowered import Lowered, Rows, lowered
-from popgraph.viewer.marks import marks, place
 from popgraph.viewer.nodes import Node, Operand, plain
+from popgraph.viewer.provenance import origins, source_line
 
 HOST_CALL: dict[str, Any] = {
     "kernel": None,
@@ -53,20 +53,20 @@ def ran_steps(
             f"input {name!r} decides the structure of the model, and its value is not known",
             hint=f"--value {name}=2 says it",
         )
-    inputs = made_up_inputs(request.module)
+    inputs = random_inputs(request.module)
     return run_steps(request, request.steps(reason), inputs)
 
 
-def joined(steps: Iterable[RanSegment | RanNode], threads: int, rounds: int) -> Lowered:
+def combine_lowerings(steps: Iterable[RanSegment | RanNode], threads: int, rounds: int) -> Lowered:
     """Joins the lowerings of all steps; each has a scope of its own in the graphs."""
-    joint = _Joint(threads, rounds)
+    combiner = _Combiner(threads, rounds)
     for step in steps:
-        joint.add(step)
-    return joint.found
+        combiner.add(step)
+    return combiner.found
 
 
 @dataclass
-class _Joint:
+class _Combiner:
     """The steps joined so far."""
 
     threads: int
@@ -97,7 +97,7 @@ class _Joint:
         found, first = self.found, len(self.found.calls)
         starts = {level: len(rows) for level, rows in found.graphs.items()} | {ONNX: 0}
         for level in LOWER:
-            self._join(level, one.graphs[level], starts, f"step {number}", ran.step)
+            self._append_graph(level, one.graphs[level], starts, f"step {number}", ran.step)
         for call in one.calls:
             for level in LOWER:
                 call[level] = [starts[level] + node for node in call[level]]
@@ -108,12 +108,12 @@ class _Joint:
         found.kernels += one.kernels
         found.calls += one.calls
         found.memories += [row | {"title": f"step {number}"} for row in one.memories]
-        found.measured += [_behind(measured, first) for measured in one.measured]
+        found.measured += [_offset(measured, first) for measured in one.measured]
         found.total += one.total
-        ends = {kind: _ends(one.graphs[GRAPHCORE], kind) for kind in ("input", "output")}
+        ends = {kind: _boundary(one.graphs[GRAPHCORE], kind) for kind in ("input", "output")}
         return {"why": "", "takes": ends["input"], "gives": ends["output"]}
 
-    def _join(
+    def _append_graph(
         self, level: str, rows: Rows, starts: Mapping[str, int], scope: str, piece: Piece
     ) -> None:
         """Appends a graph, and connects its inputs to the nodes that compute them."""
@@ -137,11 +137,11 @@ class _Joint:
     # host steps
 
     def _node(self, ran: RanNode) -> dict[str, Any]:
-        op, found, sources = ran.step.op, self.found, marks(ran.step.op, ONNX)
+        op, found, sources = ran.step.op, self.found, origins(ran.step.op, ONNX)
         flows = {
-            "takes": [_told(value, ran.values) for value in dict.fromkeys(read_by(op))],
+            "takes": [_typed_name(value, ran.values) for value in dict.fromkeys(read_by(op))],
             "gives": [
-                _told(value, ran.values) for value in op.output_values() if value is not None
+                _typed_name(value, ran.values) for value in op.output_values() if value is not None
             ],
         }
         found.types |= {number: [one["type"] for one in flows["gives"]] for number in sources[:1]}
@@ -151,7 +151,7 @@ class _Joint:
             **HOST_CALL,
             "label": _label(op),
             "why": why_hosted(op),
-            "name": place(op).name,
+            "name": source_line(op).name,
             ONNX: sources,
             GRAPHCORE: [core],
             STRUCTURED: [structured],
@@ -171,11 +171,11 @@ class _Joint:
         number = len(rows)
         read = zip(flows["takes"], dict.fromkeys(read_by(op)), strict=True)
         inputs = [
-            Operand(one["name"], one["type"], givers.get(value), _is_held(value))
+            Operand(one["name"], one["type"], givers.get(value), _is_stored(value))
             for one, value in read
         ]
         outputs = [Operand(one["name"], one["type"]) for one in flows["gives"]]
-        name = place(op).name
+        name = source_line(op).name
         node = Node(number, _label(op), name, "", inputs, outputs, sources=sources)
         rows.append(plain(node))
         givers |= dict.fromkeys(op.results, number)
@@ -186,15 +186,15 @@ def _label(op: OnnxOp) -> str:
     return f"{op.op_type} in Python"
 
 
-def _is_held(value: SSAValue) -> bool:
+def _is_stored(value: SSAValue) -> bool:
     return isinstance(value.owner, Operation) and is_literal(value.owner)
 
 
-def _behind(measured: Measured, calls: int) -> Measured:
+def _offset(measured: Measured, calls: int) -> Measured:
     return Measured(measured.call + calls, measured.name, measured.microseconds, measured.calls)
 
 
-def _ends(rows: Rows, kind: str) -> Rows:
+def _boundary(rows: Rows, kind: str) -> Rows:
     """The inputs or the outputs of a graph."""
     side = "inputs" if kind == "output" else "outputs"
     return [
@@ -202,7 +202,7 @@ def _ends(rows: Rows, kind: str) -> Rows:
     ]
 
 
-def _told(value: SSAValue, values: Mapping[SSAValue, Any]) -> dict[str, str]:
+def _typed_name(value: SSAValue, values: Mapping[SSAValue, Any]) -> dict[str, str]:
     """The name of a value, and the type that it had in this run."""
     return {"name": value_name(value), "type": _type(value, values.get(value))}
 

@@ -11,7 +11,7 @@ from popgraph.dialects.tile import BufferOp
 from popgraph.dialects.tile.program.lifetimes import bytes_moved, bytes_touched
 from popgraph.dialects.tile.program.ops import ProgramOp, find_program
 from popgraph.dialects.tile.program.work import Counter, Work, multiply_adds
-from popgraph.measure.steps import RanSegment, run_steps
+from popgraph.measure.recorded_steps import RanSegment, run_steps
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.support.arrays import Array
@@ -22,7 +22,7 @@ WEIGHTS = ("constant", "variable")
 
 
 @dataclass(frozen=True)
-class Part:
+class ProgramWork:
     """The work of one program per step, and its memory."""
 
     multiply_adds: int | None
@@ -41,7 +41,7 @@ class Part:
         return 2 * (self.multiply_adds or 0)
 
 
-def part_of(request: compiler.BuildRequest) -> Part:
+def work_of_program(request: compiler.BuildRequest) -> ProgramWork:
     """The work and memory of a request's program; lowers its module."""
     module, options = request.module, request.options
     written = level_of(module) not in (LOOPS, PROGRAM)
@@ -50,17 +50,17 @@ def part_of(request: compiler.BuildRequest) -> Part:
     terms = multiply_adds(module) if written else None
     compiler.lower(module, request.compilation, options)
     program, counter = find_program(module, "main"), Counter(module)
-    return Part(
+    return ProgramWork(
         terms,
         counter.calls(program.body.block.ops),
         bytes_moved(program, counter),
         program.arena.value.data,
         program.lower_bound.value.data,
-        program.persistent.value.data + _held(program),
+        program.persistent.value.data + _persistent_bytes(program),
     )
 
 
-def _held(program: ProgramOp) -> int:
+def _persistent_bytes(program: ProgramOp) -> int:
     """The bytes of variables, and of constants that steps read, each once."""
     found: dict[object, BufferOp] = {}
     for op in program.body.block.ops:
@@ -69,14 +69,14 @@ def _held(program: ProgramOp) -> int:
     return bytes_touched(list(found.values()))
 
 
-def parts_of(
+def work_of_programs(
     request: compiler.BuildRequest, inputs: Callable[[], Mapping[str, Array]]
-) -> Iterator[Part]:
+) -> Iterator[ProgramWork]:
     """The program of a model; with host steps, each segment that runs for these inputs."""
     reason = None
     if level_of(request.module) != ONNX or not host_nodes(request.module):
         try:
-            yield part_of(request)
+            yield work_of_program(request)
             return
         except NeedsHostError as error:
             if not request.splits:
@@ -84,4 +84,4 @@ def parts_of(
             reason, request = error, request.whole(error)
     for one in run_steps(request, request.steps(reason), inputs()):
         if isinstance(one, RanSegment):
-            yield part_of(one.request)
+            yield work_of_program(one.request)
