@@ -30,6 +30,8 @@ from popgraph.callbacks import (
     TerminateOnNaN,
 )
 from popgraph.support.errors import PopgraphError
+from popgraph.support.ranks.communicator import Alone
+from popgraph.training.ranks import Ranks
 from popgraph.training.trainer import Trainer
 
 NET = """
@@ -320,6 +322,19 @@ def test_what_cannot_work_is_refused_at_once(make: Any, message: str) -> None:
     with pytest.raises(PopgraphError) as caught:
         make()
     assert message in str(caught.value)
+
+
+class TwoRanks(Alone):
+    size = 2
+
+
+def test_several_ranks_refuse_callbacks_that_would_change_one_of_them() -> None:
+    trainer = trainer_of()
+    trainer._ranks = Ranks(TwoRanks())
+    with pytest.raises(PopgraphError, match="would continue with another learning rate"):
+        trainer.fit(X, LABELS, callbacks=[ReduceLROnPlateau()])
+    with pytest.raises(PopgraphError, match="would continue with other weights"):
+        trainer.fit(X, LABELS, callbacks=[EarlyStopping(restore_best_weights=True)])
 
 
 def test_what_no_epoch_has_is_refused(tmp_path: Path) -> None:
