@@ -166,11 +166,12 @@ def resizings(draw: st.DrawFn, dtypes: tuple[str, ...] = FLOATS) -> Resizing:
 
 
 def assert_as_expected(case: Resizing, found: Array) -> None:
-    """Compares type, shape and values to the type's precision; the reference's `a` is f32."""
+    """Compares type, shape and values to the type's precision."""
     wanted = case.expected()
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     mode, largest = dict(case.attributes)["mode"], np.abs(case.array().astype(np.float64)).max()
-    exact = 2e-6 if mode == "cubic" else 1e-11
+    # The reference's cubic values are about as exact as f32: 2.2e-6 off for scales of 1.3 in f64.
+    exact = 4e-6 if mode == "cubic" else 1e-11
     if case.dtype in INTEGERS and mode != "nearest":
         # In halfway cases, the last bit before rounding decides.
         info = np.iinfo(case.dtype)

@@ -224,7 +224,7 @@ def past_the_end(original: Any) -> Any:
 
 def without_rest(original: Any) -> Any:
     """Plants a bug: the remainder after whole steps is skipped."""
-    return lambda writer, part, middle: part.upper if part.fixed is None else middle
+    return lambda writer, part, middle: part.upper if part.static_extent is None else middle
 
 
 def blocks_only(original: Any) -> Any:

@@ -1518,7 +1518,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "blocks of rows with a common panel share the sums of the first",
-        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:TileSums",
+        f"{PASSES}.structured.to_loops.contraction.contract:TileSums",
         the_first_rows,
     ),
     Mutant(
