@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.support.cache_files import is_sealed, read_sealed, write_sealed, write_whole
+from popgraph.support.cache_files import is_sealed, read_sealed, write_cache_file, write_sealed
 from tests.damages import DAMAGES
 
 
@@ -44,7 +44,7 @@ def test_cache_files_follow_the_umask(tmp_path: Path) -> None:
     """One user may fill a cache for others."""
     before = os.umask(0o022)
     try:
-        write_whole(tmp_path / "file", [b"content"])
+        write_cache_file(tmp_path / "file", [b"content"])
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popgraph.support.charts.chart import MOST, Axis, Chart, Curve
-from popgraph.support.charts.svg import MOST_DOTS, MOST_POINTS, spark, svg
+from popgraph.support.charts.chart import LARGEST, Axis, Chart, Curve
+from popgraph.support.charts.svg import MAX_DOTS, MAX_POINTS, sparkline, svg
 from popgraph.support.charts.text import text
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-NUMBERS = st.floats(-MOST, MOST, exclude_min=True, exclude_max=True)
+NUMBERS = st.floats(-LARGEST, LARGEST, exclude_min=True, exclude_max=True)
 
 
 def falling(count: int) -> Chart:
@@ -58,9 +58,9 @@ def test_tick_labels_are_rounded(values: list[float], labels: list[str]) -> None
 
 def test_many_points_become_few_means_and_gaps_stay_gaps() -> None:
     curve = Curve("steps", [(x, float(x % 2)) for x in range(1000)])
-    assert {y for _, y in curve.thinned(100).points} == {0.5}
+    assert {y for _, y in curve.downsampled(100).points} == {0.5}
     holed = Curve("steps", [(0, 1), (1, math.nan), (2, 1), (3, math.inf), (4, 2), (5, 3)])
-    assert [len(piece) for piece in holed.pieces()] == [1, 1, 2]
+    assert [len(piece) for piece in holed.segments()] == [1, 1, 2]
 
 
 def test_svg_is_well_formed_and_escapes_names() -> None:
@@ -75,12 +75,12 @@ def test_svg_is_well_formed_and_escapes_names() -> None:
 
 def test_svg_of_a_long_curve_is_small() -> None:
     drawn = svg(falling(100_000))
-    assert "<circle" not in drawn and drawn.count("L") <= MOST_POINTS + 20
-    assert svg(falling(MOST_DOTS - 1)).count("<circle") == MOST_DOTS
+    assert "<circle" not in drawn and drawn.count("L") <= MAX_POINTS + 20
+    assert svg(falling(MAX_DOTS - 1)).count("<circle") == MAX_DOTS
 
 
 def test_a_sparkline_spans_its_range() -> None:
-    (path,) = ElementTree.fromstring(spark(falling(10).curves[0])).iter(f"{NAMESPACE}path")
+    (path,) = ElementTree.fromstring(sparkline(falling(10).curves[0])).iter(f"{NAMESPACE}path")
     assert path.get("d", "").startswith("M1.0 2.0L") and path.get("d", "").endswith("L149.0 24.0")
 
 

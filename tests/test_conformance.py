@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from popgraph.backend import CBackend, ReferenceBackend
 from popgraph.cli import app
-from popgraph.conformance.cases import KINDS, Case, all_cases, cases_like
+from popgraph.conformance.cases import KINDS, Case, all_cases, cases_matching
 from popgraph.conformance.groups import GROUPS, group_of
 from popgraph.conformance.outcome import Computed, Status, differences, outcome
 from popgraph.conformance.report import counts, group_rows, host_lines
@@ -31,7 +31,7 @@ LONG = 300.0
 
 
 def case(name: str) -> Case:
-    (found,) = cases_like(f"^{name}$")
+    (found,) = cases_matching(f"^{name}$")
     return found
 
 

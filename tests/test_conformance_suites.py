@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from popgraph.backend import ReferenceBackend
 from popgraph.cli import app
-from popgraph.conformance.corrected import CORRECTIONS, what_was_corrected
+from popgraph.conformance.cases import CORRECTIONS, corrections_of
 from popgraph.conformance.outcome import Status, outcome
-from popgraph.conformance.suites import MOST_BYTES, opened
+from popgraph.conformance.suites import MAX_BYTES, opened
 from popgraph.support.errors import ModelError
 
 DATA = Path("onnx/backend/test/data")
@@ -161,11 +161,11 @@ def test_corrections_apply_to_older_releases_only() -> None:
     for each in CORRECTIONS:
         numbers = [tuple(map(int, one.split("."))) for one in (*each.releases, each.corrected)]
         assert numbers == sorted(set(numbers)), each
-    assert what_was_corrected("test_attention_3d_gqa", ["onnx-1.18.0"])
+    assert corrections_of("test_attention_3d_gqa", ["onnx-1.18.0"])
     for name in ("test_attention_3d_gqa_expanded", "test_attention_4d", "test_attention_4d_scaled"):
-        assert not what_was_corrected(name, ["onnx-1.18.0"])
+        assert not corrections_of(name, ["onnx-1.18.0"])
     for suites in ([], ["onnx-1.20.1"], ["my"]):
-        assert not what_was_corrected("test_attention_3d_gqa", suites)
+        assert not corrections_of("test_attention_3d_gqa", suites)
 
 
 def test_old_encodings_of_bfloat16_and_optionals_are_read(tmp_path: Path) -> None:
@@ -214,10 +214,10 @@ def test_folders_without_a_suite_are_errors(
     }.items():
         with pytest.raises(ModelError, match=what), opened([tmp_path / name]):
             pass
-    monkeypatch.setattr("popgraph.conformance.suites.MOST_BYTES", 10)
+    monkeypatch.setattr("popgraph.conformance.suites.MAX_BYTES", 10)
     with pytest.raises(ModelError, match="its tests are larger than 10 bytes"), opened([good]):
         pass
-    assert MOST_BYTES > 10
+    assert MAX_BYTES > 10
     (tmp_path / "my" / DATA / "real" / "test_far" / "data.json").write_text("[1")
     with pytest.raises(ModelError, match="not a JSON object"), opened([tmp_path / "my"]):
         pass

@@ -13,7 +13,7 @@ from popgraph.passes.options import Training
 from popgraph.runner import Runner
 from popgraph.support import files
 from popgraph.support.amounts import bytes_text
-from popgraph.support.description import MOST_LISTED, Description, TensorSpec
+from popgraph.support.description import MAX_LISTED, Description, TensorSpec
 from popgraph.support.errors import RunError
 
 OPEN = """opset 21
@@ -145,7 +145,7 @@ def test_tables_escape_names(tmp_path: Path) -> None:
 def test_long_lists_are_shortened() -> None:
     many = {f"x{n}": TensorSpec(f"x{n}", "f32[]", np.dtype("f4"), ()) for n in range(20)}
     rows = Description("m", many, {}, {}).rows()
-    assert rows[MOST_LISTED] == ("input", f"... and {20 - MOST_LISTED} more")
+    assert rows[MAX_LISTED] == ("input", f"... and {20 - MAX_LISTED} more")
     assert ("output", "none") in rows
 
 

@@ -17,7 +17,7 @@ import popgraph
 from popgraph.cli import app
 from popgraph.support import dtypes
 from popgraph.support.errors import RunError
-from popgraph.support.given import check_names, fitted
+from popgraph.support.inputs import check_names, fitted
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ from popgraph.support.given import check_names, fitted
         (np.array([2**63], np.uint64), "i64", "which int64 cannot represent"),
         (np.array([2**63 - 1]), "f64", "which float64 cannot represent"),
         (np.array([2**24 + 1]), "f32", "input 'x' holds 16777217, which float32 cannot represent"),
-        (np.array([1.0]), "i64", "input 'x' holds float64, the model wants int64"),
-        (np.array([1]), "bool", "input 'x' holds int64, the model wants bool"),
-        (np.array([1j]), "f32", "input 'x' holds complex128, the model wants float32"),
-        (["a"], "f32", "input 'x' holds <U1, the model wants float32"),
+        (np.array([1.0]), "i64", "input 'x' holds float64, the model requires int64"),
+        (np.array([1]), "bool", "input 'x' holds int64, the model requires bool"),
+        (np.array([1j]), "f32", "input 'x' holds complex128, the model requires float32"),
+        (["a"], "f32", "input 'x' holds <U1, the model requires float32"),
         ([[1], [2, 3]], "f32", "input 'x' has rows of different shapes"),
     ],
 )
@@ -158,5 +158,5 @@ def test_every_entry_point_converts_alike(entry: str) -> None:
         give(fits)
     with pytest.raises(RunError, match=r"'x' holds 1e\+39, which float32 cannot represent"):
         give(np.full((2, 3), 1e39))
-    with pytest.raises(RunError, match="'x' holds complex128, the model wants float32"):
+    with pytest.raises(RunError, match="'x' holds complex128, the model requires float32"):
         give(np.ones((2, 3), complex))

@@ -25,6 +25,6 @@ def test_a_function_runs_once_per_object() -> None:
 
 def test_the_memo_is_bounded_and_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     """A freed object's address may be reused, but not its answer."""
-    monkeypatch.setattr(memo, "MOST", 4)
+    monkeypatch.setattr(memo, "MAX_ENTRIES", 4)
     remembering = memo.by_identity(lambda given: given[0])
     assert [remembering([number]) for number in range(100)] == list(range(100))

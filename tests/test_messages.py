@@ -189,9 +189,9 @@ def test_arguments_of_another_type_are_named(case: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (None, "input 'x' holds NoneType, the model wants float32"),
-        ("abc", "input 'x' holds <U3, the model wants float32"),
-        ({"a": 1}, "input 'x' holds dict, the model wants float32"),
+        (None, "input 'x' holds NoneType, the model requires float32"),
+        ("abc", "input 'x' holds <U3, the model requires float32"),
+        ({"a": 1}, "input 'x' holds dict, the model requires float32"),
         ([[1], [2, 3]], "input 'x' has rows of different shapes"),
     ],
 )

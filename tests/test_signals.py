@@ -8,9 +8,9 @@ import sys
 
 CODE = """
 import os, signal
-from popgraph.support.signals import ending_at_once
+from popgraph.support.signals import terminating_on_sigint
 signal.signal(signal.SIGINT, {before})  # in the background, it may be ignored
-with ending_at_once():
+with terminating_on_sigint():
     {inside}
 try:
     os.kill(os.getpid(), signal.SIGINT)

@@ -17,7 +17,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.executable import run
 from popgraph.backends.registry import backend_named
-from popgraph.compiler.generalize import GRAPHCORE, STRUCTURED, agree, probes_of, prove
+from popgraph.compiler.generalize import (
+    GRAPHCORE,
+    STRUCTURED,
+    check_agreement,
+    probes_of,
+    prove_generality,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.sizes import set_sizes, sizes_of
 from popgraph.passes.base import Compilation, Pass
@@ -28,7 +34,7 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsizedError
 from popgraph.support.shapes import prod
-from popgraph.support.sizes import fronts
+from popgraph.support.sizes import leading_slices
 from popgraph.testing import assert_close, products
 from tests.checking import check_ir
 from tests.passes.mutants import Mutant
@@ -72,7 +78,7 @@ def agreed(network: SizedNetwork) -> None:
     """Raises `UnsizedError` unless the graphs of small sizes equal that of the bound."""
     whole, *smaller = (graphcore(network, size) for size in (BOUND, 2, 1))
     for number, found in zip((2, 1), smaller, strict=True):
-        agree(whole[0], whole[1], *found, number)
+        check_agreement(whole[0], whole[1], *found, number)
 
 
 def graphcore(network: SizedNetwork, size: int) -> tuple[ModuleOp, WeightStore]:
@@ -101,7 +107,7 @@ def bound(network: SizedNetwork, threads: int) -> Iterator[tuple[str, ModuleOp, 
     proven, running = names.index(STRUCTURED) + 1, names.index("bind-sizes")
     for made in steps[:proven]:
         made.run(compilation, module)
-    prove(module, compilation.weights, *probe(network, steps[:proven]))
+    prove_generality(module, compilation.weights, *probe(network, steps[:proven]))
     for made in steps[proven:running]:
         made.run(compilation, module)
     for made in steps[running:]:
@@ -131,13 +137,13 @@ def exact(network: SizedNetwork, size: int, inputs: Mapping[str, Array]) -> dict
         made.run(compilation, module)
         if made.name == "onnx-to-graphcore":
             break
-    return run(module, network.fronts(inputs, size), compilation.weights, None)[0]
+    return run(module, network.leading_slices(inputs, size), compilation.weights, None)[0]
 
 
 def in_front(module: ModuleOp, outputs: Mapping[str, Array], number: int) -> dict[str, Array]:
     """The part of outputs before the end."""
     (size,) = sizes_of(module)
-    return fronts(outputs, size.outputs, number)
+    return leading_slices(outputs, size.outputs, number)
 
 
 def check(network: SizedNetwork, threads: int = THREADS) -> None:
@@ -206,7 +212,7 @@ def test_c_runs_to_sizes(threads: int) -> None:
         program = backend_named("c").build(module, compilation.weights, threads=threads)
         for size in SIZES:
             inputs = network.inputs(size, UNREAD)
-            found = program.run(network.fronts(inputs, size))
+            found = program.run(network.leading_slices(inputs, size))
             for name, expected in exact(network, size, inputs).items():
                 assert_close(found[name], expected, TOLERANCE, f"{name} for {size}")
 

@@ -463,7 +463,7 @@ def test_mismatched_arrays_are_refused() -> None:
     for same in ([4, 6], np.array([4, 6], np.int32), np.array([4, 6], ">i8")):
         assert run(x=X, shape=same)["y"].shape == (4, 6)
     assert len(run.kept) == 1
-    with pytest.raises(RunError, match="input 'shape' holds float64, the model wants int64"):
+    with pytest.raises(RunError, match="input 'shape' holds float64, the model requires int64"):
         run(x=X, shape=np.array([4.0, 6.0]))
     with pytest.raises(TypeMismatchError, match=r"input 'shape' is i64\[2\], not i64\[3\]"):
         run(x=X, shape=np.array([4, 2, 3]))

@@ -12,7 +12,7 @@ import numpy as np
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
-from popgraph.support.given import as_array, check_names, fitted
+from popgraph.support.inputs import as_array, check_names, fitted
 from popgraph.support.shapes import Shape, text
 from popgraph.support.sizes import Size
 

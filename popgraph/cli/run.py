@@ -204,7 +204,7 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     import numpy as np
 
     from popgraph.support.array_bytes import npy
-    from popgraph.support.given import check_outputs
+    from popgraph.support.inputs import check_outputs
 
     check_outputs(keep, results)
     no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]

@@ -14,7 +14,7 @@ from popgraph.cli.options import Folders, IndicesChoice, Threads, Values, existi
 from popgraph.cli.report import note
 from popgraph.cli.run import BackendChoice
 from popgraph.support.garbage import while_importing
-from popgraph.support.signals import ending_at_once
+from popgraph.support.signals import terminating_on_sigint
 from popgraph.support.step_options import STEP_OPTIONS
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def command(
     """
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
     # Python may lose Ctrl-C during an import.
-    with ending_at_once(), while_importing():
+    with terminating_on_sigint(), while_importing():
         from popgraph.cli.training_screen import screen
         from popgraph.passes.base import Compilation
         from popgraph.support.ranks.world import world

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from popgraph.support.charts.text import spans, text
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.support.progress import is_terminal, silence
 from popgraph.training.callbacks import Callback, Trained
 from popgraph.training.history import History, Row, format_measurement, measurement_names
@@ -52,7 +52,7 @@ class Terminal(Screen):
         super().__init__(epochs, curves)
         self._progress, self._live = progress, live
         self._task = progress.add_task("", total=None)
-        self._pace = Pace(DRAWN_EVERY)
+        self._pace = RateLimit(DRAWN_EVERY)
 
     def on_start(self, trainer: Trained) -> None:
         self._progress.update(self._task, total=trainer.planned)
@@ -62,7 +62,7 @@ class Terminal(Screen):
         text = f"epoch {int(row['epoch'])}/{self._epochs}  {loss} {row[loss]:.5f}"
         self._progress.update(self._task, advance=1, description=text)
         if self._curves and self._pace.is_due():
-            with self._pace.kept():
+            with self._pace.measured():
                 self._draw(trainer.history)
 
     def on_end(self, trainer: Trained) -> None:

@@ -54,13 +54,13 @@ def main() -> None:
 
 def _on_ranks(arguments: list[str]) -> None:
     """Runs a program whose replicas are split among the ranks; the first rank prints."""
-    from popgraph.support.ranks.world import ending_together
+    from popgraph.support.ranks.world import ending_all_ranks
 
     try:
         split_steps()
     except RankError as error:
         sys.exit(str(error))
-    with ending_together():
+    with ending_all_ranks():
         _in_era(arguments)
 
 

@@ -22,8 +22,8 @@ from popgraph.passes.analysis.stage_notes import put_on_stage
 from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Training
-from popgraph.support.errors import RunError, fitting_memory
-from popgraph.support.ranks.communicator import Alone
+from popgraph.support.errors import RunError, reporting_out_of_memory
+from popgraph.support.ranks.communicator import SingleRank
 from popgraph.support.shapes import prod
 
 
@@ -48,7 +48,7 @@ class AccumulatingRequest(BuildRequest):
         return AccumulatingRequest(**given, replicas=replicas, stages=stages)
 
     def executable(self) -> Executable:
-        with fitting_memory():
+        with reporting_out_of_memory():
             if self.stages > 1 and backend_named(self.backend).is_native:
                 return self._pipelined()
             code = self._code()
@@ -73,7 +73,7 @@ class AccumulatingRequest(BuildRequest):
         pipeline = assign_stages(graph, training.loss, trained, self.stages)
         threads = max(self.threads, self.stages)
         try:
-            return StagedCode(self._code(), pipeline, self.backend, threads, Alone()).build()
+            return StagedCode(self._code(), pipeline, self.backend, threads, SingleRank()).build()
         except UncutError as error:
             raise RunError(
                 f"the model does not divide into stages: {error.what}", "stages", "replicas"

@@ -28,7 +28,7 @@ from popgraph.passes.graphcore.stages.places import Pipeline, UncutError
 from popgraph.passes.graphcore.training.micro_batches import is_in_turns, settle_turn
 from popgraph.passes.graphcore.training.variables import COUNTER
 from popgraph.support.logs import log_of
-from popgraph.support.ranks.communicator import Alone, Communicator, RankError
+from popgraph.support.ranks.communicator import Communicator, RankError, SingleRank
 from popgraph.support.ranks.world import world
 
 
@@ -122,7 +122,7 @@ class ParallelPipeline:
     def of(cls, pipeline: Pipeline, *, threads: bool) -> ParallelPipeline | None:
         """Distributes stages to the ranks that split a step; otherwise to threads if requested."""
         if not steps_are_split():
-            return cls(pipeline, Alone()) if threads else None
+            return cls(pipeline, SingleRank()) if threads else None
         ranks, devices = world().size, len(pipeline.devices)
         if ranks > devices:
             raise RankError(

@@ -115,7 +115,7 @@ def _operators(module: ModuleOp) -> Iterator[str]:
 def cost_of(request: BuildRequest) -> Cost:
     """The cost of a model with static shapes; lowers its module."""
     machine = request.options.target.machine
-    inputs = request.copied()
+    inputs = request.copy()
     parts = list(work_of_programs(request, lambda: random_inputs(inputs.module)))
     counted = [part.multiply_adds for part in parts]
     return Cost(

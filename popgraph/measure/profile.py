@@ -45,9 +45,9 @@ def report(
     try:
         measured = _program(request, passes)
     except NeedsHostError as error:
-        if not request.splits:
+        if not request.may_split:
             raise
-        return _hosted(name, request.whole(error), rounds, error)
+        return _hosted(name, request.before_lowering(error), rounds, error)
     measured.measure(random_model_inputs(measured.executable.inputs), rounds)
     described = DescribedProfile(request.module, measured)
     return Report(

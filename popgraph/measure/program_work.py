@@ -79,9 +79,9 @@ def work_of_programs(
             yield work_of_program(request)
             return
         except NeedsHostError as error:
-            if not request.splits:
+            if not request.may_split:
                 raise
-            reason, request = error, request.whole(error)
+            reason, request = error, request.before_lowering(error)
     for one in run_steps(request, request.steps(reason), inputs()):
         if isinstance(one, RanSegment):
             yield work_of_program(one.request)

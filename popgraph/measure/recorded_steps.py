@@ -9,7 +9,7 @@ from typing import Any
 
 from popgraph.compiler import BuildRequest
 from popgraph.hosted import HostedModel
-from popgraph.hosted.part import Values, taken
+from popgraph.hosted.part import Values, input_arrays
 from popgraph.passes.onnx.partition import HostStep, Segment, Step
 from popgraph.support.arrays import Array
 
@@ -39,19 +39,19 @@ def run_steps(
     """The steps that run for these inputs, in order; `model` is the request's hosted form."""
     found: list[RanSegment | RanNode] = []
 
-    def watch(step: Step, values: Values) -> None:
+    def listen(step: Step, values: Values) -> None:
         if isinstance(step, HostStep):
             known = dict(values)
-            found.append(RanNode(step, partial(model.again, step, known), known))
+            found.append(RanNode(step, partial(model.recompute, step, known), known))
             return
         piece = segment_request(request, model, step)
-        called, rest = piece.for_call(taken(step, values))
+        called, rest = piece.for_call(input_arrays(step, values))
         found.append(RanSegment(step, called, rest))
 
-    model.run(inputs, watch=watch)
+    model.run(inputs, listener=listen)
     return found
 
 
 def segment_request(request: BuildRequest, model: HostedModel, step: Segment) -> BuildRequest:
     """The build request of a segment; its module is a copy, which may be lowered."""
-    return request.piece(step.module.clone(), model.role(step))
+    return request.for_part(step.module.clone(), model.role(step))

@@ -223,7 +223,7 @@ def _check_room(data: Shape, initial: Shape, axis: int) -> None:
 
 def _side_by_side(node: Node, axis: int, grouped: bool) -> tuple[SSAValue, Shape]:
     """The data and the shape of its indices, aligned: equal, or a vector along the axis."""
-    shape = shapes.beside_data(shape_of(node[1]), node.rank, axis, grouped)
+    shape = shapes.expanded_indices_shape(shape_of(node[1]), node.rank, axis, grouped)
     pairs = list(zip(shape, node.shape, strict=False))
     stretched = bool(node.integer("enable_index_broadcast", 1))
     fits = (one in (1, other) if stretched else one <= other for one, other in pairs)

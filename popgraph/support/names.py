@@ -34,7 +34,7 @@ def hint(name: str) -> str | None:
     return f"v{plain}" if plain[0].isdigit() else plain
 
 
-def plain(name: str) -> str:
+def normalized(name: str) -> str:
     """The name without case, underscores and hyphens: `CrossEntropy` is `cross_entropy`."""
     return re.sub(r"[_-]", "", name).casefold()
 
@@ -51,11 +51,11 @@ class Names:
         self.kind, self.plural = kind, plural or f"{kind}s"
         self.names = tuple(aliases)
         self._spelled = {one: name for name in aliases for one in (name, *aliases[name].split())}
-        self._meant = {plain(one): name for one, name in self._spelled.items()}
+        self._meant = {normalized(one): name for one, name in self._spelled.items()}
 
     def find(self, given: str) -> str | None:
         """The canonical name; None if it is unknown."""
-        return self._meant.get(plain(given))
+        return self._meant.get(normalized(given))
 
     def aliases(self, name: str) -> tuple[str, ...]:
         """The aliases of a name."""

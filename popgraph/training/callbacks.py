@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 from popgraph.compiler import BuildRequest
 from popgraph.support.arrays import Array
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.training.checks import Layer
 from popgraph.training.history import History, Row, format_measurement, measurement_names
 from popgraph.training.metrics import Metric
@@ -94,11 +94,11 @@ class Log(Callback):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pace = Pace(EVERY)
+        self._pace = RateLimit(EVERY)
 
     def on_epoch(self, trainer: Trained, row: Row) -> None:
         if self._pace.is_due():
-            with self._pace.kept():
+            with self._pace.measured():
                 trainer.history.write(self._path)
 
     def on_end(self, trainer: Trained) -> None:

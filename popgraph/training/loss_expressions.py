@@ -82,11 +82,11 @@ def weights_of_classes(
     loss: Loss, given: ClassWeights, scores: Attribute | None, labels: Attribute
 ) -> list[float]:
     """One weight per class."""
-    if not loss.is_of_classes:
+    if not loss.takes_classes:
         raise ModelError(
             f"{loss.name} is not a loss over classes, so it takes no class weights",
             "class_weights",
-            f"the losses {', '.join(one.name for one in LOSSES.values() if one.is_of_classes)}",
+            f"the losses {', '.join(one.name for one in LOSSES.values() if one.takes_classes)}",
         )
     classes = _classes(loss, scores, labels)
     found = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))

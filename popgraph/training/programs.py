@@ -29,7 +29,7 @@ from popgraph.passes.options import Options
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
-from popgraph.support.given import check_names, fitted
+from popgraph.support.inputs import check_names, fitted
 from popgraph.support.shapes import Shape
 from popgraph.training.driver import ScheduledDriver
 from popgraph.training.inference_form import to_inference
@@ -67,7 +67,7 @@ class BuildSettings:
         )
         request = self.request_of_module(task.module, Compilation(task.weights), options)
         fixed = {name: array.shape for name, array in self.values.items()}
-        return request.specialised(Call({**(shapes or {}), **fixed}, self.values))
+        return request.specialise(Call({**(shapes or {}), **fixed}, self.values))
 
     def request_of_module(
         self, module: ModuleOp, compilation: Compilation, options: Options
@@ -274,5 +274,5 @@ def _runner(module: ModuleOp, weights: WeightStore, build: BuildSettings) -> Run
     request = build.request_of_module(module, Compilation(WeightStore(weights)), options)
     if build.values:
         shapes = {name: value.shape for name, value in build.values.items()}
-        request = request.specialised(Call(shapes, build.values))
+        request = request.specialise(Call(shapes, build.values))
     return request.runner()

@@ -13,7 +13,7 @@ from popgraph.engine.plan import StepPlan
 from popgraph.engine.replicas import derive_seed
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
-from popgraph.support.ranks.communicator import ALL_REDUCE, Alone, Communicator, Exchange
+from popgraph.support.ranks.communicator import ALL_REDUCE, Communicator, Exchange, SingleRank
 from popgraph.support.ranks.world import world
 from popgraph.support.warnings import DoubtfulTrainingWarning
 from popgraph.training.history import Row
@@ -133,7 +133,7 @@ class Ranks:
             steps.write({SEED: derive_seed(state, self.communicator.rank)})
 
 
-ALONE = Ranks(Alone())
+ALONE = Ranks(SingleRank())
 
 
 class Shard(Source):

@@ -93,7 +93,7 @@ class _Combiner:
     # compiled steps
 
     def _segment(self, ran: RanSegment, number: int) -> dict[str, Any]:
-        one = lowered(ran.request.copied(), self.rounds, ran.inputs)
+        one = lowered(ran.request.copy(), self.rounds, ran.inputs)
         found, first = self.found, len(self.found.calls)
         starts = {level: len(rows) for level, rows in found.graphs.items()} | {ONNX: 0}
         for level in LOWER:

@@ -170,9 +170,9 @@ class Document:
             try:
                 return whole(request)
             except NeedsHostError as error:
-                if not request.splits:
+                if not request.may_split:
                     raise
-                request, reason = request.whole(error), error
+                request, reason = request.before_lowering(error), error
         return combine(ran_steps(request, reason))
 
     @cached_property

@@ -157,7 +157,7 @@ ARRAYS: dict[str, tuple[list[str], str]] = {
     ),
     "another kind of numbers": (
         ["x=complex.npy"],
-        "error: input 'x' holds complex128, the model wants float32\n"
+        "error: input 'x' holds complex128, the model requires float32\n"
         "  try: pass np.asarray(x, np.float32)\n",
     ),
 }

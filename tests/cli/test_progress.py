@@ -16,7 +16,7 @@ import pytest
 
 import popgraph
 from popgraph.support import progress
-from popgraph.support.progress import CompilingLine, listening, silence
+from popgraph.support.progress import CompilingLine, silence, with_listener
 from tests import gated_compiler
 
 MLP = Path(__file__).parents[2] / "examples/mlp.pgraph"
@@ -25,7 +25,7 @@ MLP = Path(__file__).parents[2] / "examples/mlp.pgraph"
 def test_listeners_get_passes_and_parts(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path))
     heard = list[str]()
-    with listening(heard.append):
+    with with_listener(heard.append):
         popgraph.compile(MLP)(x=np.zeros((3, 64), np.float32))
     said = list(filter(None, heard))
     assert any(one == "pass canonicalize" for one in said)
@@ -33,7 +33,7 @@ def test_listeners_get_passes_and_parts(tmp_path: Path, monkeypatch) -> None:  #
     assert last.startswith("C, ") and last.split()[1] == last.split()[3]
     assert linking.startswith("C, linking, by ")
     assert not heard[-1], "it has ended"
-    with listening(heard.append), silence():
+    with with_listener(heard.append), silence():
         popgraph.compile(MLP)(x=np.zeros((4, 64), np.float32))
     assert list(filter(None, heard)) == said
 
@@ -51,7 +51,9 @@ popgraph.compile(sys.argv[1])(x=np.zeros((3, 64), np.float32))
 def on_a_terminal(folder: Path, script: str, *arguments: str, gate: Path | None = None) -> str:
     """The output of a process whose stderr is a terminal; opens the gate when C is compiled."""
     ours, theirs = pty.openpty()
-    shown_at_once = "from popgraph.support import progress; progress.CompilingLine.DELAY = 0\n"
+    shown_at_once = (
+        "from popgraph.support import progress; progress.CompilingLine.DELAY_SECONDS = 0\n"
+    )
     command = [sys.executable, "-c", shown_at_once + script, *arguments]
     environment = {**os.environ, "POPGRAPH_CACHE_DIR": str(folder / "cache"), "TERM": "xterm"}
     with subprocess.Popen(command, stderr=theirs, stdout=subprocess.PIPE, env=environment) as run:
@@ -107,8 +109,8 @@ def test_a_thread_reports_a_silent_compiler(
 
     monkeypatch.setattr(sys, "stderr", Stream())
     line = CompilingLine()
-    monkeypatch.setattr(CompilingLine, "DELAY", 0.001)
-    monkeypatch.setattr(CompilingLine, "AGAIN", 0.001)
+    monkeypatch.setattr(CompilingLine, "DELAY_SECONDS", 0.001)
+    monkeypatch.setattr(CompilingLine, "UPDATE_SECONDS", 0.001)
     line("C, 0 of 12 parts")
     assert twice.wait(gated_compiler.SECONDS)
     line("")
@@ -120,12 +122,12 @@ def test_background_compilation_shows_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
-    monkeypatch.setattr(CompilingLine, "DELAY", 0.0)
-    thread = Thread(target=progress.tell, args=("pass a",))
+    monkeypatch.setattr(CompilingLine, "DELAY_SECONDS", 0.0)
+    thread = Thread(target=progress.report, args=("pass a",))
     thread.start()
     thread.join()
     with silence():
-        progress.tell("pass b")
+        progress.report("pass b")
     assert capsys.readouterr().err == ""
 
 

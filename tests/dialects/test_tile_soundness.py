@@ -134,6 +134,10 @@ builtin.module {{
     }} {{{outer}}}
     func.return
   }}
+  pg.graph @main inputs [] {{
+    %y = tile.launch @zero chunks 1 : i64 inplace [] () : () -> tensor<8xf32>
+    pg.return [#pg.bytes<"y">], %y : tensor<8xf32>
+  }}
 }}
 """
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph.cli import app
 from popgraph.cli.training_screen import Picture
-from popgraph.support.pace import Pace
+from popgraph.support.pace import RateLimit
 from popgraph.training.history import History
 from popgraph.viewer.training_page import NAME, TrainingPage
 
@@ -87,9 +87,9 @@ def test_a_notebook_updates_its_picture(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_pace_limits_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    pace = Pace(1.0, share=0.1)
+    pace = RateLimit(1.0, fraction=0.1)
     assert pace.is_due()
-    with pace.kept():
+    with pace.measured():
         now[0] += 0.5
     now[0] += 4.9
     assert not pace.is_due(), "half a second is a tenth of five"

@@ -69,7 +69,7 @@ ELEMENTS: Mapping[str, Callable[[Array, Array], Array]] = {
 
 
 def target_of(name: str) -> Array:
-    if LOSSES[name].is_of_classes:
+    if LOSSES[name].takes_classes:
         return ONE_HOTS if LOSSES[name].target == ONE_HOT else LABELS
     return ANSWERS
 

@@ -30,7 +30,7 @@ from popgraph.callbacks import (
     TerminateOnNaN,
 )
 from popgraph.support.errors import PopgraphError
-from popgraph.support.ranks.communicator import Alone
+from popgraph.support.ranks.communicator import SingleRank
 from popgraph.training.ranks import Ranks
 from popgraph.training.trainer import Trainer
 
@@ -324,7 +324,7 @@ def test_what_cannot_work_is_refused_at_once(make: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
-class TwoRanks(Alone):
+class TwoRanks(SingleRank):
     size = 2
 
 

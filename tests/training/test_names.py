@@ -78,7 +78,7 @@ def net(name: str) -> str:
 
 
 def target_of(name: str) -> Array:
-    if LOSSES[name].is_of_classes:
+    if LOSSES[name].takes_classes:
         return ONE_HOTS if LOSSES[name].target == ONE_HOT else CLASSES
     return ANSWERS
 

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, i32, i64
 from xdsl.ir import Attribute, Region, SSAValue
 
-from popgraph.builder.opset.checks import AT_ONCE, Node, complaint, complaint_at_once
+from popgraph.builder.opset.checks import IMMEDIATE_CHECKS, Node, complaint, immediate_complaint
 from popgraph.builder.opset.checks.graphcore import OPERANDS
 from popgraph.builder.opset.checks.reading import VERSION
 from popgraph.builder.opset.graphcore_operator import DOMAIN
@@ -156,7 +156,7 @@ class Draft:
                 check_window(op_type, args, [self._shape(id) for id in args], attributes)
         name = self.names.scoped(label or op_type) if label or self.names.scopes else ""
         seen = partial(self.seen, op_type, domain, args, attributes, ids, name)
-        if (domain, op_type) in AT_ONCE:
+        if (domain, op_type) in IMMEDIATE_CHECKS:
             self._check_at_once(seen())
         for id in ids:
             self.names.take(id)
@@ -201,7 +201,7 @@ class Draft:
         return _indices_to_narrow(self._class(op_type), values)
 
     def _check_at_once(self, node: Node) -> None:
-        if (said := complaint_at_once(node)) is not None:
+        if (said := immediate_complaint(node)) is not None:
             raise popart_exception(said)
 
     def refuses(

@@ -9,7 +9,7 @@ from functools import cached_property
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.registry import backend_named
-from popgraph.builder.onnx.external import Place
+from popgraph.builder.onnx.external import FileRange
 from popgraph.builder.opset.enums import DeviceType, ExchangeStrategy, SyntheticDataMode
 from popgraph.dialects.program import WeightStore
 from popgraph.engine.delayed_weights import weight_delays
@@ -67,7 +67,7 @@ class Setup:
     device: DeviceInfo
     options: SessionOptions
     patterns: Patterns
-    external: dict[str, Place]
+    external: dict[str, FileRange]
     """The external weights and their locations."""
     grouped: Grouped
     """The weights with one value per group of replicas."""
@@ -87,7 +87,7 @@ class Setup:
         patterns: Patterns | None,
         options: SessionOptions | None,
         name: str,
-        external: Mapping[str, Place],
+        external: Mapping[str, FileRange],
         grouped: Grouped,
         behaviour: EraBehaviour,
     ) -> Setup:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from popgraph.builder.onnx.external_weights import data_places
+from popgraph.builder.onnx.external_weights import data_folders
 from popgraph.builder.opset.arguments import typed
 from popgraph.builder.opset.enums import (
     AnchorReturnTypeId,
@@ -101,9 +101,9 @@ class TrainingSession(TrainingOnly, Session):
             self._patterns = WeightPatterns.of(freeze, train_only)
         rule = _added_up(rule, userOptions)
         self._task = task
-        places = data_places()
+        folders = data_folders()
         model, grouped = take_groups(fnModel, userOptions)
-        opened = (task.module, task.weights) if task else open_model(model, places)
+        opened = (task.module, task.weights) if task else open_model(model, folders)
         self._origin = task.origin if task else Origin.of(opened[0])
         setup = Setup.of(
             opened,
@@ -115,7 +115,7 @@ class TrainingSession(TrainingOnly, Session):
             patterns or passes,
             userOptions,
             name,
-            places.found,
+            folders.found,
             grouped,
             self._behaviour,
         )

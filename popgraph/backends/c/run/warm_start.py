@@ -25,8 +25,8 @@ from popgraph.backends.c.run.sized import build_again
 from popgraph.backends.interface import KnownCall, KnownModel, KnownProgram
 from popgraph.support import extensions
 from popgraph.support.arrays import ArrayStore, SharedArrays
-from popgraph.support.cache_files import digest, read_sealed, trim_now_and_then, write_sealed
-from popgraph.support.files import State, is_settled, path_of, seen, state_of
+from popgraph.support.cache_files import digest, read_sealed, trim_regularly, write_sealed
+from popgraph.support.files import State, is_settled, path_of, state_of, state_or_absent
 from popgraph.support.sizes import Size
 
 MAGIC = "popgraph shortcut 8"
@@ -160,13 +160,13 @@ def note_call(
 def known_calls(model: Path) -> list[KnownCall]:
     """The calls of the current version of a file for which the cache has programs."""
     path, found = model.resolve(), list[KnownCall]()
-    wanted = [str(path), list(seen(path)), digest(_package() or "", machine())]
+    wanted = [str(path), list(state_or_absent(path)), digest(_package() or "", machine())]
     files = {file.name: file for cache in readable_caches() for file in _files_of(cache)}
     for file in files.values():
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             note = json.loads(read_sealed(file))
             if note.get("of") == wanted and ProgramKey(note["program"]).is_kept():
-                sizes = tuple(map(Size.of_row, note["sizes"]))
+                sizes = tuple(map(Size.from_row, note["sizes"]))
                 found.append(KnownCall(note["shapes"], note["values"], note["threads"], sizes))
     return sorted(found, key=repr)
 
@@ -218,7 +218,7 @@ def _write(key: str, shortcut: Mapping[str, object]) -> None:
         return
     with suppress(OSError):
         write_sealed(_file(first, key), json.dumps(shortcut).encode())
-        trim_now_and_then(first / "shortcuts", LIMIT)
+        trim_regularly(first / "shortcuts", LIMIT)
 
 
 def _key(

@@ -10,7 +10,7 @@ from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
     Complaints,
     aligned,
-    asks,
+    checks,
     known,
     partials,
     product_partials,
@@ -31,27 +31,27 @@ _SINGLE, _HALF = dtypes.BY_POPART["FLOAT"], dtypes.BY_POPART["FLOAT16"]
 _DOUBLE = dtypes.BY_POPART["DOUBLE"]
 
 
-@asks(*BROADCASTING, own=_OWN)
+@checks(*BROADCASTING, own=_OWN)
 def broadcasting(node: Node) -> Complaints:
     promoted = any(  # a scalar of FLOAT takes the type of a tensor of FLOAT16
-        (node.element(place), node.element(1 - place)) == (_SINGLE, _HALF)
-        and shapes.prod(node.shape(place)) == 1
-        for place in (0, 1)
+        (node.element(index), node.element(1 - index)) == (_SINGLE, _HALF)
+        and shapes.prod(node.shape(index)) == 1
+        for index in (0, 1)
     )
     yield from _stretched(node, (0, 1), mixed=promoted)
 
 
-@asks("Where")
+@checks("Where")
 def choice(node: Node) -> Complaints:
     yield from _stretched(node, (1, 2), node.shape(0))
 
 
-@asks("PRelu")
+@checks("PRelu")
 def all_broadcast(node: Node) -> Complaints:
     yield from _stretched(node, range(len(node.inputs)))
 
 
-@asks(*VARIADIC)
+@checks(*VARIADIC)
 def variadic(node: Node) -> Complaints:
     if node.version >= 8:
         yield from all_broadcast(node)
@@ -60,12 +60,12 @@ def variadic(node: Node) -> Complaints:
 
 
 def _stretched(
-    node: Node, places: Iterable[int], frame: Shape = (), *, mixed: bool = False
+    node: Node, indices: Iterable[int], frame: Shape = (), *, mixed: bool = False
 ) -> Complaints:
     """Operands are broadcast to a frame in order, and have the same type."""
     type_ = None
-    for place in places:
-        shape, element = node.shape(place), node.element(place)
+    for index in indices:
+        shape, element = node.shape(index), node.element(index)
         if type_ not in (None, element) and not mixed:
             yield (
                 f"np broadcasting failed on Op {node.numbered}, incompatible types "
@@ -83,7 +83,7 @@ def _unaligned(node: Node, first: Shape, second: Shape) -> Complaints:
         )
 
 
-@asks("MatMul")
+@checks("MatMul")
 def product(node: Node) -> Complaints:
     yield from partials(node, product_partials)
     yield from matmul(node)
@@ -91,9 +91,9 @@ def product(node: Node) -> Complaints:
 
 
 def matmul(node: Node) -> Complaints:
-    for place, side in enumerate(("lhs", "rhs")):
-        if node.known_shape(place) == ():
-            yield f"{node} doesn't support scalar tensor {node.inputs[place]} as the {side} input"
+    for index, side in enumerate(("lhs", "rhs")):
+        if node.known_shape(index) == ():
+            yield f"{node} doesn't support scalar tensor {node.inputs[index]} as the {side} input"
     lhs, rhs = node.shape(), node.shape(1)
     yield from _unaligned(node, lhs[:-2], rhs[:-2])
     if lhs[-1] != rhs[-2:][0]:
@@ -128,18 +128,18 @@ def _serialised(node: Node) -> Complaints:
         )
 
 
-@asks("Clip")
+@checks("Clip")
 def clip(node: Node) -> Complaints:
-    for place, word in ((1, "min"), (2, "max")):
+    for index, word in ((1, "min"), (2, "max")):
         yield from known(
             node,
             "Op {node.name}({node.id}), inputs=[{node.inputs[0]}] currently only supports constant "
             f"min/max parameters. Input '{word}' ({{}}) has no data.",
-            place,
+            index,
         )
 
 
-@asks("Dropout", own=("ShapedDropout",))
+@checks("Dropout", own=("ShapedDropout",))
 def dropout(node: Node) -> Complaints:
     if not 0 <= (ratio := node.real("ratio", 0.5)) < 1:
         yield (
@@ -148,7 +148,7 @@ def dropout(node: Node) -> Complaints:
         )
 
 
-@asks(*RANDOM)
+@checks(*RANDOM)
 def random(node: Node) -> Complaints:
     optional = "Optional seed attribute is not supported. Use session::setRandomSeed instead."
     yield from unsupported(node, f"{{node.id}}: {optional}", "seed")

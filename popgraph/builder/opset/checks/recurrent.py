@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from popgraph.builder.opset.checks.node import Node, spaced
-from popgraph.builder.opset.checks.rules import Complaints, asks, unsupported
+from popgraph.builder.opset.checks.rules import Complaints, checks, unsupported
 
 ACTIVATIONS = frozenset(["Sigmoid", "Relu", "Tanh", "Gelu", "Swish", "Softmax"])
 _SCALES = ("activation_alpha", "activation_beta", "clip")
 
 
-@asks("RNN")
+@checks("RNN")
 def rnn(node: Node) -> Complaints:
     given = node.words("activations")
     if "activations" in node.attributes and len(given) != 1:
@@ -22,7 +22,7 @@ def rnn(node: Node) -> Complaints:
     yield from _hidden_size(node)
 
 
-@asks("LSTM")
+@checks("LSTM")
 def lstm(node: Node) -> Complaints:
     if node.word("direction", "forward") != "forward":
         yield "LSTMOp attribute `direction' must be unset or `forward'"
@@ -44,7 +44,7 @@ def lstm(node: Node) -> Complaints:
     yield from _hidden_size(node)
 
 
-@asks("LSTM")
+@checks("LSTM")
 def lengths(node: Node) -> Complaints:
     shape = node.shape(4)
     if len(shape) != 1:
@@ -53,7 +53,7 @@ def lengths(node: Node) -> Complaints:
         yield f"Incorrect sequence len shape : {spaced(shape)} != {spaced(batch)}"
 
 
-@asks("GRU")
+@checks("GRU")
 def gru(node: Node) -> Complaints:
     text = "GRUOp attribute `{}' is not supported"
     yield from unsupported(node, text, "activations", "activation_alpha")

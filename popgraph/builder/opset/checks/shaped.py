@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
-    AT_ONCE,
+    IMMEDIATE_CHECKS,
     Complaints,
     aligned,
-    asks,
     axes,
+    checks,
     in_range,
     known,
     needed,
@@ -20,15 +20,15 @@ from popgraph.operators.reductions import REDUCTIONS
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
-asks(*REDUCTIONS, own=("ReduceMedian",))(axes)
+checks(*REDUCTIONS, own=("ReduceMedian",))(axes)
 
 
-@asks("Constant")
+@checks("Constant")
 def constant(node: Node) -> Complaints:
     yield from unsupported(node, "The Constant op attribute '{}' is not supported.", "sparse_value")
 
 
-@asks("ConstantOfShape")
+@checks("ConstantOfShape")
 def constant_of_shape(node: Node) -> Complaints:
     yield from known(node, "the tensor `{}` does not have data", 0)
 
@@ -68,7 +68,7 @@ def _sizes(node: Node, wanted: Sequence[int]) -> list[int]:
     return [shape[at] if not size and at < len(shape) else size for at, size in enumerate(wanted)]
 
 
-@asks("Reshape")
+@checks("Reshape")
 def reshape(node: Node) -> Complaints:
     yield from needed(node, 1, "shape")
     wanted = node.integers(1)
@@ -77,7 +77,7 @@ def reshape(node: Node) -> Complaints:
     yield from elements_stay(node, wanted)
 
 
-@asks("Expand")
+@checks("Expand")
 def expand(node: Node) -> Complaints:
     yield from needed(node, 1, "shape")
     if not aligned(node.shape(), node.integers(1)):
@@ -91,7 +91,7 @@ _UNABLE = (
 )
 
 
-@asks("Tile")
+@checks("Tile")
 def tile(node: Node) -> Complaints:
     yield from known(node, "The 'Repeats' Tensor `{}' must be of type Constant", 1)
     about = f"'Repeats' tensor `{node.input(1)}'"
@@ -101,12 +101,12 @@ def tile(node: Node) -> Complaints:
         yield f"{about} should be rank 1 in TileOp constructor"
     if node.shape(1) != (node.rank(),):
         yield f"{about} should have one element for each dimension of the data tensor"
-    for place, value in enumerate(node.integers(1)):
+    for index, value in enumerate(node.integers(1)):
         if value < 1:
-            yield f"{about} has invalid value `{value}' at index {place}"
+            yield f"{about} has invalid value `{value}' at index {index}"
 
 
-@asks("Tile", table=AT_ONCE)
+@checks("Tile", table=IMMEDIATE_CHECKS)
 def tiled(node: Node) -> Complaints:
     shape, repeats = node.shape(), node.integers(1)
     if len(repeats) == len(shape):
@@ -122,87 +122,87 @@ def no_shape(node: Node, shape: Sequence[int]) -> Complaints:
         )
 
 
-@asks("Flatten")
+@checks("Flatten")
 def flatten(node: Node) -> Complaints:
-    rank, place = node.rank(), node.number("axis", 1)
-    place += rank if place < 0 else 0
-    if not 0 <= place <= rank:
-        yield f"invalid axis {place} in flattenOpFactory"
+    rank, axis = node.rank(), node.number("axis", 1)
+    axis += rank if axis < 0 else 0
+    if not 0 <= axis <= rank:
+        yield f"invalid axis {axis} in flattenOpFactory"
 
 
 # splitting and joining
 
 
-@asks("Concat")
+@checks("Concat")
 def concat(node: Node) -> Complaints:
     first, default = node.shape(), 1 if node.version < 4 else 0
     yield from in_range(node, "Attribute 'axis' of ConcatOp, {}, is outside of", default)
     pieces = range(len(node.inputs))
     if len({node.known_element(at) for at in pieces} - {None}) > 1:
         yield f"All input tensor types to a concat operation must be equal. This is for op {node}"
-    place = node.number("axis", default) % len(first)
+    axis = node.number("axis", default) % len(first)
     sizes = list(first)
-    sizes[place] = 0
+    sizes[axis] = 0
     for at in pieces:
         shape = node.shape(at)
         if len(shape) != len(first):
             yield (
                 f"Input {at} of {len(pieces)} to concat does not have matching output rank. Input "
                 f"{at} has rank {len(shape)} ({spaced(shape)}) while the output has rank "
-                f"{len(first)} ({spaced(sizes)}).Concat axis {place}."
+                f"{len(first)} ({spaced(sizes)}).Concat axis {axis}."
             )
-        if (*shape[:place], *shape[place + 1 :]) != (*first[:place], *first[place + 1 :]):
+        if (*shape[:axis], *shape[axis + 1 :]) != (*first[:axis], *first[axis + 1 :]):
             shown = (node.known_shape(one) for one in pieces)
             listed = "".join(f"\n{spaced(one)}" for one in shown if one is not None)
             yield (
                 f"Input {at} to concat does not have matching shape. In "
-                f"ConcatOp::getOutputShape, axis = {place} and shapes : {listed}"
+                f"ConcatOp::getOutputShape, axis = {axis} and shapes : {listed}"
             )
-        sizes[place] += shape[place]
+        sizes[axis] += shape[axis]
 
 
-@asks("Split", table=AT_ONCE)
+@checks("Split", table=IMMEDIATE_CHECKS)
 def split_by_builder(node: Node) -> Complaints:
-    shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
+    shape, axis, sizes = node.shape(), node.number("axis"), node.numbers("split")
     count = len(node.outputs)
-    if not -len(shape) <= place < len(shape):
-        yield f"Invalid value of attribute 'axis'. Rank={len(shape)} Value={place}"
+    if not -len(shape) <= axis < len(shape):
+        yield f"Invalid value of attribute 'axis'. Rank={len(shape)} Value={axis}"
     if sizes and len(sizes) != count:
         yield f"Mismatch between number of splits ({len(sizes)}) and outputs ({count})"
-    if sizes and sum(sizes) != shape[place]:
+    if sizes and sum(sizes) != shape[axis]:
         yield (
             f"Mismatch between the sum of 'split' ({sum(sizes)}) and the split dimension of the "
-            f"input ({shape[place]})"
+            f"input ({shape[axis]})"
         )
-    if not sizes and count and shape[place] % count:
+    if not sizes and count and shape[axis] % count:
         yield "The input is not evenly splittable"
 
 
-@asks("Split")
+@checks("Split")
 def split(node: Node) -> Complaints:
     """Session messages, for a model that no builder has checked."""
-    shape, place, sizes = node.shape(), node.number("axis"), node.numbers("split")
+    shape, axis, sizes = node.shape(), node.number("axis"), node.numbers("split")
     rank, count = len(shape), len(node.outputs)
-    if place < -rank:
-        yield f"Split op input tensor {node.inputs[0]}, rank {rank}, axis {place} is out of range"
+    if axis < -rank:
+        yield f"Split op input tensor {node.inputs[0]}, rank {rank}, axis {axis} is out of range"
     if sizes and len(sizes) != count:
         yield "Number of outputs does not match number of requested splits"
-    if place >= rank:
-        yield f"Axis {place} is out of range for tensor with {rank} dims"
-    if sizes and sum(sizes) != shape[place]:
-        yield f"splits {sum(sizes)} invalid for dimension of size {shape[place]}"
-    if not sizes and count and shape[place] % count:
+    if axis >= rank:
+        yield f"Axis {axis} is out of range for tensor with {rank} dims"
+    if sizes and sum(sizes) != shape[axis]:
+        yield f"splits {sum(sizes)} invalid for dimension of size {shape[axis]}"
+    if not sizes and count and shape[axis] % count:
         yield (
             f"Tensor {node.inputs[0]} ({spaced(shape)}) may not be split into equally sized parts "
-            f"along axis {place % rank}"
+            f"along axis {axis % rank}"
         )
 
 
-@asks("Slice", own=("Slice",))
+@checks("Slice", own=("Slice",))
 def slice_axes(node: Node) -> Complaints:
     if not node.domain:
-        for place, word in enumerate(("starts", "ends", "axes"), 1):
-            yield from needed(node, place, word)
+        for index, word in enumerate(("starts", "ends", "axes"), 1):
+            yield from needed(node, index, word)
         yield from needed(node, 4, "steps", "determine the slicing direction")
     rank = node.rank()
     for one in _slice_axes(node):
@@ -229,47 +229,47 @@ def _slice_axes(node: Node) -> Iterable[int]:
 
 def sorts(node: Node, title: str, default: int) -> Complaints:
     """Operators that sort elements along an axis."""
-    rank, place = node.rank(), node.number("axis", default)
+    rank, axis = node.rank(), node.number("axis", default)
     if rank == 0:
         yield f"{title} input rank must be greater than 0, invalid {title} {node.numbered}."
-    if place >= rank:
+    if axis >= rank:
         yield (
-            f"Cannot compute {title} on axis {place} when input rank is {rank}, invalid {title} "
+            f"Cannot compute {title} on axis {axis} when input rank is {rank}, invalid {title} "
             f"{node.numbered}."
         )
 
 
-@asks("ArgMax", "ArgMin")
+@checks("ArgMax", "ArgMin")
 def extremum(node: Node) -> Complaints:
     yield from sorts(node, "ArgExtremaOp", 0)
     yield from in_range(node, "Axis {} is out of", 0)
 
 
-@asks(own=("Sort",))
+@checks(own=("Sort",))
 def sort(node: Node) -> Complaints:
     yield from sorts(node, "BaseSortOp", -1)
 
 
-@asks("TopK")
+@checks("TopK")
 def top_k(node: Node) -> Complaints:
     yield from sorts(node, "BaseSortOp", -1)
     yield from known(node, "The tensor `{}` does not have data", 1)
-    shape, place, wanted = node.shape(), node.number("axis", -1), node.number("k")
-    if place < -len(shape):
+    shape, axis, wanted = node.shape(), node.number("axis", -1), node.number("k")
+    if axis < -len(shape):
         return
     if node.version >= 10:
         given = node.value(1)
         if given.size != 1:
             yield f"Expected input at index 1 to has a shape of [1]. It has shape [{given.size}]"
         wanted = int(given.item())
-    if shape[place] < wanted:
+    if shape[axis] < wanted:
         yield (
-            f"Cannot take top-{wanted} on dim of size {place % len(shape)}, invalid Op "
+            f"Cannot take top-{wanted} on dim of size {axis % len(shape)}, invalid Op "
             f"{node.numbered}"
         )
 
 
-@asks("Transpose")
+@checks("Transpose")
 def transpose(node: Node) -> Complaints:
     order, rank = node.numbers("perm"), node.rank()
     if order and len(order) != rank:
@@ -282,7 +282,7 @@ def transpose(node: Node) -> Complaints:
 # along an axis
 
 
-@asks("CumSum")
+@checks("CumSum")
 def cumulated(node: Node) -> Complaints:
     for name in ("exclusive", "reverse"):
         if node.number(name) not in (0, 1):
@@ -295,19 +295,19 @@ def cumulated(node: Node) -> Complaints:
         yield "CumSumOpx op, 'axis' value out of range."
 
 
-@asks("LogSoftmax")
+@checks("LogSoftmax")
 def log_softmax(node: Node) -> Complaints:
     yield from in_range(node, "LogSoftmax axis, {}, is outside of", 1)
 
 
-@asks("OneHot")
+@checks("OneHot")
 def one_hot(node: Node) -> Complaints:
     yield from known(node, "The depth Tensor `{}' does not have data", 1)
     if shapes.prod(node.shape(1)) != 1:
         yield "The depth tensor should be rank 0 in OneHot"
 
 
-@asks("Scan")
+@checks("Scan")
 def scan(node: Node) -> Complaints:
     """All scanned inputs have as many iterations as the first."""
     count = node.number("num_scan_inputs")
@@ -316,21 +316,21 @@ def scan(node: Node) -> Complaints:
     axes, first = node.numbers("scan_input_axes"), None
     for at in range(count):
         shape = node.shape(len(node.inputs) - count + at)
-        place = axes[at] if at < len(axes) else 0
-        if not -len(shape) <= place < len(shape):
+        axis = axes[at] if at < len(axes) else 0
+        if not -len(shape) <= axis < len(shape):
             return
-        first = shape[place] if first is None else first
-        if shape[place] != first:
+        first = shape[axis] if first is None else first
+        if shape[axis] != first:
             yield (
                 "[ScanOp] Number of iterations required by the inputs do not match: "
-                f"{first} {shape[place]}"
+                f"{first} {shape[axis]}"
             )
 
 
 # gather and scatter
 
 
-@asks("Gather", own=("GroupedGather",))
+@checks("Gather", own=("GroupedGather",))
 def gather(node: Node) -> Complaints:
     yield from in_range(node, "GatherOp::setup axis = {} is outside the", 0)
     rank, grouped = node.rank(), node.domain and node.number("group_size", 1) > 1
@@ -338,7 +338,7 @@ def gather(node: Node) -> Complaints:
         yield "GatherOp::setup axis = 0 indicates the dimension of the group"
 
 
-@asks(own=("ScatterReduce",))
+@checks(own=("ScatterReduce",))
 def scatter_reduce(node: Node) -> Complaints:
     for name in ("axis_size", "group_size"):
         if (size := node.number(name, 1)) < 1:
@@ -352,10 +352,10 @@ def scatter_reduce(node: Node) -> Complaints:
     yield from _beside_source(node, 0, axis=-1, partial=not stretched)
 
 
-@asks("Scatter", "ScatterElements")
+@checks("Scatter", "ScatterElements")
 def scatter(node: Node) -> Complaints:
     """PopART has one class for both, and compares indices with the updates, the last operand."""
-    yield from in_range(node, _OUTSIDE, default=0, place=2)
+    yield from in_range(node, _OUTSIDE, default=0, index=2)
     yield from _beside_source(node, 2, axis=0, partial=True)
 
 
@@ -376,14 +376,14 @@ def _beside_source(node: Node, source: int, axis: int, partial: bool) -> Complai
             "Invalid rank for indices input. "
             f"Indices rank {len(indices)} must be <= data input rank {len(data)}."
         )
-    place, group = node.number("axis", axis) % len(data), node.number("group_size", 1) > 1
-    stretched = shapes.beside_data(indices, len(data), place, group)
+    index, group = node.number("axis", axis) % len(data), node.number("group_size", 1) > 1
+    stretched = shapes.expanded_indices_shape(indices, len(data), index, group)
     if any(one > other for one, other in zip(stretched, data, strict=True)):
         yield (
             f"Failed to expand 'indices' shape {_listed(indices)} to match 'src' shape "
-            f"{_listed(data)} using reduction axis = {place}."
+            f"{_listed(data)} using reduction axis = {index}."
         )
-    others = [size for at, size in enumerate(stretched) if at != place and at >= int(group)]
+    others = [size for at, size in enumerate(stretched) if at != index and at >= int(group)]
     if not partial and stretched != data and any(size != 1 for size in others):
         yield "Partial broadcasting of indices is not currently supported."
 

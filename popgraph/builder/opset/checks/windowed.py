@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from popgraph.builder.opset.checks.node import Node, spaced
 from popgraph.builder.opset.checks.rules import (
-    AT_ONCE,
+    IMMEDIATE_CHECKS,
     Complaints,
-    asks,
+    checks,
     chosen,
     conv_partials,
     known,
@@ -18,7 +18,7 @@ from popgraph.support.shapes import prod
 PADDING = "Invalid auto_pad provied: {}"
 
 
-@asks("Conv")
+@checks("Conv")
 def conv(node: Node) -> Complaints:
     yield from partials(node, conv_partials)
     yield from chosen(node, "auto_pad", PADDING)
@@ -41,7 +41,7 @@ def _group(node: Node) -> Complaints:
         yield f"group attribute in {node} must be greater than zero"
 
 
-@asks("ConvTranspose")
+@checks("ConvTranspose")
 def conv_transpose(node: Node) -> Complaints:
     yield from chosen(node, "auto_pad", PADDING)
     yield from _group(node)
@@ -56,7 +56,7 @@ def conv_transpose(node: Node) -> Complaints:
         yield "`VALID` type for auto_pad cannot be used if the `output_shape` is also set"
 
 
-@asks("AveragePool", "MaxPool")
+@checks("AveragePool", "MaxPool")
 def pool(node: Node) -> Complaints:
     yield from chosen(node, "auto_pad", PADDING)
     dilations = node.numbers("dilations")
@@ -71,7 +71,7 @@ def pool(node: Node) -> Complaints:
         yield "`count_include_pad` is not supported"
 
 
-@asks("BatchNormalization", own=("BatchNormalization",))
+@checks("BatchNormalization", own=("BatchNormalization",))
 def normalization(node: Node) -> Complaints:
     """Scale, shift and statistics have one number per channel, or per element."""
     x, spatial = node.shape(), bool(node.number("spatial", 1))
@@ -79,28 +79,28 @@ def normalization(node: Node) -> Complaints:
         yield f"batch norm requires X to have a rank >= 3.  x has rank {len(x)}"
     wanted = x[1:2] if spatial else x[1:]
     match = "dimension 1" if spatial else "all but the first dimension"
-    for place, name in enumerate(("scale", "B", "mean", "var"), 1):
-        if (shape := node.known_shape(place)) not in (None, wanted):
+    for index, name in enumerate(("scale", "B", "mean", "var"), 1):
+        if (shape := node.known_shape(index)) not in (None, wanted):
             yield (
                 f"expected shape of batch norm input tensor {name} ({spaced(shape)}) to be "
                 f"{spaced(wanted)} to match {match} of X ({spaced(x)})"
             )
 
 
-@asks("LRN")
+@checks("LRN")
 def local_response(node: Node) -> Complaints:
     if (size := node.number("size", 1)) < 1:
         yield f"LRN requires size to be >= 1. size is {size}"
 
 
-@asks("RoiAlign")
+@checks("RoiAlign")
 def regions(node: Node) -> Complaints:
-    for place, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
-        if node.rank(place) != rank:
+    for index, (name, rank) in enumerate((("data", 4), ("rois", 2), ("batch_index", 1))):
+        if node.rank(index) != rank:
             yield f"The size of input {name} must be {rank}"
 
 
-@asks("Pad")
+@checks("Pad")
 def pad(node: Node) -> Complaints:
     rank, given = node.rank(), node.numbers("pads")
     if "pads" in node.attributes and len(given) != 2 * rank:
@@ -113,7 +113,7 @@ def pad(node: Node) -> Complaints:
     yield from chosen(node, "mode", text, "edge", "reflect", "constant")
 
 
-@asks("Pad", table=AT_ONCE)
+@checks("Pad", table=IMMEDIATE_CHECKS)
 def padded(node: Node) -> Complaints:
     shape, given = node.shape(), node.numbers("pads")
     if len(given) == 2 * len(shape):
@@ -133,10 +133,10 @@ _COORDINATES = (
 )
 
 
-@asks("Resize")
+@checks("Resize")
 def resize(node: Node) -> Complaints:
     last = node.version >= 11
-    sizes, scales = (_elements(node, place) for place in ((3, 2) if last else (9, 1)))
+    sizes, scales = (_elements(node, index) for index in ((3, 2) if last else (9, 1)))
     if last and not node.has(2) and not node.has(3):
         yield (
             "Resize op has no input for `size` or `scales`. One of these tensors needs to be "
@@ -163,13 +163,13 @@ def resize(node: Node) -> Complaints:
         )
 
 
-def _elements(node: Node, place: int) -> int:
+def _elements(node: Node, index: int) -> int:
     """The number of elements of a 1-D operand; 0 if absent or unknown."""
-    shape = node.known_shape(place)
+    shape = node.known_shape(index)
     return shape[0] if shape is not None and len(shape) == 1 else 0
 
 
-@asks("Upsample")
+@checks("Upsample")
 def upsample(node: Node) -> Complaints:
     yield from known(node, "Scales tensor has no data", 1)
     if (element := node.element(1).popart) not in ("FLOAT", "FLOAT16"):

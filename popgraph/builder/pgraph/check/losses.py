@@ -58,13 +58,13 @@ class Loss:
         return bool(self.formula)
 
     @property
-    def is_of_classes(self) -> bool:
+    def takes_classes(self) -> bool:
         return bool(self.weighted)
 
     @property
     def target_name(self) -> str:
         """The default name of the target input."""
-        return "labels" if self.is_of_classes else "target"
+        return "labels" if self.takes_classes else "target"
 
     @property
     def usage(self) -> str:
@@ -74,7 +74,7 @@ class Loss:
     @property
     def options(self) -> tuple[str, ...]:
         """The keywords of a call."""
-        of_classes = (AXIS, CLASS_WEIGHTS) if self.is_of_classes else ()
+        of_classes = (AXIS, CLASS_WEIGHTS) if self.takes_classes else ()
         of_samples = (SAMPLE_WEIGHTS,) if self.elements else ()
         return (*of_classes, *of_samples, *self.attributes, *self.settings)
 
@@ -204,11 +204,11 @@ def class_axis(
         small = (given is not None and len(given) < 2) or (rows is not None and len(rows) < 3)
         return -1 if small else None
     if len(rows) != len(given) + 1:
-        raise _misfit(source, span, loss, scores, labels)
-    last = _alike(rows[:-1], given)
-    second = _alike((rows[0], *rows[2:]), given) if len(rows) > 2 else -1
+        raise _shape_error(source, span, loss, scores, labels)
+    last = _common_axes(rows[:-1], given)
+    second = _common_axes((rows[0], *rows[2:]), given) if len(rows) > 2 else -1
     if last < 0 and second < 0:
-        raise _misfit(source, span, loss, scores, labels)
+        raise _shape_error(source, span, loss, scores, labels)
     if len(rows) > 2 and last == second:
         source.mismatch(
             span,
@@ -220,7 +220,7 @@ def class_axis(
     return -1 if last > second else 1
 
 
-def _alike(one: Sequence[Dim], other: Sequence[Dim]) -> int:
+def _common_axes(one: Sequence[Dim], other: Sequence[Dim]) -> int:
     """
     The number of named dimensions that two shapes share; -1 if the shapes differ.
 
@@ -245,12 +245,14 @@ def _one_hot_axis(
                 "cross_entropy logits and class numbers",
             )
             raise Failed
-        if len(given) != len(rows) or _alike(rows, given) < 0:
-            raise _misfit(source, span, loss, scores, labels)
+        if len(given) != len(rows) or _common_axes(rows, given) < 0:
+            raise _shape_error(source, span, loss, scores, labels)
     return -1
 
 
-def _misfit(source: Source, span: Span, loss: Loss, scores: Attribute, labels: Attribute) -> Failed:
+def _shape_error(
+    source: Source, span: Span, loss: Loss, scores: Attribute, labels: Attribute
+) -> Failed:
     """Reports labels that do not fit scores, with their probable kind."""
     rows, given = dims(scores) or (), dims(labels) or ()
     what = f"labels of type {describe(labels)} do not fit {describe(scores)}"
@@ -260,7 +262,7 @@ def _misfit(source: Source, span: Span, loss: Loss, scores: Attribute, labels: A
     elif len(given) == len(rows) > 0 and given[-1] == 1:
         what = f"{loss.name} takes class numbers, {one_each}, not {describe(labels)}"
         hint = "`labels[..., 0]`, without the last dimension"
-    elif len(given) == len(rows) > 1 and _alike(rows, given) >= 0:
+    elif len(given) == len(rows) > 1 and _common_axes(rows, given) >= 0:
         what = f"{loss.name} takes class numbers, not one-hot labels {describe(labels)}"
         hint = (
             "`labels.argmax(-1)` in Python, `ArgMax(labels, axis=-1, keepdims=0)` in a text; "
@@ -284,7 +286,9 @@ def check_class_numbers(source: Source, span: Span, loss: Loss, labels: Attribut
         raise Failed
 
 
-def check_alike(source: Source, span: Span, loss: Loss, y: Attribute, target: Attribute) -> None:
+def check_same_shape(
+    source: Source, span: Span, loss: Loss, y: Attribute, target: Attribute
+) -> None:
     """
     Fails unless the target is a scalar or has the shape of the output.
 
@@ -293,7 +297,7 @@ def check_alike(source: Source, span: Span, loss: Loss, y: Attribute, target: At
     one, other = dims(y), dims(target)
     if one is None or other is None or not other:
         return
-    if len(one) != len(other) or _alike(one, other) < 0:
+    if len(one) != len(other) or _common_axes(one, other) < 0:
         hint = f"{loss.name} compares elements one by one"
         if one == (*other, 1):
             hint += ": `target[..., None]` in Python, `target[..., _]` in a text"

@@ -18,8 +18,8 @@ from popgraph.builder.pgraph.check.losses import (
     ONE_HOT,
     SAMPLE_WEIGHTS,
     Loss,
-    check_alike,
     check_class_numbers,
+    check_same_shape,
     class_axis,
     loss_named,
 )
@@ -108,7 +108,7 @@ def lower_loss(
     expression = _placed(_parsed(formula), meanings, span)
     if given:
         if not isinstance(expression, Call) or (loss.alone and len(inputs) == 2):
-            raise _untaken(context, loss, [name for name, _ in given], span)
+            raise _unused_options(context, loss, [name for name, _ in given], span)
         expression = _with_attributes(expression, loss, dict(given))
     return context.rules.expression(context, fold(context, expression), names)
 
@@ -207,7 +207,7 @@ def _target(
     if is_literal(found := fold(context, given)):
         return found
     target = lower_value(context, found)
-    check_alike(context.source, span, loss, y.type, target.type)
+    check_same_shape(context.source, span, loss, y.type, target.type)
     return _converted(context, target, dtype_of(y), span)
 
 
@@ -304,7 +304,9 @@ def _with_attributes(operator: Call, loss: Loss, options: Mapping[str, Expressio
     return replace(operator, arguments=(*operator.arguments, *more))
 
 
-def _untaken(context: GraphContext, loss: Loss, options: Sequence[str], span: Span) -> Failed:
+def _unused_options(
+    context: GraphContext, loss: Loss, options: Sequence[str], span: Span
+) -> Failed:
     """Reports options that the formula has no operator for."""
     context.source.parse_error(
         span,

@@ -83,7 +83,7 @@ def fitted(name: str, value: object, dtype: DType, where: str = "") -> Array:
     if not _admits(dtype, native):
         kind = array.dtype if array.dtype != object else type(array.reshape(-1)[0]).__name__
         raise RunError(
-            f"input {name!r} holds {kind}, the model wants {dtype.numpy}",
+            f"input {name!r} holds {kind}, the model requires {dtype.numpy}",
             where,
             f"pass np.asarray({name}, {_home(dtype)}.{dtype.numpy.type.__name__})",
         )
