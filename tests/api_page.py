@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 import popgraph
-from popgraph import extend
+from popgraph import callbacks, extend
 
 HEAD = """# Python's names
 
-What `import popgraph` and [`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
+What `import popgraph`, [`popgraph.callbacks`](coming-from-keras.md) and
+[`popgraph.extend`](extend.md) give, beside [PopART's names](popart.md).
 This page is made of the docstrings of the code.
 """
 
@@ -126,13 +127,17 @@ def entry(level: str, name: str, value: object) -> Iterator[str]:
 
 def page() -> str:
     lines = [HEAD]
-    seen: set[str] = set()
-    for module, names in ((popgraph, own_names()), (extend, sorted(extend.__all__))):
+    seen: set[object] = set()
+    for module, names in (
+        (popgraph, own_names()),
+        (callbacks, callbacks.__all__),
+        (extend, sorted(extend.__all__)),
+    ):
         lines.append(f"## {module.__name__}\n")
         for name in names:
-            if name not in seen:
+            if getattr(module, name) not in seen:
                 lines += entry("###", name, getattr(module, name))
-        seen |= set(names)
+        seen |= {getattr(module, name) for name in names}
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -34,6 +34,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "engine": "support dialects passes backends background open_model runner compiler",
         "training": "support dialects builder passes backends background open_model runner "
         "compiler engine",
+        "callbacks": "training",
         "popart": "support dialects operators builder passes backends background compiler engine "
         "training ipu measure",
         "session": "popart",

@@ -92,13 +92,25 @@ def names_arguments(function: _Function) -> _Function:
     return called  # type: ignore[return-value]
 
 
-def check_keywords(function: Callable[..., Any], taken: Signature, named: Iterable[str]) -> None:
-    """ArgumentError unless all keywords are parameters of the function."""
+def check_keywords(
+    function: Callable[..., Any], taken: Signature, named: Iterable[str], rest: Iterable[str] = ()
+) -> None:
+    """
+    ArgumentError unless all keywords are parameters of the function.
+
+    `rest` are the names that its `**keywords` accept; any, if it is empty.
+    """
+    rest = tuple(rest)
     kinds = {parameter.kind for parameter in taken.parameters.values()}
-    unknown = [name for name in named if name not in taken.parameters]
-    if not unknown or Parameter.VAR_KEYWORD in kinds:
+    unknown = [name for name in named if name not in taken.parameters and name not in rest]
+    if not unknown or (Parameter.VAR_KEYWORD in kinds and not rest):
         return
-    known = [name for name in taken.parameters if name != "self"]
+    known = [
+        name
+        for name, parameter in taken.parameters.items()
+        if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
+    ]
+    known += rest
     called = function.__qualname__.removesuffix(".__init__")
     meant = closest(unknown[0], known)
     raise ArgumentError(

@@ -52,6 +52,17 @@ class ScheduledDriver:
         at = max(self.steps - 1, 0)
         return rate if self._schedule is None else rate * self._schedule.factor(at)
 
+    def set_rate(self, executable: Executable, rate: float) -> None:
+        """Sets the learning rate of the following steps of a program without a schedule."""
+        scalar = replace(self.rule.learning_rate, value=rate)
+        self.rule = replace(self.rule, learning_rate=scalar)
+        self.write_scalars(executable, self.rule)
+
+    @property
+    def is_adjustable(self) -> bool:
+        """Whether the program reads its learning rate from the host."""
+        return not self.rule.learning_rate.constant
+
     def write_scalars(self, executable: Executable, rule: OptimizerSpec) -> None:
         """Writes the scalars of an update rule into the program."""
         for name, value in self._scalars.of(rule).items():
@@ -84,6 +95,11 @@ class ScheduledDriver:
             value = float(executable.read(loss_scale_variable(self._scalars.loss)))
             scale = replace(self.rule.loss_scaling, value=value)
             self.rule = replace(self.rule, loss_scaling=scale)
+
+    def continue_from(self, driver: ScheduledDriver, executable: Executable) -> None:
+        """Takes over the step count of another driver; the learning rate is this rule's."""
+        self.steps = driver.steps
+        self.write_scalars(executable, self.rule)
 
     def scale_gradients(self, executable: Executable, factor: float) -> None:
         """Scales the gradients of the next runs, if the host may write the loss scale."""

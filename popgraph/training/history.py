@@ -46,6 +46,16 @@ class History:
             raise KeyError(f"no epoch has {name!r}; there are {known or 'none'}")
         return [row[name] for row in self.epochs if name in row]
 
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """The measurements of the epochs by name, as in Keras; `history.history["val_loss"]`."""
+        return {name: self[name] for name in columns(self.epochs) if name not in NOT_DRAWN}
+
+    @property
+    def epoch(self) -> list[int]:
+        """The epochs, counted from 0, as in Keras."""
+        return [int(row["epoch"]) - 1 for row in self.epochs]
+
     def to_dict(self) -> dict[str, list[Row]]:
         """The history as plain lists and dicts, for JSON."""
         return {"epochs": [*map(dict, self.epochs)], "steps": [*map(dict, self.steps)]}

@@ -149,7 +149,11 @@ class Loop:
         """Runs the rest of an epoch and records it, unless a signal interrupts it."""
         plan, progress = self._plan, self._progress
         began = time.perf_counter()
+        for callback in self._callbacks:
+            callback.on_epoch_start(self._trainer, progress.epoch, progress.batch)
         for batch in plan.source.epoch(plan.order, progress.epoch, progress.batch):
+            for callback in self._callbacks:
+                callback.on_step_start(self._trainer)
             row = self._step(batch)
             for callback in self._callbacks:
                 callback.on_step(self._trainer, row)
@@ -204,7 +208,7 @@ class Loop:
         loss = self._measures.numbers[0]
         if step == 1:
             self._warn_of_likelihoods(outputs)
-        if not isfinite(row[loss]):
+        if not isfinite(row[loss]) and not any(one.tolerates_nan for one in self._plan.callbacks):
             raise self._divergence(f"{loss!r} is {row[loss]} in step {step}")
         return row
 

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 from popgraph.builder.pgraph.check.loss_table import (
     LOSS_NAMES,
     LOSSES,
+    SAMPLE_WEIGHTS,
     Loss,
     class_axis,
     loss_named,
@@ -61,11 +62,19 @@ def _no_text(loss: object) -> ModelError:
     return ModelError(what, "loss", f"loss='mse', or 'mse(y, target)'; {LOSS_NAMES.listed}")
 
 
-def expression_of(loss: Loss, output: str, target: str, weights: Sequence[float] | None) -> str:
-    """The loss as an expression; `weights` has one number per class."""
+def expression_of(
+    loss: Loss, output: str, target: str, weights: Sequence[float] | None, of_samples: str = ""
+) -> str:
+    """
+    The loss as an expression.
+
+    `weights` has one number per class; `of_samples` is the input with the weights of samples.
+    """
     given = [f"`{output}`", f"`{target}`"] if loss.takes_target else [f"`{output}`"]
     if weights is not None:
         given.append(f"class_weights=[{', '.join(repr(float(weight)) for weight in weights)}]")
+    if of_samples:
+        given.append(f"{SAMPLE_WEIGHTS}=`{of_samples}`")
     return f"{loss.name}({', '.join(given)})"
 
 

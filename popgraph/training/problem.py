@@ -34,6 +34,8 @@ from popgraph.training.loss_expressions import (
 )
 from popgraph.training.merged_weights import separate_weights
 from popgraph.training.roles import Origin
+from popgraph.training.samples import SAMPLE_WEIGHT
+from popgraph.training.schedules import LearningRateSchedule
 from popgraph.training.selection import WeightPatterns
 from popgraph.training.task import Task, task_of
 from popgraph.training.update_rule import (
@@ -79,6 +81,8 @@ class TrainingProblem:
             self.weights, self._is_text = compilation.weights, False
             separate_weights(self.module, self.weights)
         self.rule, self._schedule = self._update_rule()
+        self.weighs_samples = False
+        """Whether the loss has an input `SAMPLE_WEIGHT`; known with the first task."""
         if arguments.loss is not None:
             checked_loss(arguments.loss, _values(self.module), self.where)
         elif self._text_task is None:
@@ -102,6 +106,31 @@ class TrainingProblem:
         names = tuple(input_types(self.model_with_loss))
         named = self._named_loss
         return (*names, named.target_name) if named and named.takes_target else names
+
+    @property
+    def can_weigh_samples(self) -> bool:
+        """Whether the loss takes weights of samples: a named loss with a target does."""
+        named = self._named_loss
+        return named is not None and bool(named.elements)
+
+    @property
+    def has_schedule(self) -> bool:
+        return self._schedule is not None
+
+    @property
+    def is_adjustable(self) -> bool:
+        """Whether a program of this problem reads its learning rate from the host."""
+        return not self.rule.learning_rate.constant
+
+    def set_rate(self, rate: float) -> None:
+        """Sets the learning rate; programs that are built from now on read it from the host."""
+        scalar = replace(self.rule.learning_rate, value=rate, constant=False)
+        self.rule = replace(self.rule, learning_rate=scalar)
+
+    @property
+    def named_loss(self) -> Loss | None:
+        """The named loss, unless the model has a value of this name."""
+        return self._named_loss
 
     @property
     def _named_loss(self) -> Loss | None:
@@ -155,13 +184,16 @@ class TrainingProblem:
     def _apply(self, loss: Loss, new: dict[str, Attribute]) -> str:
         """Applies the named loss to the output and the target, as an expression."""
         output = self._loss_output()
-        target = self._target(new) if loss.takes_target else ""
+        self.weighs_samples = SAMPLE_WEIGHT in new and self.can_weigh_samples
+        of_samples = SAMPLE_WEIGHT if self.weighs_samples else ""
+        targets = {name: type_ for name, type_ in new.items() if name != of_samples}
+        target = self._target(targets) if loss.takes_target else ""
         like = self._output_types().get(output)
         if target and loss.target != CLASS_NUMBERS and like is not None:
             new[target] = _with_element_type(new[target], like)
         given = self.arguments.class_weights
         weights = None if given is None else weights_of_classes(loss, given, like, new[target])
-        return expression_of(loss, output, target, weights)
+        return expression_of(loss, output, target, weights, of_samples)
 
     def _loss_output(self) -> str:
         names = model_of(self.module).graph.output_names
@@ -210,7 +242,12 @@ class TrainingProblem:
                 f"{setting('optimizer', 'Adam(0.001)')}, or 'SGD(0.1, momentum=0.9)'; "
                 f"{OPTIMIZER_NAMES.listed}",
             )
-        return (rule, None) if schedule is None else (with_rate(rule, 1.0), schedule)
+        if schedule is None:
+            return rule, None
+        if isinstance(schedule, _Absolute):
+            rate = replace(rule.learning_rate, value=schedule.base)
+            rule = replace(rule, learning_rate=rate)
+        return with_rate(rule, 1.0), schedule
 
 
 def _values(module: ModuleOp) -> set[str]:
@@ -241,6 +278,8 @@ def _schedule_of(given: str | Schedule | Callable[[int], float] | None) -> Rates
         return given
     if not callable(given):
         raise ModelError(f"{given!r} is not a schedule", "schedule", "'cosine(steps=1000)'")
+    if isinstance(given, LearningRateSchedule):
+        return _Absolute(given)
     return _ComputedSchedule(given)
 
 
@@ -252,6 +291,21 @@ class _ComputedSchedule:
 
     def factor(self, at: int) -> float:
         return float(self.function(at))
+
+
+@dataclass(frozen=True)
+class _Absolute:
+    """A schedule of learning rates, as factors of its first rate."""
+
+    schedule: LearningRateSchedule
+
+    @property
+    def base(self) -> float:
+        """The rate of the first step; 1 if that is 0, as at the start of a warmup."""
+        return float(self.schedule(0)) or 1.0
+
+    def factor(self, at: int) -> float:
+        return float(self.schedule(at)) / self.base
 
 
 def _with_element_type(type_: Attribute, like: Attribute) -> Attribute:

@@ -193,6 +193,12 @@ class TrainingSteps:
         self.driver.end(self.executable)
         return combine_outputs(parts, found, self._sums)
 
+    def continue_from(self, steps: TrainingSteps) -> None:
+        """Takes over the variables and the step count of another program of the same model."""
+        known = self.executable.variables
+        self.write({name: value for name, value in steps.read().items() if name in known})
+        self.driver.continue_from(steps.driver, self.executable)
+
     def read(self) -> dict[str, Array]:
         """All variables that steps change: weights, optimizer state, random state."""
         return {name: self.executable.read(name) for name in self.executable.variables}

@@ -157,6 +157,25 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
+def summary_of(module: ModuleOp, selection: Selection | None) -> str:
+    """A table of the weights of a model; with a selection, also what happens to each."""
+    graph = model_of(module).graph
+    fates = {one.name: (one.fate, one.reason) for one in selection.weights} if selection else {}
+    rows: list[tuple[str, ...]] = [("weight", "shape", "values", "in training")]
+    totals: dict[str, int] = {}
+    for name, one in weights_by_name(graph).items():
+        shape = shape_of(one)
+        fate, reason = fates.get(name, ("", ""))
+        rows.append((name, str(list(shape)), f"{prod(shape):,}", f"{fate}: {reason}".strip(": ")))
+        totals[fate] = totals.get(fate, 0) + prod(shape)
+    sums = ", ".join(f"{count:,} {fate}" for fate, count in totals.items() if fate)
+    whole = f"{sum(totals.values()):,} values"
+    title = graph.graph_name.text or "model"
+    if not fates:  # Without data, the loss and its path to the weights are unknown.
+        rows = [row[:3] for row in rows]
+    return f"{title}\n{table(rows)}\n{whole}{f': {sums}' if sums else ''}"
+
+
 def select(
     module: ModuleOp,
     loss: str,

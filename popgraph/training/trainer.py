@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -22,17 +24,27 @@ from popgraph.open_model import ProgramRange
 from popgraph.passes.base import Compilation
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
+from popgraph.support.reading import Unreadable
+from popgraph.support.safetensors import read_all
 from popgraph.support.spelling import setting
 from popgraph.support.step_options import RECOMPUTED
 from popgraph.training.arguments import check_types
 from popgraph.training.best import BestEpoch, best_epoch_of
-from popgraph.training.callbacks import Callback
+from popgraph.training.callbacks import Callback, EpochLines
 from popgraph.training.checkpoints import CheckpointWriter, Facts, TrainingState, load
 from popgraph.training.checks import Check, Checker, Layer
 from popgraph.training.diagnosis import StepSnapshot
-from popgraph.training.history import VALIDATION, History, Row
+from popgraph.training.history import RATE, VALIDATION, History, Row
 from popgraph.training.inference_form import to_inference
 from popgraph.training.inference_model import without_loss
+from popgraph.training.keras_names import (
+    EvaluateNames,
+    FitNames,
+    PredictNames,
+    Renamed,
+    class_weighting,
+    with_ones,
+)
 from popgraph.training.loop import FitPlan, Loop
 from popgraph.training.loss_expressions import ClassWeights
 from popgraph.training.measures import Measures
@@ -43,9 +55,11 @@ from popgraph.training.programs import BuildSettings, Inference, TrainingSteps, 
 from popgraph.training.progress import Progress
 from popgraph.training.ranks import Ranks
 from popgraph.training.samples import (
+    SAMPLE_WEIGHT,
     Batch,
     Data,
     Order,
+    Portions,
     Samples,
     Source,
     combine_data,
@@ -53,11 +67,14 @@ from popgraph.training.samples import (
     first_rows,
     source_of,
 )
-from popgraph.training.selection import Selection, WeightPatterns, dropout_rows
+from popgraph.training.selection import Selection, WeightPatterns, dropout_rows, summary_of
 from popgraph.training.sized_outputs import without_sized_outputs
 from popgraph.training.task import Task
 from popgraph.training.trained_weights import put_weights
 from popgraph.training.update_rule import described
+
+_OF_TASK = ("_checker", "_is_fixed", "_measures", "_evaluation", "_prediction_name", "_target_name")
+"""Cached properties that depend on the task."""
 
 BATCH = 32
 """Samples per batch, if neither the model nor the user sets it."""
@@ -168,10 +185,14 @@ class Trainer:
         self.progress = Progress()
         self.stopped = ""
         """Why training ended before its last epoch."""
+        self._is_fitting = False
+        """Whether the loop runs, so that the compiled step cannot be replaced."""
         self.planned: int | None = None
         """Number of steps of this `fit` unless it is stopped; None if unknown in advance."""
         self._task: Task | None = None
         self._steps: TrainingSteps | None = None
+        self._weight_shape: tuple[int, ...] = ()
+        """The sizes of the weights of one sample; () is one number."""
         self._reached_state: TrainingState | None = None
         """The state of the last `fit`."""
 
@@ -224,15 +245,58 @@ class Trainer:
         """The optimizer with its learning rate and all settings that differ from the defaults."""
         return described(self._plan.for_loss(self._problem.rule))
 
+    @property
+    def learning_rate(self) -> float:
+        """
+        The learning rate of the last step, or of the first one before it runs.
+
+        Without a schedule, it can be set. A callback that sets it has `sets_learning_rate = True`.
+        """
+        if self._steps is not None:
+            return self._steps.driver.rate
+        return self._problem.rule.learning_rate.value
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        if self._problem.has_schedule:
+            raise RunError(
+                "the schedule decides the learning rate",
+                "learning_rate",
+                "leave out the schedule, or whatever sets the learning rate",
+            )
+        steps = self._steps
+        if steps is not None and not steps.driver.is_adjustable and self._is_fitting:
+            raise RunError(
+                "the compiled step has a constant learning rate",
+                "learning_rate",
+                "a callback that sets it has the class attribute sets_learning_rate = True",
+            )
+        if not isfinite(rate) or rate < 0:
+            raise RunError(
+                f"a learning rate is a number of at least 0, not {rate}", "learning_rate"
+            )
+        self._problem.set_rate(float(rate))
+        if steps is not None and steps.driver.is_adjustable:
+            steps.driver.set_rate(steps.executable, float(rate))
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether training ends after the current step or epoch; Keras' way to call `stop`."""
+        return bool(self.stopped)
+
+    @stop_training.setter
+    def stop_training(self, stops: bool) -> None:
+        self.stopped = (self.stopped or "a callback set stop_training") if stops else ""
+
     @check_types()
     def prepare(self, data: Data, *more: Data, batch: int | None = None) -> None:
         """Compiles the step for data like these; `fit` does so, too."""
-        self._prepare(source_of(combine_data(data, more), self._names), batch)
+        self._prepare(self._source(data, more), batch)
 
-    @check_types()
+    @check_types("keras")
     def fit(
         self,
-        data: Data,
+        data: Data = None,
         *more: Data,
         epochs: int | None = None,
         steps: int | None = None,
@@ -247,6 +311,7 @@ class Trainer:
         every: int | str | None = None,
         resume: bool | str | Path = False,
         callbacks: Sequence[Callback] = (),
+        **keras: Unpack[FitNames],
     ) -> History:
         """
         Trains for `epochs` or `steps` more; returns the complete history.
@@ -272,13 +337,33 @@ class Trainer:
         On several MPI ranks, each takes its rows of every batch, and all make the same step. All
         ranks take equally many rows, so at the end of an epoch fewer samples than ranks may be
         dropped. Callbacks run, and files are written, on the first rank.
+
+        Keras' names work, too: `x`, `y`, `batch_size`, `validation_data`, `validation_split` (the
+        last samples), `class_weight`, `sample_weight`, `initial_epoch`, `steps_per_epoch` and
+        `verbose`. Weights of samples and classes multiply the loss of each sample before the mean
+        over all samples.
         """
-        source = source_of(combine_data(data, more), self._names)
-        source, held_out = self._split_validation(source, validation, seed)
+        renamed = Renamed("fit", keras)
+        data, more = renamed.data(data, more)
+        batch = renamed.one("batch", batch, "batch_size")
+        validation = renamed.one("validation", validation, "validation_data")
+        callbacks = [*callbacks, *([EpochLines()] if renamed.is_verbose else ())]
+        source = self._source(data, more, keras.get("sample_weight"))
+        last = keras.get("validation_split")
+        source, held_out = self._split_validation(source, validation, seed, last)
+        if (of_classes := keras.get("class_weight")) is not None:
+            inputs = frozenset(input_types(self._problem.module))
+            source = source.mapped(class_weighting(self._problem.named_loss, inputs, of_classes))
+        self._check_callbacks(callbacks)
+        if (portion := renamed.positive("steps_per_epoch")) is not None:
+            source = Portions(source, portion)
         source = self._ranks.shared(source)
         size = self._prepare(source, batch)
+        source = self._weighed(source)
+        held_out = None if held_out is None else self._weighed(held_out)
         if epochs is None and steps is None:
-            epochs = 1
+            epochs = 1 + (renamed.first_epoch or 0)
+        epochs = renamed.epochs(epochs)
         for name, number in (("epochs", epochs), ("steps", steps)):
             _check_positive(name, number)
         if source.is_single_pass and steps is None and epochs != 1:
@@ -297,6 +382,8 @@ class Trainer:
                 "a smaller batch, or without drop_last",
             )
         progress, driver = self.progress, self._prepared.driver
+        if (first_epoch := renamed.first_epoch) is not None:
+            progress.epoch = first_epoch
         progress.first_epoch, progress.first_step = progress.epoch, driver.steps
         best = best_epoch_of(monitor, patience, self.metrics, held_out is not None, self.task.loss)
         self._reached_state = state = self._state(source, order, best)
@@ -305,6 +392,10 @@ class Trainer:
             if not self._ranks.is_first:
                 state.totals.clear()
             self._ranks.derive_own_seed(state.steps)
+            adjustable = state.steps.driver.is_adjustable and not self._problem.has_schedule
+            if adjustable and progress.history.steps:
+                self.learning_rate = progress.history.steps[-1][RATE]
+        tested = renamed.positive("validation_batch_size") or order.size
         whole = None if epochs is None or per_epoch is None else epochs * per_epoch
         planned = min((one for one in (steps, whole) if one is not None), default=None)
         done = driver.steps - progress.first_step
@@ -314,15 +405,33 @@ class Trainer:
             order,
             None if epochs is None else progress.first_epoch + epochs,
             None if steps is None else progress.first_step + steps,
-            lambda: {} if held_out is None else self._evaluate(held_out, order.size, VALIDATION),
+            lambda: {} if held_out is None else self._evaluate(held_out, tested, VALIDATION),
             list(callbacks),
             None if checkpoint is None else CheckpointWriter.of(checkpoint, every),
             StepSnapshot(self.task, self._build),
             self._ranks,
         )
         self.stopped = ""
-        Loop(self, state, self._measures, plan).run()
+        self._is_fitting = True
+        try:
+            Loop(self, state, self._measures, plan).run()
+        finally:
+            self._is_fitting = False
         return self.history
+
+    def _check_callbacks(self, callbacks: Sequence[Callback]) -> None:
+        """Prepares the step for callbacks that set the learning rate; refuses some on ranks."""
+        setting_rate = any(one.sets_learning_rate for one in callbacks)
+        setting = setting_rate or any(one.sets_weights for one in callbacks)
+        if self._ranks.are_several and setting:
+            raise RunError(
+                "callbacks run on the first rank only, and the others would continue with "
+                + ("another learning rate" if setting_rate else "other weights"),
+                "callbacks",
+                "schedule='cosine(steps=1000)'" if setting_rate else "patience=, which agrees",
+            )
+        if setting_rate and not self._problem.is_adjustable:
+            self._problem.set_rate(self._problem.rule.learning_rate.value)
 
     @property
     def arena(self) -> int:
@@ -340,8 +449,9 @@ class Trainer:
 
         The weights do not change. The result prints as a table; its `problems` are sentences.
         """
-        source = source_of(combine_data(data, more), self._names)
+        source = self._source(data, more)
         size = self._prepare(source, batch)
+        source = self._weighed(source)
         return self._check(first_rows(source.first(size), self._rows_of(source, batch)))
 
     @property
@@ -361,6 +471,39 @@ class Trainer:
     def weights(self) -> Mapping[str, Array]:
         """The current weights of the model."""
         return self._fitted.weights()
+
+    def set_weights(self, weights: Mapping[str, Array]) -> None:
+        """Replaces weights of the model by name; the state of the optimizer stays."""
+        steps = self._prepared
+        now = steps.weights(self.task.module)
+        for name, value in weights.items():
+            if name not in now:
+                raise ModelError(
+                    f"the model has no trained weight {name!r}",
+                    "set_weights",
+                    f"its weights are {', '.join(map(repr, now))}",
+                )
+            if np.shape(value) != now[name].shape:
+                raise ModelError(
+                    f"weight {name!r} has the shape {list(now[name].shape)}, "
+                    f"not {list(np.shape(value))}",
+                    "set_weights",
+                )
+        steps.write({name: np.asarray(one, now[name].dtype) for name, one in weights.items()})
+
+    def load_weights(self, path: str | Path) -> None:
+        """Replaces weights by those of a .safetensors file, as `ModelCheckpoint` writes them."""
+        try:
+            found, _ = read_all(Path(path))
+        except Unreadable as error:
+            raise RunError(f"the weights cannot be read: {error}", str(path)) from error
+        self.set_weights({name: np.array(array) for name, array in found.items()})
+
+    def summary(self, print_fn: Callable[[str], object] = print) -> None:
+        """Prints the weights, their shapes and numbers, and which of them are trained."""
+        module = self.module if self._task is None else self._task.module
+        selection = None if self._task is None else self._task.selection
+        print_fn(summary_of(module, selection))
 
     def request(self) -> BuildRequest:
         """The build request of the last step's program."""
@@ -386,16 +529,37 @@ class Trainer:
     def _checker(self) -> Checker:
         return Checker(self.task, self._build)
 
-    @check_types()
-    def evaluate(self, data: Data, *more: Data, batch: int | None = None) -> Row:
-        """The loss and the metrics on these data, with the model in inference form."""
-        source = source_of(combine_data(data, more), self._names)
-        size = self._prepare(source, batch)
-        return self._evaluate(source, size)
+    @check_types("keras")
+    def evaluate(
+        self,
+        data: Data = None,
+        *more: Data,
+        batch: int | None = None,
+        **keras: Unpack[EvaluateNames],
+    ) -> Row:
+        """
+        The loss and the metrics on these data, with the model in inference form.
 
-    @check_types()
-    def predict(self, data: Data, batch: int | None = None) -> Array | dict[str, Array]:
-        """The output for all samples; a dict by name if there are several outputs."""
+        Keras' names `x`, `y`, `batch_size` and `sample_weight` work, too.
+        """
+        renamed = Renamed("evaluate", keras)
+        data, more = renamed.data(data, more)
+        source = self._source(data, more, keras.get("sample_weight"))
+        size = self._prepare(source, renamed.one("batch", batch, "batch_size"))
+        return self._evaluate(self._weighed(source), size)
+
+    @check_types("keras")
+    def predict(
+        self, data: Data = None, batch: int | None = None, **keras: Unpack[PredictNames]
+    ) -> Array | dict[str, Array]:
+        """
+        The output for all samples; a dict by name if there are several outputs.
+
+        Keras' names `x` and `batch_size` work, too.
+        """
+        renamed = Renamed("predict", keras)
+        data, _ = renamed.data(data, ())
+        batch = renamed.one("batch", batch, "batch_size")
         inference = self._inference
         names = list(inference.inputs.dtypes)
         source = source_of(data, names)
@@ -432,7 +596,34 @@ class Trainer:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(name for name in self._problem.inputs if name not in self._build.values)
+        """The inputs of a step in the order of unnamed data; the last one may be optional."""
+        names = tuple(name for name in self._problem.inputs if name not in self._build.values)
+        return (*names, SAMPLE_WEIGHT) if self._problem.can_weigh_samples else names
+
+    def _source(self, data: Data, more: Sequence[Data] = (), weights: Data = None) -> Source:
+        """The batches of a user's data, with the weights of samples if there are any."""
+        source = source_of(combine_data(data, more, self._names), self._names)
+        if weights is None:
+            return source
+        if not self._problem.can_weigh_samples:
+            raise ModelError(
+                "sample_weight requires a named loss",
+                SAMPLE_WEIGHT,
+                "an expression with an input of your own: 'nll(y, labels, sample_weights=w)'",
+            )
+        if not isinstance(source, Samples):
+            raise RunError(
+                "weights of samples are part of the batches of a stream",
+                SAMPLE_WEIGHT,
+                f"batches of (x, y, weights), or dicts with the key {SAMPLE_WEIGHT!r}",
+            )
+        return source.weighed(weights)
+
+    def _weighed(self, source: Source) -> Source:
+        """The source, with weights of 1 where the step requires weights and the data have none."""
+        if not self._problem.weighs_samples:
+            return source
+        return source.mapped(with_ones(self._weight_shape))
 
     @property
     def _prepared(self) -> TrainingSteps:
@@ -447,7 +638,14 @@ class Trainer:
         held = self._fixed_batch(self._problem.module)
         rows = self._rows(source, self._whole_batch(held, batch))
         first = first_rows(source.first(rows), rows)
+        before = self._steps if self._is_changed(first) else None
+        if before is not None:
+            self._task = self._steps = None
+            for name in _OF_TASK:
+                self.__dict__.pop(name, None)
         if self._task is None:
+            if SAMPLE_WEIGHT in first:
+                self._weight_shape = first[SAMPLE_WEIGHT].shape[1:]
             task = self._problem.task(first, self._plan)
             task = without_sized_outputs(task, first, self._build.values)
             task.selection.check()
@@ -466,9 +664,22 @@ class Trainer:
         if self._steps is None:
             task = ranks.task(self._task, self._plan, even=fixed is not None)
             self._steps = TrainingSteps(task, self._build, first, self._plan)
-            ranks.derive_own_seed(self._steps)
+            if before is None:
+                ranks.derive_own_seed(self._steps)
+            else:
+                self._steps.continue_from(before)
+                if self._reached_state is not None:
+                    self._reached_state.steps = self._steps
         size = self._whole_batch(held, batch)
         return size if fixed or source.count is None else min(size, source.count)
+
+    def _is_changed(self, first: Batch) -> bool:
+        """Whether the step compiled so far lacks weights of samples or a variable rate."""
+        problem, steps = self._problem, self._steps
+        if steps is None:
+            return False
+        weighs = SAMPLE_WEIGHT in first and problem.can_weigh_samples and not problem.weighs_samples
+        return weighs or (problem.is_adjustable and not steps.driver.is_adjustable)
 
     def _whole_batch(self, held: int | None, batch: int | None) -> int:
         """The samples of a batch; `held` is the fixed batch size of the model, if any."""
@@ -498,11 +709,19 @@ class Trainer:
         return fixed_batch(module, self._build.values)
 
     def _split_validation(
-        self, source: Source, validation: float | Data | None, seed: int
+        self,
+        source: Source,
+        validation: float | Data | None,
+        seed: int,
+        last: float | None = None,
     ) -> tuple[Source, Source | None]:
-        """The training data, and the held-out data."""
-        if validation is None:
+        """The training data, and the held-out data; `last` is a share at the end of the data."""
+        if validation is None and not last:
             return source, None
+        if validation is None and last is not None and isinstance(source, Samples):
+            return source.split_last(last)
+        if validation is None:
+            validation = last
         if isinstance(validation, float | int):
             if not isinstance(source, Samples):
                 raise RunError(
@@ -511,7 +730,7 @@ class Trainer:
                     "other data",
                 )
             return source.split(validation, seed)
-        return source, source_of(validation, self._names)
+        return source, self._source(validation)
 
     def _state(self, source: Source, order: Order, best: BestEpoch | None) -> TrainingState:
         """The current state of training."""
@@ -525,11 +744,14 @@ class Trainer:
             else f"{order.size} samples{split} in order",
             "last batches": "left out" if order.drop_last else "kept",
         }
-        totals, module = self._measures.totals(), self.task.module
-        steps = self._prepared
+        totals = self._measures.totals()
         return TrainingState(
-            steps, self.progress, totals, best, facts, lambda: steps.weights(module)
+            self._prepared, self.progress, totals, best, facts, self._current_weights
         )
+
+    def _current_weights(self) -> dict[str, Array]:
+        """The weights of the program that runs now."""
+        return self._prepared.weights(self.task.module)
 
     def _evaluate(self, source: Source, size: int, start: str = "") -> Row:
         """Evaluates all samples with the current weights; drops the rest of a fixed batch size."""
@@ -582,6 +804,8 @@ class Trainer:
             return self._target
         used = input_types(without_loss(self.task.module, self.task.loss, self.task.terms))
         found = [name for name in names if name not in used] or names
+        if self._problem.weighs_samples:
+            found = [name for name in found if name != SAMPLE_WEIGHT]
         return found[0] if len(found) == 1 else None
 
 

@@ -311,8 +311,12 @@ def test_shapes_that_fit_two_axes_are_refused() -> None:
     [
         ("mse", "`mse` needs the value to compute the loss of", "`mse(y, target)`"),
         ("cross_entropy(y)", "`cross_entropy` takes two tensors, y and labels", ""),
-        ("mse(y, target, axis=1)", "`mse` does not take this", "it takes no options"),
-        ("huber(y, target, beta=1)", "`huber` does not take this", "it takes delta"),
+        ("mse(y, target, axis=1)", "`mse` does not take this", "it takes sample_weights"),
+        (
+            "huber(y, target, beta=1)",
+            "`huber` does not take this",
+            "it takes sample_weights, delta",
+        ),
         ("l1(y, target, lambda=2)", "`l1` does not take 'lambda' here", "`l1(y)` does"),
         ("ReduceMeen(y)", "no operator 'ReduceMeen'", "the closest name is ReduceMean"),
     ],
@@ -439,5 +443,5 @@ def test_fit_takes_arrays_as_arguments() -> None:
     assert apart.check(X, CLASSES).loss == joined.check((X, CLASSES)).loss
     with pytest.raises(PopgraphError, match="options have names: batch=32"):
         apart.evaluate((X, CLASSES), 32)
-    with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
-        apart.fit(X, CLASSES, CLASSES)
+    with pytest.raises(PopgraphError, match="the data are 4 arrays, and the model takes 2"):
+        apart.fit(X, CLASSES, CLASSES, CLASSES)

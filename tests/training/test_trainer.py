@@ -308,8 +308,8 @@ def test_lists_of_numbers_are_arrays_and_rows_must_fit() -> None:
     assert (
         found.history["loss"] == popgraph.train(LINEAR, (FEW, CLASSES), **settings).history["loss"]
     )
-    with pytest.raises(PopgraphError, match="the data are 3 arrays, and the model takes 2"):
-        popgraph.train(LINEAR, tuple((one, 0, 0) for one in FEW), **settings)
+    with pytest.raises(PopgraphError, match="the data are 4 arrays, and the model takes 2"):
+        popgraph.train(LINEAR, tuple((one, 0, 0, 0) for one in FEW), **settings)
     with pytest.raises(PopgraphError, match="a list is not an array"):
         popgraph.train(LINEAR, ([[1.0], [1.0, 2.0]], [0, 1]), **settings)
     ragged = tuple((one[: 2 + number % 2], 0) for number, one in enumerate(FEW))

@@ -19,6 +19,9 @@ CLASS_NUMBERS, ONE_HOT, ALIKE = "class numbers", "one number for each class", "t
 AXIS, CLASS_WEIGHTS = "axis", "class_weights"
 """Options of all classification losses."""
 
+SAMPLE_WEIGHTS = "sample_weights"
+"""Option of all losses with a target: `sum(weight * loss of the sample) / samples`."""
+
 _CLIPPED = "Clip(y, 1e-7, 0.9999999)"
 _OF_ONNX = {"ignore_index": "ignore_index", "reduction": "reduction"}
 _OF_POPART = {"reduction": "reduction", "lambda": "lambda"}
@@ -39,6 +42,8 @@ class Loss:
     """The class axis that the formula expects, if there are more than two axes."""
     weighted: str = ""
     """The formula with class weights `w`."""
+    elements: str = ""
+    """The loss of each element, before the mean; sample weights multiply it."""
     steps: tuple[tuple[str, str], ...] = ()
     """Names that the formula uses, and their own formulas."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +75,8 @@ class Loss:
     def options(self) -> tuple[str, ...]:
         """The keywords of a call."""
         of_classes = (AXIS, CLASS_WEIGHTS) if self.takes_classes else ()
-        return (*of_classes, *self.attributes, *self.settings)
+        of_samples = (SAMPLE_WEIGHTS,) if self.elements else ()
+        return (*of_classes, *of_samples, *self.attributes, *self.settings)
 
 
 _TABLE = (
@@ -82,6 +88,7 @@ _TABLE = (
         CLASS_NUMBERS,
         1,
         "SoftmaxCrossEntropyLoss(y, t, w)",
+        'SoftmaxCrossEntropyLoss(y, t, reduction="none")',
         attributes=_OF_ONNX,
     ),
     Loss(
@@ -93,6 +100,7 @@ _TABLE = (
         -1,
         'ReduceSum(ai.graphcore.nllloss(y, t, reduction="NoReduction") * Gather(w, t), keepdims=0)'
         " / ReduceSum(Gather(w, t), keepdims=0)",
+        'ai.graphcore.nllloss(y, t, reduction="NoReduction")',
         attributes={
             "ignore_index": "ignoreIndex",
             "ignoreIndex": "ignoreIndex",
@@ -108,6 +116,7 @@ _TABLE = (
         CLASS_NUMBERS,
         1,
         "NegativeLogLikelihoodLoss(y, t, w)",
+        'NegativeLogLikelihoodLoss(y, t, reduction="none")',
         attributes=_OF_ONNX,
     ),
     Loss(
@@ -118,24 +127,28 @@ _TABLE = (
         ONE_HOT,
         -1,
         f"-ReduceSum(t * w * Log({_CLIPPED}), keepdims=0) / ReduceSum(t * w, keepdims=0)",
+        f"-(t * Log({_CLIPPED})) * classes",
     ),
     Loss(
         "bce",
         "of probabilities of yes (of a Sigmoid) and answers from 0 to 1",
         "binary_crossentropy BCELoss",
         f"-ReduceMean(t * Log({_CLIPPED}) + (1 - t) * Log(1 - {_CLIPPED}), keepdims=0)",
+        elements=f"-(t * Log({_CLIPPED}) + (1 - t) * Log(1 - {_CLIPPED}))",
     ),
     Loss(
         "bce_with_logits",
         "of logits of yes (before a Sigmoid) and answers from 0 to 1",
         "binary_cross_entropy_with_logits BCEWithLogitsLoss",
         "ReduceMean(Softplus(y) - y * t, keepdims=0)",
+        elements="Softplus(y) - y * t",
     ),
     Loss(
         "mse",
         "mean of squared differences",
         "mean_squared_error MSELoss",
         "ReduceMean(d * d, keepdims=0)",
+        elements="d * d",
         steps=(("d", "y - t"),),
     ),
     Loss(
@@ -143,6 +156,7 @@ _TABLE = (
         "mean of absolute differences; `l1(x)` is PopART's: the mean of absolute values",
         "mae mean_absolute_error L1Loss",
         "ReduceMean(Abs(y - t), keepdims=0)",
+        elements="Abs(y - t)",
         attributes=_OF_POPART,
         alone="ai.graphcore.l1loss(y)",
     ),
@@ -151,6 +165,7 @@ _TABLE = (
         "mean of d² / 2 where a difference is up to `delta`, of delta * (d - delta / 2) beyond",
         "huber_loss HuberLoss smooth_l1 smooth_l1_loss SmoothL1Loss",
         "ReduceMean(small * (d - 0.5 * small), keepdims=0)",
+        elements="small * (d - 0.5 * small)",
         steps=(("d", "Abs(y - t)"), ("small", "Min(d, delta)")),
         settings={"delta": 1.0},
     ),

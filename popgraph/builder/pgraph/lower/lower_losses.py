@@ -16,6 +16,7 @@ from popgraph.builder.pgraph.check.loss_table import (
     CLASS_WEIGHTS,
     LOSS_NAMES,
     ONE_HOT,
+    SAMPLE_WEIGHTS,
     Loss,
     check_class_numbers,
     check_same_shape,
@@ -41,7 +42,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Path,
     Span,
 )
-from popgraph.dialects.onnx.types import dims
+from popgraph.dialects.onnx.types import describe, dims
 from popgraph.support.names import closest
 
 _Meanings = Mapping[str, Expression]
@@ -100,13 +101,71 @@ def lower_loss(
         meanings["classes"] = _classes(context, y, span)
     for name, step in loss.steps:
         meanings[name] = _value(context, step, meanings, span)
-    expression = _placed(_parsed(formula), meanings, span)
     given = [(name, value) for name, value in options.items() if name in loss.attributes]
+    if SAMPLE_WEIGHTS in options:
+        _check_only_samples(context, loss, options, span)
+        formula = _weigh_samples(context, loss, options[SAMPLE_WEIGHTS], meanings, inputs[-1], span)
+    expression = _placed(_parsed(formula), meanings, span)
     if given:
         if not isinstance(expression, Call) or (loss.alone and len(inputs) == 2):
             raise _unused_options(context, loss, [name for name, _ in given], span)
         expression = _with_attributes(expression, loss, dict(given))
     return context.rules.expression(context, fold(context, expression), names)
+
+
+def _check_only_samples(
+    context: GraphContext, loss: Loss, options: Mapping[str, Expression], span: Span
+) -> None:
+    """Fails on options that change the mean, which sample weights define already."""
+    other = [name for name in options if name == CLASS_WEIGHTS or name in loss.attributes]
+    if other:
+        context.source.parse_error(
+            span,
+            f"`{loss.name}` does not take {other[0]!r} and {SAMPLE_WEIGHTS!r} together",
+            "multiply the weight of a sample by that of its class, 0 for an ignored one",
+        )
+        raise Failed
+
+
+def _weigh_samples(
+    context: GraphContext,
+    loss: Loss,
+    weights: Expression,
+    meanings: dict[str, Expression],
+    target: Expression,
+    span: Span,
+) -> str:
+    """
+    The formula `mean(elements * weights)`; sets the meanings of its names.
+
+    Weights of [N] are aligned with the first axis of elements of [N, ...].
+    """
+    given = lower_value(context, weights)
+    rank = dims(given.type)
+    elements = _value(context, loss.elements, meanings, span)
+    if loss.target == CLASS_NUMBERS:
+        # The elements of flattened rows get the shape of the labels again.
+        labels = lower_value(context, target)
+        shape = dims(labels.type)
+        meanings |= {"e": elements, "labels": Computed(span, labels)}
+        if shape is None or len(shape) > 1:
+            elements = _value(context, "Reshape(e, Shape(labels))", meanings, span)
+    else:
+        shape = dims(_computed(elements).type)
+    if rank is None or shape is None or len(rank) > len(shape):
+        context.source.mismatch(
+            span,
+            f"sample weights of type {describe(given.type)} do not fit a loss with "
+            + ("unknown axes" if shape is None else f"{len(shape)} axes"),
+            "one weight for each sample: f32[N]",
+        )
+        raise Failed
+    scale = _converted(context, given, dtype_of(_computed(elements)), span)
+    if missing := len(shape) - len(rank):
+        axes = ", ".join("_" * missing)
+        scale = _value(context, f"s[..., {axes}]", {"s": scale}, span)
+    meanings |= {"e": elements, "s": scale}
+    return "ReduceMean(e * s, keepdims=0)"
 
 
 def _arguments(
