@@ -223,7 +223,7 @@ def notify_tuned(program: object, listener: TunedListener) -> None:
 def _tune(which: ref[QuickProgram], build: Callable[[], Executable]) -> None:
     with BUILDING:
         if which() is None or _ENDING.is_set():
-            return  # It has been forgotten, for others were wanted more lately.
+            return  # Evicted: least recently used.
         tuned, failure = None, ""
         try:
             tuned = build()

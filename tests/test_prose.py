@@ -9,7 +9,7 @@ import pytest
 from tests import prose
 from tests.prose import Suspect, Text
 
-BUDGET = 198
+BUDGET = 20
 """
 Suspects in the whole tree. It only falls: lower it when the count has fallen.
 

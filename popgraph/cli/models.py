@@ -143,7 +143,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     if path.suffix == ".pgraph" and path.is_file():
         task = task_of(load_text(path))
     else:
-        load(path)  # Whatever is wrong with the file itself is told first.
+        load(path)  # Mistakes in the file itself are reported first.
     if task is None or task.rule is None:
         missing = "optimizer" if task else "`train` section"
         example = (

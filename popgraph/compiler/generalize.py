@@ -499,7 +499,7 @@ def _check_reader(op: Operation, flow: SizeFlow, ends: Mapping[SSAValue, Ends]) 
                 raise _depends(op)
             for value, map_ in read_by(op):
                 for axis, end in ends.get(value, {}).items():
-                    assert map_ is not None, "what is summed up is read along loops"
+                    assert map_ is not None, "operands of sums are read along loops"
                     for loop, found in loops_over(map_, axis, end, op).items():
                         if loop >= op.parallel_rank and running.get(loop) != found:
                             raise _depends(op)

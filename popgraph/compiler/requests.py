@@ -245,7 +245,7 @@ class BuildRequest:
 
     def before_lowering(self, error: NeedsHostError) -> BuildRequest:
         """The request for the module as it was before lowering found that it needs the host."""
-        assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
+        assert isinstance(error.model, ModuleOp), "lowering keeps the original module"
         return replace(self, module=error.model, case=None)
 
     @property

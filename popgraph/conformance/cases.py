@@ -257,7 +257,7 @@ class Correction(NamedTuple):
     names: str
     """Regular expression for the whole name."""
     releases: tuple[str, ...]
-    """Releases with the wrong test, among those whose wheels were examined."""
+    """Releases with the wrong test, of the wheels that were examined."""
     corrected: str
     """The first release with a corrected test."""
     reason: str

@@ -415,5 +415,5 @@ def is_numeric(value: object) -> bool:
 def _no_variable(name: str) -> RunError:
     return RunError(
         f"the model has no variable {name!r}",
-        hint="a model of which Python computes a part has none",
+        hint="a model with host steps has none",
     )

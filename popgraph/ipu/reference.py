@@ -152,7 +152,7 @@ def run_map(op: tile.MapOp, *memories: Array) -> list[Array]:
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> list[Array]:
-    assert not op.uses_loop_numbers, "tiles keep whole numbers, and sum them at once"
+    assert not op.uses_loop_numbers, "tiles keep integers, and sum them at once"
     count = len(op.inputs)
     body, combiners = Body(op.body.block), combiners_of(op.body.block, count)
 

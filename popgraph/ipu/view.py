@@ -116,7 +116,7 @@ class _Reader:
         for part, row in zip(parts, report_rows, strict=True):
             number = len(self._rows)
             inner = {name: row.pop(name) for name in ("copies", "bodies") if name in row}
-            for name in ("kind", "source"):  # The operation tells more of both.
+            for name in ("kind", "source"):  # The operation has more about both.
                 row.pop(name, None)
             found = row | {
                 "operation": self._operation(part.op),

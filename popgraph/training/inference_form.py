@@ -52,7 +52,7 @@ def _copy(op: SchemaOp, source: SSAValue, name: str, value: SSAValue) -> None:
     version = 1 if op.since_version < TRAINING_MODE_ATTRIBUTE else TRAINING_MODE_ATTRIBUTE
     made = op_class("Identity", version).make([source], {}, {}, [name], [source.type], {})
     block = op.parent
-    assert block is not None, "a node stands in a graph"
+    assert block is not None, "a node is in a graph"
     block.insert_op_before(made, op)
     value.replace_all_uses_with(made.results[0])
 
@@ -79,7 +79,7 @@ def _replace(
     made = type(op).make(inputs, attributes, {}, names, types, extra)
     made.location = op.location
     block = op.parent
-    assert block is not None, "a node stands in a graph"
+    assert block is not None, "a node is in a graph"
     block.insert_op_before(made, op)
     for old, new in zip(values, made.output_values(), strict=False):
         if old is not None and new is not None:

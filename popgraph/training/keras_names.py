@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from popgraph.builder.pgraph.check.losses import CLASS_NUMBERS, ONE_HOT, Loss
+from popgraph.builder.pgraph.check.loss_table import CLASS_NUMBERS, ONE_HOT, Loss
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, RunError
 from popgraph.training.samples import SAMPLE_WEIGHT, Batch, Data, count_rows

@@ -98,7 +98,7 @@ def _split_by_module(initializer: Initializer, names: set[str], store: WeightSto
 
 def insert_after(initializer: Initializer, made: Initializer) -> None:
     block = initializer.parent
-    assert block is not None, "an initializer stands in a graph"
+    assert block is not None, "an initializer is in a graph"
     block.insert_op_after(made, initializer)
     made.result.name_hint = initializer.result.name_hint
 

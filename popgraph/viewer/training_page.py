@@ -50,7 +50,7 @@ class TrainingPage(Callback):
     def on_step(self, trainer: Trained, row: Row) -> None:
         if self._view is None:
             self._begin(trainer)
-            self._look(trainer, row)  # compiles, and is no measure of the pace
+            self._look(trainer, row)  # compiles, so it does not count for the pace
         elif self._pace.is_due():
             with self._pace.measured():
                 self._look(trainer, row)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from popgraph.builder.pgraph.check.losses import LOSSES, ONE_HOT
 
+from popgraph.builder.pgraph.check.loss_table import LOSSES, ONE_HOT
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 from popgraph.training.trainer import Trainer

@@ -154,7 +154,7 @@ class Scope:
     def value(self, name: Name) -> SSAValue:
         """The value of a name; fails if it has none."""
         meaning = self.meaning(name)
-        assert isinstance(meaning, SSAValue), "what is known now was put in its place"
+        assert isinstance(meaning, SSAValue), "the known value replaced it"
         return meaning
 
     def meaning(self, name: Name) -> SSAValue | Expression:

@@ -169,7 +169,7 @@ def _add_input(
         return inner.writer.add_input(full_name(inner, otherwise), type_)
     text = one.name.text
     if inner.prefix and isinstance(one, State):
-        text += "/before"  # The name itself is for what the turn makes of it.
+        text += "/before"  # The name itself is for its value after the iteration.
     said = type_
     if one.type is not None:
         said = declared_type(inner.source, one.type, inner.scope)
